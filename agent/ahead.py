@@ -31,8 +31,8 @@ from agent.slurm.queue import Job
 from agent.slurm.settings import BASIC, Settings
 from features.ahead import plain
 from features.ahead.arrivals import MOST_S
-from features.ahead.played import Came, Scene, Seen, starts
-from features.ahead.run_times import History, history
+from features.ahead.played import FutureInputs, ObservedJob, PastArrival, starts
+from features.ahead.run_times import RunTimeHistory, history
 from features.ahead.summary import AHEAD, BEYOND_S, FUTURES, QUANTILES, summary
 from features.snapshot import Snapshot
 from traces.counted import counted
@@ -102,7 +102,7 @@ def site_of(manifest: Mapping[str, Any]) -> Site:
 
 
 def look_ahead(
-    scene: Scene,
+    scene: FutureInputs,
     end_s: int,
     clock: Callable[[], float] = time.monotonic,
     futures: int = FUTURES,
@@ -128,7 +128,7 @@ def look_ahead(
     return Ahead(_numbers_of(found.tolist(), scene.now_s, end_s), len(found), wall_s, why, futures)
 
 
-def between(found: Sequence[int], futures: int, scene: Scene, end_s: int) -> tuple[Numbers, Numbers, Numbers]:
+def between(found: Sequence[int], futures: int, scene: FutureInputs, end_s: int) -> tuple[Numbers, Numbers, Numbers]:
     """The numbers of all futures lie between the first and the last of these, whatever the rest say; so do the second.
 
     found: starts in those that were played, epoch s. The first are the numbers if the successor starts at once in all
@@ -170,7 +170,7 @@ class Live:
     limits: Limits | None
 
 
-def scene_of(live: Live, seen: Snapshot, predecessor: Job, site: Site) -> Scene:
+def scene_of(live: Live, seen: Snapshot, predecessor: Job, site: Site) -> FutureInputs:
     """The scene of an instant, from the same text as the snapshot `seen` of it."""
     now_s = seen.now_s
     there = [*live.pending, *(job for job, _ in live.running)]
@@ -182,7 +182,7 @@ def scene_of(live: Live, seen: Snapshot, predecessor: Job, site: Site) -> Scene:
     back = min(max(most_held(past, now_s), seen.usable), seen.capacity)
     by_number = {_number(job.id): job for job in again}
     end_s = seen.predecessor_end_s
-    return Scene(
+    return FutureInputs(
         now_s=now_s,
         pending=[named.seen(job, job.nodes, is_held=live.is_held(job)) for job in live.pending],
         running=[
@@ -194,11 +194,11 @@ def scene_of(live: Live, seen: Snapshot, predecessor: Job, site: Site) -> Scene:
             by_number[one.number].partition, by_number[one.number].priority, submit_s
         ),
         history=named.history([job for job in past if job.end_s is not None and job.end_s < now_s]),
-        successor=Seen(
+        successor=ObservedJob(
             -1, seen.successor_nodes, seen.successor_limit_s, named.user[live.user], named.name_of(predecessor),
             named.key(live.partition, live.priority, now_s), now_s,
         ),
-        limits=plain.Limits(limits.jobs, limits.nodes, site.siblings),
+        limits=plain.FutureUserLimits(limits.jobs, limits.nodes, site.siblings),
         usable=plain.Usable(seen.usable, back),
         horizon_s=max(end_s - now_s, 0) + BEYOND_S,
     )  # fmt: skip
@@ -234,19 +234,19 @@ class _Named:
             points = HOUR_S * priority - round(self.growth * max(submit_s - self.now_s, 0))
         return self.live.tier(partition) * TIER_KEY + points
 
-    def seen(self, job: Job, nodes: int, *, is_held: bool = False, known_end_s: int | None = None) -> Seen:
+    def seen(self, job: Job, nodes: int, *, is_held: bool = False, known_end_s: int | None = None) -> ObservedJob:
         """A job that pends or runs."""
         limit_s, key = self.live.limit_s(job), self.key(job.partition, job.priority, job.submit_s)
         start_s = job.start_s if holds_nodes(job) else None
         who = self.user[job.user], self.name_of(job)
-        return Seen(_number(job.id), nodes, limit_s, *who, key, job.submit_s, start_s, is_held, known_end_s)
+        return ObservedJob(_number(job.id), nodes, limit_s, *who, key, job.submit_s, start_s, is_held, known_end_s)
 
-    def came(self, job: PastJob) -> Came:
+    def came(self, job: PastJob) -> PastArrival:
         """A job as it may come again."""
         who = self.user[job.user], self.name_of(job)
-        return Came(_number(job.id), job.nodes, self.live.limit_s(job), *who, job.submit_s, _run_s(job))
+        return PastArrival(_number(job.id), job.nodes, self.live.limit_s(job), *who, job.submit_s, _run_s(job))
 
-    def history(self, ended: Sequence[PastJob]) -> History:
+    def history(self, ended: Sequence[PastJob]) -> RunTimeHistory:
         """How long the jobs that ended have run."""
         return history(
             _ints(job.end_s or 0 for job in ended),

@@ -22,7 +22,7 @@ from agent.artifact import REMAINING, Artifact
 from agent.decide import decides_alike
 from bench.ahead_scenes import scene_of
 from bench.asked_window import opened, parser
-from features.ahead.played import Scene, starts
+from features.ahead.played import FutureInputs, starts
 from features.ahead.summary import AHEAD, FUTURES, summary
 from features.observe import FEATURES
 from models.ahead.futures import Asked, start_in_futures
@@ -34,7 +34,9 @@ from simulator.recorded.future import STEP_S
 SETTINGS = (0.4, 0.7, 1.0, 1.4, 5.0)
 
 
-def stopping(rule: Artifact, setting: float, scene: Scene, end_s: int, every: Numbers) -> tuple[int, float, bool]:
+def stopping(
+    rule: Artifact, setting: float, scene: FutureInputs, end_s: int, every: Numbers
+) -> tuple[int, float, bool]:
     """Futures that an agent plays at that setting, in how many processor seconds, and: does it decide as on `every`?"""
     left = {**dict.fromkeys(FEATURES, 0.0), REMAINING: (end_s - scene.now_s) / HOUR_S}
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from features.ahead.arrivals import MOST_S
-from features.ahead.plain import FAR_S, Limits, Usable
-from features.ahead.played import Came, Scene, Seen
+from features.ahead.plain import FAR_S, FutureUserLimits, Usable
+from features.ahead.played import FutureInputs, ObservedJob, PastArrival
 from features.ahead.run_times import history
 from models.ahead.futures import HOUR_S, Asked
 from models.recorded_pairs import week_of, week_world
@@ -20,7 +20,7 @@ from simulator.recorded.state import PENDING, RUNNING
 from simulator.recorded.world import Extra
 
 
-def scene_of(record: RecordedTrace, asked: Asked, d: int) -> Scene:
+def scene_of(record: RecordedTrace, asked: Asked, d: int) -> FutureInputs:
     """The scene of job `d` of `asked`. Nothing is read that was recorded at or after its instant.
 
     Over 50 lines: what a scene is made of, field by field.
@@ -36,9 +36,9 @@ def scene_of(record: RecordedTrace, asked: Asked, d: int) -> Scene:
     name = record.name if len(record.name) else 0 * record.user
     has_priority = bool(beyond.usual.any())
 
-    def seen(row: int, *, runs: bool) -> Seen:
+    def seen(row: int, *, runs: bool) -> ObservedJob:
         number = int(at[row])
-        return Seen(
+        return ObservedJob(
             number,
             int(record.size[number]),
             int(record.limit_s[number]),
@@ -64,12 +64,12 @@ def scene_of(record: RecordedTrace, asked: Asked, d: int) -> Scene:
     usable_yet = int(usable_nodes(cluster, branch, now_s))
     taken, own = branch.scalars[TAKEN], branch.scalars[OWN]
     usable = int(most_in_use(cluster.jobs, rules, cluster.log, now_s, taken, own))
-    return Scene(
+    return FutureInputs(
         now_s=now_s,
         pending=[seen(row, runs=False) for row in state.pending[: state.scalars[PENDING]]],
         running=[seen(row, runs=True) for row in state.running[: state.scalars[RUNNING]]],
         came=[
-            Came(
+            PastArrival(
                 int(row),
                 int(record.size[row]),
                 int(record.limit_s[row]),
@@ -89,8 +89,10 @@ def scene_of(record: RecordedTrace, asked: Asked, d: int) -> Scene:
             record.user[known],
             name[known],
         ),
-        successor=Seen(NONE, nodes, limit_s, user, named, key_at(own_key, now_s), now_s),
-        limits=Limits(min(int(rules.max_jobs), FAR_S), min(int(rules.max_nodes), FAR_S), bool(rules.siblings)),
+        successor=ObservedJob(NONE, nodes, limit_s, user, named, key_at(own_key, now_s), now_s),
+        limits=FutureUserLimits(
+            min(int(rules.max_jobs), FAR_S), min(int(rules.max_nodes), FAR_S), bool(rules.siblings)
+        ),
         usable=Usable(usable_yet, usable),
         horizon_s=int(asked.horizon_s[d]),
     )

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.asked_window import opened, parser
-from features.ahead.run_times import LEVELS, ROOM, History, group_of, like_runs
+from features.ahead.run_times import LEVELS, ROOM, RunTimeHistory, group_of, like_runs
 from features.bootstrap import interval, resampled_means, seed_weights, start_weights
 from features.start_estimate import expected_left
 from models.ahead.futures import history_of
@@ -48,7 +48,7 @@ def running(record: RecordedTrace, at_s: Int64s) -> Asked:
     return Asked(np.concatenate(rows), np.repeat(at_s, [len(row) for row in rows]))
 
 
-def by_habit(record: RecordedTrace, known: History, asked: Asked) -> tuple[Floats, Floats]:
+def by_habit(record: RecordedTrace, known: RunTimeHistory, asked: Asked) -> tuple[Floats, Floats]:
     """(n, 19) quantiles of the share of the limit at which the jobs end, and (n, 2 LEVELS) the last runs of each level.
 
     Of a level: the mean share of up to 20 last runs, and how many there are.
@@ -91,7 +91,7 @@ def left_share(record: RecordedTrace, asked: Asked) -> Floats:
     return share
 
 
-def boosted(record: RecordedTrace, known: History, until_s: int, asked: Asked, seen: Floats) -> Floats:
+def boosted(record: RecordedTrace, known: RunTimeHistory, until_s: int, asked: Asked, seen: Floats) -> Floats:
     """(n, 19) quantiles of `left_share`, of models fitted on jobs that had ended before `until_s`, rising."""
     import lightgbm
 

@@ -1,4 +1,5 @@
-"""Descriptions of a trace (queueing, fragmentation, failures, utilization); and `observe`, what a policy may know at t.
+"""Descriptions of a trace (queueing, fragmentation, failures, utilization), and the observation of a policy at time t.
 
-Chooses no action and fits nothing. Imports `simulator` and `traces`; `features.observe` imports numpy alone.
+This package chooses no action and fits nothing. It imports `simulator` and `traces`; `features.observe` imports numpy
+alone.
 """

@@ -1,4 +1,4 @@
-"""Who held how much and what they made of it: totals by user, account, partition, QOS and month; use of each node."""
+"""Accounting of time held and its use: totals by user, account, partition, QOS and month, and use of each node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from traces.store.frames import empty
 
 TABLES: tuple[Table, ...] = (USAGE_BY, NODE_UTILIZATION)
 DIMENSIONS = ("all", "user_name", "account", "partition", "qos")
-# Time held of a resource -> the amount that an attempt holds.
+# Column of time held -> the amount that an attempt holds.
 TIMES = {"gpu_time_s": "gpu_milli", "core_time_s": "cpus", "memory_time_mib_s": "mem_mib", "node_time_s": "nodes"}
 TIME_OF: dict[Resource, str] = dict(zip(("GPU", "core", "memory", "node"), TIMES, strict=True))
 ENDS = {
@@ -29,8 +29,8 @@ ENDS = {
     "cancelled": ("CANCELLED",),
     "timeout": ("TIMEOUT", "DEADLINE"),
 }
-READ_MEMORY = "512MB"  # DuckDB's, while the steps are read
-# A step is of the last attempt that started by then: a requeued job has the steps of every attempt under one key.
+READ_MEMORY = "512MB"  # DuckDB's memory limit while the steps are read
+# A step belongs to the last attempt that started before it: a requeued job has the steps of all attempts under one key.
 STEPS_SQL = """
 SELECT a.job_key, a.attempt, sum(s.cpu_time_s) AS cpu_used_s, max(s.max_rss_kib) AS rss_kib
 FROM (SELECT job_key, start_utc, cpu_time_s, max_rss_kib FROM steps WHERE cluster = ? AND start_utc IS NOT NULL) s
@@ -43,14 +43,14 @@ _USED = {"job_key": pl.String, "attempt": pl.Int64, "cpu_used_s": pl.Float64, "r
 
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
-    """Both tables for the cluster of `settings`, from the warehouse."""
+    """Compute both tables for the cluster of `settings` from the warehouse."""
     read = ("qos", "wait_s", "attempts", "run_s", "trace_sha256")
     trace = read_trace(data, settings.name, jobs=read, by_node=True)
     return from_trace(trace, settings, partial(warehouse.batches, data, memory=READ_MEMORY))
 
 
 def from_trace(trace: Trace, settings: ClusterSettings, fetch: Fetch | None = None) -> dict[str, pl.DataFrame]:
-    """Both tables from canonical frames; `fetch` runs a SELECT on steps and attempts, None where there are none."""
+    """Compute both tables from canonical frames; `fetch` runs a SELECT on steps and attempts, None without these."""
     held = runs(trace, settings)
     size = capacity(trace, settings, held)
     on_nodes = by_node(trace, held)
@@ -63,9 +63,9 @@ def from_trace(trace: Trace, settings: ClusterSettings, fetch: Fetch | None = No
 
 
 def _amounts(trace: Trace, held: pl.DataFrame, used: list[pl.DataFrame]) -> pl.DataFrame:
-    """`held` (see `runs`) with the job's QOS and final state, and what its steps used: cpu_used_s and rss_kib."""
-    texts = held.schema["job_key"]
-    steps = pl.concat([pl.DataFrame(schema=_USED), *(part.cast(_USED) for part in used)]).cast({"job_key": texts})  # type: ignore[arg-type]
+    """Add to `held` (see `runs`) the job's QOS and final state, and the use by its steps: cpu_used_s and rss_kib."""
+    key_type = held.schema["job_key"]
+    steps = pl.concat([pl.DataFrame(schema=_USED), *(part.cast(_USED) for part in used)]).cast({"job_key": key_type})  # type: ignore[arg-type]
     jobs = trace.jobs.select("job_key", "qos", pl.col("state").alias("job_state"))
     return (
         held.drop("gpu_time_s")
@@ -77,7 +77,7 @@ def _amounts(trace: Trace, held: pl.DataFrame, used: list[pl.DataFrame]) -> pl.D
 
 
 def usage_by(trace: Trace, held: pl.DataFrame, resource: Resource, cluster: str) -> pl.DataFrame:
-    """Totals along every dimension; `held`: see `_amounts`."""
+    """Compute totals along every dimension; `held`: see `_amounts`."""
     jobs = _jobs(trace)
     if jobs.is_empty():
         return empty(USAGE_BY)
@@ -106,7 +106,7 @@ def usage_by(trace: Trace, held: pl.DataFrame, resource: Resource, cluster: str)
 
 
 def _jobs(trace: Trace) -> pl.DataFrame:
-    """Every job by the dimensions: whether it ran, its wait."""
+    """List every job with the dimensions, whether it ran, and its wait."""
     ran = pl.col("start_utc").is_not_null() | (has_run() & (pl.col("attempts") > 0)).fill_null(False)
     return trace.jobs.select(
         "user_name", "account", "partition", "qos", "wait_s",
@@ -117,13 +117,13 @@ def _jobs(trace: Trace) -> pl.DataFrame:
 
 
 def _timed(held: pl.DataFrame) -> pl.DataFrame:
-    """`held` with the time of each resource, and with what its steps used in that time."""
+    """Add to `held` the time held of each resource and what its steps used in that time."""
     seconds = (pl.col("end_epoch") - pl.col("start_epoch")).clip(0)
     rss, memory = pl.col("rss_kib"), 1024 * pl.col("mem_mib")
     return held.with_columns(
         *((pl.col(amount) * seconds).alias(name) for name, amount in TIMES.items()),
     ).with_columns(
-        pl.col("gpu_time_s") // 1000,  # of thousandths of GPUs
+        pl.col("gpu_time_s") // 1000,  # from thousandths of GPUs
         pl.when(pl.col("cpus") > 0).then("cpu_used_s").alias("cpu_used_s"),
         pl.when(memory > 0).then(rss.cast(pl.Float64) * seconds).alias("memory_used"),
         pl.when(rss.is_not_null() & (memory > 0)).then(memory.cast(pl.Float64) * seconds).alias("memory_held"),
@@ -131,7 +131,7 @@ def _timed(held: pl.DataFrame) -> pl.DataFrame:
 
 
 def _by_month(held: pl.DataFrame) -> pl.DataFrame:
-    """`held` cut at the first day of each month (UTC): month_utc, and of the CPU time used the part of that time."""
+    """Split `held` at the first day of each month (UTC): add month_utc and divide the CPU time used by duration."""
     instants = {name: pl.from_epoch(pl.col(name), "s").cast(pl.Datetime("us")) for name in ("start_epoch", "end_epoch")}
     last_s = pl.max_horizontal("start_epoch", pl.col("end_epoch") - 1)
     rows = held.with_columns(
@@ -157,7 +157,7 @@ def _by_month(held: pl.DataFrame) -> pl.DataFrame:
 
 
 def _totals(jobs: pl.DataFrame, held: pl.DataFrame, by: list[str], resource: Resource) -> pl.DataFrame:
-    """Counts of `jobs` and totals of `held` (see `_timed`), a row a value of `by`."""
+    """Compute counts of `jobs` and totals of `held` (see `_timed`), one row per value of `by`."""
     counts = jobs.group_by(by).agg(
         pl.len().alias("jobs"), pl.col("ran").sum(), pl.col("wait_s").sum().alias("wait_total_s")
     )
@@ -178,20 +178,19 @@ def _totals(jobs: pl.DataFrame, held: pl.DataFrame, by: list[str], resource: Res
         pl.col("memory_used").count().alias("memory_measured"),
     )  # fmt: skip
     rows = counts.join(sums, on=by, how="full", coalesce=True, nulls_equal=True)
-    of = time.sum().over("month_utc") if by == ["account", "month_utc"] else time.sum()
-    return rows.with_columns(pl.when(of > 0).then(time / of).alias("share"))
+    total = time.sum().over("month_utc") if by == ["account", "month_utc"] else time.sum()
+    return rows.with_columns(pl.when(total > 0).then(time / total).alias("share"))
 
 
 def node_utilization(
     trace: Trace, held: pl.DataFrame, on_nodes: pl.DataFrame, size: Capacity, cluster: str
 ) -> pl.DataFrame:
-    """Each node's use over the time in which the log shows it (`held`: see `runs`; `on_nodes`: see
-    `by_node`)."""
+    """Compute each node's use while the log shows it (`held`: see `runs`; `on_nodes`: see `by_node`)."""
     named = size.sizes.drop_nulls("node")
-    if named.is_empty() or on_nodes.is_empty():  # nothing ran, or the log does not say where
+    if named.is_empty() or on_nodes.is_empty():  # nothing ran, or the log does not name the nodes
         return empty(NODE_UTILIZATION)
     on_nodes = on_nodes.with_columns(pl.col("node").cast(pl.String)).sort("node", "start_epoch")
-    reached = pl.col("end_epoch").cum_max().shift(1).over("node")  # by the jobs that started before
+    reached = pl.col("end_epoch").cum_max().shift(1).over("node")  # latest end of the jobs that started before
     alone_s = pl.col("end_epoch") - pl.max_horizontal("start_epoch", reached)
     seconds = pl.col("end_epoch") - pl.col("start_epoch")
     amounts = ("gpus", "cpus", "mem_mib")

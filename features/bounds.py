@@ -1,11 +1,11 @@
-"""Bounds that a new week exceeds by a stated share where it is like the earlier ones, for all features together.
+"""Joint drift bounds for all features, which a new week that is like the earlier ones exceeds with a known probability.
 
-A feature has a distance, or a loss, of each week. Its score is that over the median of the weeks, so that features can
-be held against each other. (Divided by their spread as well, one feature that hardly moves sets the bounds of all.) Of
-each week the highest score of any feature counts. Earlier weeks and the new one are treated alike. So where weeks are
-exchangeable, the new one is as likely as any other to stand at any rank, and it stands above the k-th highest of m
-earlier weeks in at most k of m + 1 cases, however many features there are (full conformal prediction; Vovk, Gammerman
-and Shafer, Algorithmic Learning in a Random World, 2005, chapter 2).
+Each feature has a distance, or a loss, per week. Its score is that value over its median across weeks, which makes
+features comparable. (Dividing by the spread as well lets one feature that hardly moves set the bounds of all.) A week
+counts with its highest score over all features. Earlier weeks and the new one are treated the same way. If weeks are
+exchangeable, every rank of the new week is equally likely. The new week then exceeds the k-th highest of m earlier
+weeks in at most k of m + 1 cases, for any number of features (full conformal prediction; Vovk, Gammerman and Shafer,
+Algorithmic Learning in a Random World, 2005, chapter 2).
 """
 
 from __future__ import annotations
@@ -16,31 +16,32 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-CHANCE = 0.05  # of a week like the earlier ones to be beyond a bound, where they are enough; else one of all weeks
-LEAST_WEEKS = 6  # earlier ones: then one of seven at most
-LEAST_ROWS = 20  # of a week that know a feature, or the feature does not count
+# Probability that a week like the earlier ones exceeds a bound; 1 / (weeks + 1) where there are too few for that.
+CHANCE = 0.05
+LEAST_WEEKS = 6  # earlier weeks required; the probability is then at most 1 / 7
+LEAST_ROWS = 20  # known values required per week, or the feature is ignored
 
 Float64s = NDArray[np.float64]
 
 
-class Bounds(NamedTuple):
-    """What the new week is held to."""
+class DriftBounds(NamedTuple):
+    """Bounds for the new week."""
 
-    of: dict[str, float]  # feature -> distance
+    of: dict[str, float]  # feature -> largest allowed distance
     chance: float  # share of weeks that exceed any of them, where weeks are exchangeable
 
 
-def bounds(distances: Mapping[str, Float64s], now_at: int) -> Bounds | None:
-    """Bounds of all features together, from each one's distances (weeks,) above 0, of which `now_at` is the new week's.
+def bounds(distances: Mapping[str, Float64s], now_at: int) -> DriftBounds | None:
+    """Compute joint bounds from the distances of each feature, (weeks,); `now_at` is the index of the new week.
 
-    None where no feature's median distance is above 0; one whose median is 0 has no bound.
+    A feature with a median distance of 0 has no bound. None if every median is 0.
     """
-    varied = {name: typical for name, one in distances.items() if (typical := float(np.median(one))) > 0}
-    if not varied:
+    medians = {name: median for name, values in distances.items() if (median := float(np.median(values))) > 0}
+    if not medians:
         return None
-    score = np.stack([distances[name] / typical for name, typical in varied.items()])
+    score = np.stack([distances[name] / median for name, median in medians.items()])
     earlier = np.delete(score.max(axis=0), now_at)
     weeks = len(earlier)
     allowed = max(1, int(CHANCE * (weeks + 1)))
     limit = float(np.sort(earlier)[-allowed])
-    return Bounds({name: limit * typical for name, typical in varied.items()}, allowed / (weeks + 1))
+    return DriftBounds({name: limit * median for name, median in medians.items()}, allowed / (weeks + 1))

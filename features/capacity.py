@@ -1,7 +1,7 @@
-"""How large a cluster is: GPUs, CPUs and memory node by node, and how each number is known. No table of its own.
+"""The capacity of a cluster: GPUs, CPUs and memory node by node, and the source of each number. No table of its own.
 
-What is declared comes first, then the machine list, then what the log shows in use. Where the log contradicts a
-declared or listed machine, the larger number counts and `Capacity.contradictions` names both.
+Declared numbers come first, then the machine list, then what the log shows in use. Where the log contradicts a declared
+or listed machine, the larger number counts and `Capacity.contradictions` names both.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from traces.counted import counted
 
 Resource = Literal["GPU", "core", "memory", "node"]
 AMOUNTS: dict[Resource, str] = {"GPU": "gpus", "core": "cpus", "memory": "mem_mib", "node": "nodes"}
-# Resource -> the column of `usage.runs` whose time is summed, and how many of it are one of `resource.UNITS`.
+# Resource -> (column of `usage.runs` whose time is summed, how many of its units make one of `resource.UNITS`).
 TIMED: dict[Resource, tuple[str, int]] = {
     "GPU": ("gpu_milli", 1000), "core": ("cpus", 1), "memory": ("mem_mib", 1024), "node": ("nodes", 1),
 }  # fmt: skip
-OF_NODE = ("gpus", "cpus", "mem_mib")  # what a node has
+OF_NODE = ("gpus", "cpus", "mem_mib")  # amounts of a node
 _WORDS = {"gpus": "GPUs", "cpus": "CPUs", "mem_mib": "MiB of memory"}
 CapacitySource = Literal["settings", "machine list", "nodes in use", "peak in use"]
 KNOWN_BY: dict[CapacitySource, str] = {
@@ -38,11 +38,11 @@ _SIZES = {"node": pl.String, "gpus": pl.Int64, "cpus": pl.Int64, "mem_mib": pl.I
 
 @dataclass(frozen=True)
 class Capacity:
-    """Size of the cluster; an amount is null where nothing says it.
+    """The capacity of the cluster; an unknown amount is None.
 
-    sizes: one row a node (node, null for a declared node that the log never names; gpus, cpus, mem_mib, gpu_type), no
-    row where only sums are known. Where the number of nodes changes by date, `nodes` is the largest and `node_steps`
-    holds them all. contradictions: a sentence for each number that the log contradicts.
+    sizes: one row per node (node, null for a declared node that the log never names; gpus, cpus, mem_mib, gpu_type);
+    empty where only totals are known. Where the number of nodes changes by date, `nodes` is the largest number and
+    `node_steps` holds all of them. contradictions: a sentence for each number that the log contradicts.
     """
 
     nodes: int | None
@@ -56,32 +56,32 @@ class Capacity:
 
     @property
     def gpus_per_node(self) -> int | None:
-        """GPUs of the largest node; null where nothing says them."""
+        """GPUs of the largest node; None where unknown."""
         largest = self.sizes["gpus"].max()
         if isinstance(largest, int):
             return largest
         return self.gpus // self.nodes if self.gpus and self.nodes and self.source == "settings" else None
 
     def of(self, resource: Resource) -> int | None:
-        """Amount of a resource: GPUs, CPUs, MiB or nodes."""
+        """Return the amount of a resource: GPUs, CPUs, MiB or nodes."""
         amount: int | None = getattr(self, AMOUNTS[resource])
         return amount
 
     def steps(self, resource: Resource) -> Steps | None:
-        """Amount over time where the number of nodes changes by date, else null."""
+        """Return the amount over time where the number of nodes changes by date, else None."""
         whole = self.of(resource)
         if self.node_steps is None or not self.nodes or whole is None:
             return None
         return Steps(self.node_steps.times, self.node_steps.values * whole // self.nodes)
 
     def at(self, resource: Resource, instants_s: Int64s) -> Int64s:
-        """Amount at each instant (epoch s); 0 where unknown."""
+        """Return the amount at each instant (epoch s); 0 where unknown."""
         dated = self.steps(resource)
         return np.full(len(instants_s), self.of(resource) or 0, np.int64) if dated is None else dated.at(instants_s)
 
 
 def capacity(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> Capacity:
-    """The settings, else the machine list, else the nodes on which jobs ran, else the most in use at once.
+    """Find the capacity from the settings, else the machine list, else the nodes in use, else the peak in use.
 
     trace: with every placement. held: see `usage.runs`.
     """
@@ -90,16 +90,16 @@ def capacity(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> Cap
     on_nodes = by_node(trace, held)
     if trace.nodes.height or on_nodes.height:
         nodes: int | None
-        sizes, nodes, said = _of_named_nodes(trace, settings, on_nodes, declared)
+        sizes, nodes, contradictions = _of_named_nodes(trace, settings, on_nodes, declared)
         source: CapacitySource = "machine list" if trace.nodes.height else "nodes in use"
         whole = {name: None if sizes[name].null_count() else int(sizes[name].sum()) for name in OF_NODE}
     else:
-        sizes, nodes, said = pl.DataFrame(schema=_SIZES), declared, []
+        sizes, nodes, contradictions = pl.DataFrame(schema=_SIZES), declared, []
         source = "peak in use"
         if nodes is None or held["gpus"].null_count() == held["cpus"].null_count() == held.height:
             peak = steps_of(held, "nodes").lasting_peak
             if nodes is not None and peak > nodes:
-                said.append(f"{counted(nodes, 'node', 'is')} declared, and jobs held {peak:,} at once")
+                contradictions.append(f"{counted(nodes, 'node', 'is')} declared, but jobs held {peak:,} at once")
             nodes = max(nodes or 0, peak) or None
         per_node = _declared_per_node(settings)
         whole = {name: None if one is None or nodes is None else one * nodes for name, one in per_node.items()}
@@ -108,21 +108,21 @@ def capacity(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> Cap
     for name, total in whole.items():
         peak = steps_of(held, name).lasting_peak
         if total and peak > total:
-            said.append(f"{total:,} {_WORDS[name]} are {KNOWN_BY[source]}, and jobs held {peak:,} at once")
+            contradictions.append(f"{total:,} {_WORDS[name]} are {KNOWN_BY[source]}, but jobs held {peak:,} at once")
         totals[name] = max(total or 0, peak) or None
-    return Capacity(nodes, **totals, source=source, sizes=sizes, node_steps=dated, contradictions=tuple(said))
+    return Capacity(nodes, **totals, source=source, sizes=sizes, node_steps=dated, contradictions=tuple(contradictions))
 
 
 def _of_named_nodes(
     trace: Trace, settings: ClusterSettings, on_nodes: pl.DataFrame, declared: int | None
 ) -> tuple[pl.DataFrame, int, list[str]]:
-    """Sizes, number of nodes, contradictions, where jobs or a machine list name nodes."""
-    sizes, said = node_sizes(trace, settings, on_nodes)
+    """Find sizes, number of nodes and contradictions, where jobs or a machine list name nodes."""
+    sizes, contradictions = node_sizes(trace, settings, on_nodes)
     listed, nodes = trace.nodes.height, sizes.height
     if declared is not None:
         busy = busy_nodes(on_nodes).lasting_peak
         if busy > declared:
-            said.append(f"{counted(declared, 'node', 'is')} declared, and jobs ran on {busy:,} at once")
+            contradictions.append(f"{counted(declared, 'node', 'is')} declared, but jobs ran on {busy:,} at once")
         nodes = max(declared, busy)
         unseen = pl.DataFrame({"node": pl.Series([None] * max(nodes - sizes.height, 0), dtype=pl.String)})
         per_node = [pl.lit(value, pl.Int64).alias(name) for name, value in _declared_per_node(settings).items()]
@@ -130,34 +130,38 @@ def _of_named_nodes(
         unseen = unseen.with_columns(*per_node, pl.lit(None, pl.String).alias("gpu_type")).with_columns(*like_others)
         sizes = pl.concat([sizes, unseen.select(sizes.columns)])
     elif listed and nodes > listed:
-        said.append(
-            f"the machine list has {counted(listed, 'node')}, and jobs ran on {counted(nodes - listed, 'other')}"
+        contradictions.append(
+            f"the machine list has {counted(listed, 'node')}, but jobs ran on {counted(nodes - listed, 'other')}"
         )
-    return sizes, nodes, said
+    return sizes, nodes, contradictions
 
 
 def by_node(trace: Trace, held: pl.DataFrame) -> pl.DataFrame:
-    """One row a placement of an attempt that ran: job_key, attempt, partition, node, start_epoch, end_epoch, and what
-    it holds there: gpus (null where the log does not divide them), cpus and mem_mib (its share, rounded up)."""
+    """List the placements of attempts that ran, with what each holds on its node.
+
+    Columns: job_key, attempt, partition, node, start_epoch, end_epoch, gpus (null where the log does not divide them),
+    cpus and mem_mib (an equal share per node, rounded up).
+    """
     ran = held.lazy()
     nodes = pl.col("nodes").clip(1)
     share = [(-(-pl.col(name) // nodes)).alias(name) for name in ("cpus", "mem_mib")]
-    placed = trace.placements.lazy().select("job_key", "attempt", "node", pl.col("gpus").alias("there"))
+    placed = trace.placements.lazy().select("job_key", "attempt", "node", pl.col("gpus").alias("gpus on node"))
     columns = ("job_key", "attempt", "partition", "start_epoch", "end_epoch")
     return (
         placed.join(ran.select(*columns, *share, pl.col("gpus").alias("all_gpus")), on=["job_key", "attempt"])
-        # A job that holds no GPU at all holds none on each of its nodes.
-        .with_columns(pl.when(pl.col("all_gpus") == 0).then(0).otherwise("there").alias("gpus"))
+        # A job without GPUs holds none on each of its nodes.
+        .with_columns(pl.when(pl.col("all_gpus") == 0).then(0).otherwise("gpus on node").alias("gpus"))
         .select(*columns, "node", "gpus", "cpus", "mem_mib")
         .collect()
     )
 
 
 def node_sizes(trace: Trace, settings: ClusterSettings, on_nodes: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
-    """node, gpus, cpus, mem_mib, gpu_type of each node of the machine list or with a job; and what the log contradicts.
+    """Find the size of each node that is listed or ran a job, and the contradictions by the log.
 
-    What is declared, else listed, and never less than jobs held there at once. A node of which neither says the CPUs
-    has as many as any other with as many GPUs was seen to give out.
+    The columns are node, gpus, cpus, mem_mib and gpu_type. An amount is the declared one, else the listed one, but at
+    least the most held on the node at once. If CPUs are neither declared nor listed, a node gets the most CPUs in use
+    on any node with the same number of GPUs.
     """
     listed = trace.nodes.select(
         pl.col("node").cast(pl.String), "gpus", "cpus", pl.col("memory_mib").alias("mem_mib"),
@@ -165,25 +169,25 @@ def node_sizes(trace: Trace, settings: ClusterSettings, on_nodes: pl.DataFrame) 
     )  # fmt: skip
     peaks = peak_by_node(on_nodes)
     sizes = listed.join(peaks, on="node", how="full", coalesce=True, suffix="_held").sort("node")
-    said = []
+    contradictions = []
     for name, per_node in _declared_per_node(settings).items():
         given = pl.coalesce(pl.lit(per_node, pl.Int64), name)
         over = sizes.filter(pl.col(f"{name}_held") > given)
         if over.height:
             most = over.sort(f"{name}_held", "node", descending=[True, False]).row(0, named=True)
-            said.append(
-                f"{counted(over.height, 'node')} gave out more {_WORDS[name]} at once than "
+            contradictions.append(
+                f"on {counted(over.height, 'node')}, jobs held more {_WORDS[name]} at once than "
                 f"{'declared' if per_node is not None else 'the machine list says'} (most: {most['node']}, "
                 f"{most[f'{name}_held']:,})"
             )
         sizes = sizes.with_columns(pl.max_horizontal(given, f"{name}_held").alias(name))
     alike = pl.when(pl.col("gpus") > 0).then(pl.col("cpus").max().over("gpus")).otherwise("cpus")
     unsaid = trace.nodes["cpus"].null_count() == trace.nodes.height and settings.cpus_per_node is None
-    return sizes.with_columns(alike.alias("cpus") if unsaid else "cpus").select(list(_SIZES)), said
+    return sizes.with_columns(alike.alias("cpus") if unsaid else "cpus").select(list(_SIZES)), contradictions
 
 
 def peak_by_node(on_nodes: pl.DataFrame) -> pl.DataFrame:
-    """node, and of gpus, cpus and mem_mib the most held on it at once; null where no job's share is known."""
+    """Compute the most gpus, cpus and mem_mib held at once on each node; null where no job's share is known."""
     starts = on_nodes.select("node", pl.col("start_epoch").alias("time"), *OF_NODE)
     ends = on_nodes.select("node", pl.col("end_epoch").alias("time"), *(-pl.col(name) for name in OF_NODE))
     changes = (
@@ -205,7 +209,7 @@ def peak_by_node(on_nodes: pl.DataFrame) -> pl.DataFrame:
 
 
 def busy_nodes(on_nodes: pl.DataFrame) -> Steps:
-    """How many nodes run at least one job, over time."""
+    """Count the nodes that run at least one job, over time."""
     both = pl.concat(
         [
             on_nodes.select("node", pl.col("start_epoch").alias("time"), pl.lit(1, pl.Int64).alias("jobs")),
@@ -222,21 +226,23 @@ def busy_nodes(on_nodes: pl.DataFrame) -> Steps:
 
 
 def free(held: pl.DataFrame, size: Capacity, resource: Resource) -> Steps | None:
-    """What is free of a resource in the whole cluster over time (GPUs, cores, MiB or nodes); null where the size of the
-    cluster is unknown."""
+    """Compute the free amount of a resource in the whole cluster over time (GPUs, cores, MiB or nodes).
+
+    None where the capacity of the cluster is unknown.
+    """
     if size.of(resource) is None:
         return None
     used, dated = steps_of(held, AMOUNTS[resource]), size.steps(resource)
-    # From the epoch on, so that a job before the first start is judged by an empty cluster.
+    # Start at the epoch, so that the cluster is empty before the first start.
     times = np.unique(np.concatenate([[0], used.times, dated.times if dated else used.times[:0]])).astype(np.int64)
     return Steps(times, size.at(resource, times) - used.at(times))
 
 
 def nodes_shown(trace: Trace, held: pl.DataFrame) -> int:
-    """How many nodes the log shows, which the cluster has at least: those on which jobs ran and those of its machine
-    list, where it names any; else the most that were ever in use at once (`held`: see `runs`).
+    """Count the nodes that the log shows, a lower bound of those of the cluster (`held`: see `runs`).
 
-    Not the sum of what jobs held at once where nodes are named: jobs may share a node, and each counts it.
+    These are the nodes on which jobs ran and those of the machine list, if the log names any; else the most in use at
+    once. Where nodes are named, node counts of jobs must not be added up, because jobs may share a node.
     """
     ran = trace.placements.join(held.select("job_key", "attempt"), on=["job_key", "attempt"], how="semi")
     named = pl.concat([ran["node"], trace.nodes["node"]]).n_unique()
@@ -244,7 +250,7 @@ def nodes_shown(trace: Trace, held: pl.DataFrame) -> int:
 
 
 def _declared_per_node(settings: ClusterSettings) -> dict[str, int | None]:
-    """gpus, cpus and mem_mib of each node, as declared."""
+    """Return the declared gpus, cpus and mem_mib of each node."""
     memory = settings.memory_gib_per_node
     return {
         "gpus": settings.gpus_per_node,
@@ -254,7 +260,7 @@ def _declared_per_node(settings: ClusterSettings) -> dict[str, int | None]:
 
 
 def _node_steps(settings: ClusterSettings) -> Steps | None:
-    """Nodes by date; `settings.nodes`, else the first figure, holds before the first date."""
+    """Return the nodes by date; `settings.nodes`, else the first number, applies before the first date."""
     if not settings.nodes_by_date:
         return None
     first = settings.nodes if settings.nodes is not None else settings.nodes_by_date[0][1]

@@ -1,4 +1,4 @@
-"""The analytics in the order in which they are computed: name -> module with TABLES and compute(data, settings)."""
+"""The analytics in order of computation: name -> module with TABLES and compute(data, settings)."""
 
 from __future__ import annotations
 

@@ -1,26 +1,26 @@
-"""Why each job waited: each second of a wait is given to exactly one of eleven causes (docs/decisions/0013, 0041).
+"""Causes of waits: each second of a wait is attributed to exactly one of eleven causes (docs/decisions/0013, 0041).
 
-The causes are asked in this order, and the first that applied at that second takes it:
+The causes are checked in this order, and the first that applies at that second counts:
 
 - `held`: the job was not yet eligible (Slurm's eligible time, or its reason where the log has no such time);
-- `likely dependency`, `own jobs`, `array limit`: it waited for jobs of its own user (`features.own_jobs`);
-- `own limit`: its user or group would have exceeded a limit or quota (`features.limits`);
-- `cluster full`: too little was free on the nodes that the job may use, wherever it might be placed;
-- `nodes down`: it would have fitted on nodes of these that were out of service;
-- `fragmented`: enough was free, but on no set of nodes of the job's shape;
-- `reservation`: it would have fitted, and its queue was closed for hours though jobs of several users would have fitted
-  (`features.closures`);
-- `behind others`: it would have fitted, and other users' jobs of its queue were ahead or started first;
-- `unknown`: it would have fitted and nobody was before it, or the log does not show yet what ran.
+- `likely dependency`, `own jobs`, `array limit`: the job waited for jobs of its own user (`features.own_jobs`);
+- `own limit`: with the job, its user or group would have exceeded a limit or quota (`features.limits`);
+- `cluster full`: too little was free on the nodes that the job may use, for any placement;
+- `nodes down`: the job would have fitted on those of these nodes that were out of service;
+- `fragmented`: enough was free in total, but not in the job's shape;
+- `reservation`: the job would have fitted, but its queue was closed for hours although jobs of several users would have
+  fitted (`features.closures`);
+- `behind others`: the job would have fitted, but other users' jobs of its queue were ahead or started first;
+- `unknown`: the job would have fitted and no job was before it, or the log does not yet show what ran.
 
-Inside a wait for its own jobs a job has no other cause. A reason of Slurm's that names a limit, a reservation or nodes
-that are down outweighs `behind others` and `unknown`. The seconds are integrals of step functions that are 0 or 1, so
-they are exact: nothing is sampled.
+During a wait for its user's own jobs, a job has no other cause. A Slurm reason that names a limit, a reservation or
+nodes that are down overrides `behind others` and `unknown`. The seconds are integrals of 0/1 step functions, so they
+are exact and nothing is sampled.
 
 Example: a job for 4 GPUs of one node is submitted at 10:00 and eligible at 10:05. Until 10:20 the cluster has 2 GPUs
-free, then 4 on two nodes; at 10:50 a whole node comes free, and at 10:51, just after a job of another user, the job
-starts. It was held for 5 min, the cluster was full for 15 min, what was free was fragmented for 30 min, and for 1 min
-the job was behind others.
+free, then 4 on two nodes. At 10:50 a whole node becomes free. At 10:51, just after a job of another user, the job
+starts. The job was held for 5 min, the cluster was full for 15 min, the free GPUs were fragmented for 30 min, and the
+job was behind others for 1 min.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from features.fits import SHAPE, Rooms, between, span
 from features.limits import NAMED_BY, OWNER, OwnLimits, any_of, is_free
 from features.own_jobs import OwnNodes
 from features.pools import Fit
-from features.trace import Trace, beside
+from features.trace import Trace, left_join
 from features.usage import (
     INSTANTS,
     Int64s,
     Steps,
+    complete_from,
     either,
     horizon,
     product,
     queue_end,
-    whole_from,
     without,
 )  # fmt: skip
 
@@ -63,7 +63,7 @@ MAIN_CAUSES = {
     "unknown_s": "unknown",
 }
 CAUSES = tuple(MAIN_CAUSES)
-EXPLAINED = ("cause_basis", "own_limit", "evidence", "pool_nodes", "pool_known_by")  # what is said beside the seconds
+EXPLAINED = ("cause_basis", "own_limit", "evidence", "pool_nodes", "pool_known_by")  # columns that explain the seconds
 _READ = (
     "job_key", "submit", "eligible_from", "waiting_to", "gpus", "nodes", "user_name", "partition", "group_name",
     "quota_gpus", "quota_source",
@@ -80,26 +80,26 @@ _OF_JOB = ("cpus", "mem_mib", "reason", "stem", "array", "features_asked", "gpu_
 
 
 def with_causes(jobs: pl.DataFrame, trace: Trace, held: pl.DataFrame, size: Capacity) -> pl.DataFrame:
-    """`jobs` with CAUSES, main_cause and EXPLAINED; null without a wait, or with one under 0.
+    """Add CAUSES, main_cause and EXPLAINED to `jobs`; null without a wait, or with a negative one.
 
     jobs: job_key, submit (epoch s), eligible_from (epoch s, null where the log has none up to the start), waiting_to
     (epoch s: the first start), gpus, nodes, user_name, partition, group_name, quota_gpus, quota_source. held: see
     `usage.runs`, with a column group_name. size: of the cluster, node by node where nodes are named.
     """
     about = own_jobs.with_groups(_described(trace.jobs)).select("job_key", *_OF_JOB)
-    held = beside(held.select(_HELD), about.select("job_key", "stem", "array"), "job_key")
+    held = left_join(held.select(_HELD), about.select("job_key", "stem", "array"), "job_key")
     held = held.with_columns(pl.lit(1).alias("jobs"))
     queue = _queue(trace, jobs, about)
     rooms = Rooms(trace, size, held, queue.drop_nulls("left"))
     waiting = jobs.lazy().select(_READ).filter(pl.col("waiting_to") >= pl.col("submit")).collect()
-    waiting = beside(waiting, about, "job_key")
+    waiting = left_join(waiting, about, "job_key")
     eligible = pl.coalesce("eligible_from", "submit").clip(pl.col("submit"), pl.col("waiting_to"))
     waiting = rooms.asked(waiting.with_columns(eligible.alias("from"))).with_row_index("row")
     waiting = waiting.with_columns(
         (pl.col("from") - pl.col("submit")).alias("held_s"), pl.col("from").alias("eligible")
     )
     limits = OwnLimits.of(waiting, rooms)
-    waiting = own_jobs.taken_out(waiting, rooms, limits, queue)
+    waiting = own_jobs.with_own_job_waits(waiting, rooms, limits, queue)
     waiting = _before_the_log(waiting, held)
     waiting = _named(_on_named_nodes(_counted(waiting, rooms, limits, queue), trace, held))
     largest = pl.max_horizontal(CAUSES)
@@ -107,7 +107,7 @@ def with_causes(jobs: pl.DataFrame, trace: Trace, held: pl.DataFrame, size: Capa
         pl.when((largest > 0) & (pl.col(name) == largest)).then(pl.lit(cause)) for name, cause in MAIN_CAUSES.items()
     )
     by_cause = waiting.select("job_key", *CAUSES, *EXPLAINED, main.cast(pl.Categorical).alias("main_cause"))
-    return beside(jobs, by_cause, "job_key")
+    return left_join(jobs, by_cause, "job_key")
 
 
 def _described(jobs: pl.DataFrame) -> pl.DataFrame:
@@ -119,25 +119,25 @@ def _described(jobs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _queue(trace: Trace, jobs: pl.DataFrame, about: pl.DataFrame) -> pl.DataFrame:
-    """Every job from when it was eligible until it left the queue, for `features.precedence`."""
+    """List every job from its eligible time until it left the queue, for `features.precedence`."""
     start = pl.col("start_utc").dt.epoch("s")
     eligible = pl.coalesce(pl.when(pl.col("eligible_utc") <= pl.col("start_utc")).then("eligible_utc"), "submit_utc")
     queue = trace.jobs.select(
         "job_key", "partition", "user_name", eligible.dt.epoch("s").alias("from"), start.alias("start"),
         queue_end(horizon(trace)).alias("left"),
     )  # fmt: skip
-    width = beside(jobs.select("job_key", "nodes", "gpus"), about.select("job_key", "cpus"), "job_key")
-    return beside(queue, width, "job_key").with_columns(pl.col(precedence.WIDTH).fill_null(0)).drop_nulls("from")
+    width = left_join(jobs.select("job_key", "nodes", "gpus"), about.select("job_key", "cpus"), "job_key")
+    return left_join(queue, width, "job_key").with_columns(pl.col(precedence.WIDTH).fill_null(0)).drop_nulls("from")
 
 
 def _before_the_log(waiting: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
-    """`waiting` with unknown_s, the time before the log shows what ran, and `from` moved behind it."""
-    begin = pl.col("from").clip(pl.min_horizontal(pl.lit(whole_from(held)), "waiting_to"))
+    """Add unknown_s, the time before the log shows what ran, to `waiting`, and move `from` past it."""
+    begin = pl.col("from").clip(pl.min_horizontal(pl.lit(complete_from(held)), "waiting_to"))
     return waiting.with_columns((begin - pl.col("from")).alias("unknown_s"), begin.alias("from"))
 
 
 class _Open(NamedTuple):
-    """Of a queue: 1 while it was closed (`shut`), and while more was free than all its jobs ask for (`plenty`)."""
+    """State of a queue: 1 while it was closed (`shut`), and while enough was free for all its jobs (`plenty`)."""
 
     shut: Steps
     plenty: Steps
@@ -147,20 +147,22 @@ _NEVER = Steps(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 def _counted(waiting: pl.DataFrame, rooms: Rooms, limits: OwnLimits, queue: pl.DataFrame) -> pl.DataFrame:
-    """With the seconds of every cause that is left, and own_limit, the limits that took any."""
-    waiting = beside(waiting, precedence.who_was_before(queue), "job_key")
+    """Add the seconds of every remaining cause, and own_limit, the limits that held the job back."""
+    waiting = left_join(waiting, precedence.behind_until(queue), "job_key")
     closed, own = closures.closed(waiting, rooms, queue), OwnNodes(rooms)
     may_be_limited = pl.lit(not limits.are_none) & ~is_free(waiting["reason"])
     owner = [pl.when(may_be_limited).then(pl.col(name)).alias(f"of {name}") for name in OWNER]
     owner.append(pl.when(pl.col("user_name").is_in(own.users)).then("user_name").alias("large user"))
     columns = ("row", *SHAPE, "from", "waiting_to", "others_until", "own_until")
     parts = []
-    for fit, of, rows in rooms.by_shape(
+    for fit, owner_values, rows in rooms.by_shape(
         waiting.select(*columns, *owner), *(f"of {name}" for name in OWNER), "large user"
     ):
         basis, partition = rows["cause_basis"][0], rows["partition"][0]
         room = _Open(closed.get(partition, _NEVER), rooms.plenty(basis, partition))
-        parts.append(_seconds(rows, fit, room, limits.binding(rows, of[:-1]), own.most(rows, of[-1])))
+        parts.append(
+            _seconds(rows, fit, room, limits.binding(rows, owner_values[:-1]), own.most(rows, owner_values[-1]))
+        )
     if not parts:
         return waiting.with_columns(
             *(pl.lit(0, pl.Int64).alias(name) for name in CAUSES if name not in waiting.columns),
@@ -174,9 +176,9 @@ def _counted(waiting: pl.DataFrame, rooms: Rooms, limits: OwnLimits, queue: pl.D
 
 
 def _seconds(rows: pl.DataFrame, fit: Fit, room: _Open, binding: dict[str, Steps], most: Steps | None) -> pl.DataFrame:
-    """Of rows of one demand and owner: row, own_limit, and the seconds of each cause from `from` on.
+    """Compute row, own_limit and the seconds of each cause from `from` on, for rows of one demand and owner.
 
-    most: 1 while the user's own jobs hold most of the pool, which is then why the job does not fit.
+    most: 1 while the user's own jobs hold most of the pool; they are then the cause if the job does not fit.
     """
     begin, end = span(rows)
     over = any_of(binding) or _NEVER
@@ -215,7 +217,7 @@ def _seconds(rows: pl.DataFrame, fit: Fit, room: _Open, binding: dict[str, Steps
 
 
 def _on_named_nodes(waiting: pl.DataFrame, trace: Trace, held: pl.DataFrame) -> pl.DataFrame:
-    """With what kept jobs whose reason names nodes: of the whole eligible wait, see `features.named_nodes`."""
+    """Replace the causes of jobs whose reason names nodes, over the whole eligible wait; see `features.named_nodes`."""
     if not waiting["reason"].cast(pl.String).str.contains(named_nodes.REASON).any():
         return waiting
     users = held.select("job_key", "attempt", "user_name")
@@ -226,12 +228,12 @@ def _on_named_nodes(waiting: pl.DataFrame, trace: Trace, held: pl.DataFrame) -> 
 
 
 def _named(waiting: pl.DataFrame) -> pl.DataFrame:
-    """With what the scheduler's own reason says. Slurm keeps the last one that was not Priority or Resources.
+    """Apply the scheduler's own reason; Slurm keeps the last one that is neither Priority nor Resources.
 
-    Slurm asks limits before resources, so one that names a limit has the whole eligible wait. A reservation, a
-    partition that is down and a licence outweigh `behind` and `unknown`. The time before a job was eligible has the
-    cause that the reason names: a dependency and an array's limit make a job eligible late. Where the log has no
-    eligible time, a reason that names a hold stands for the time in which the job would have fitted.
+    Slurm checks limits before resources, so a reason that names a limit gets the whole eligible wait. A reservation, a
+    partition that is down, or a licence overrides `behind` and `unknown`. The time before a job was eligible gets the
+    cause that the reason names, because a dependency or an array limit makes a job eligible late. Where the log has no
+    eligible time, a reason that names a hold gets the time in which the job would have fitted.
     """
     reason = pl.col("reason").cast(pl.String)
     says = {name: reason.str.contains(pattern).fill_null(False) for name, pattern in NAMED_BY.items()}

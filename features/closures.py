@@ -1,11 +1,12 @@
-"""Spells in which a queue was closed though jobs that fitted waited: a reservation or maintenance. No table of its own.
+"""Periods in which a queue was closed although waiting jobs would have fitted: a reservation or maintenance. No table.
 
-Two signs are asked for, in a spell of SPELL_S at least in which JOBS jobs of USERS users waited that would have fitted
-for half of it (of JOBS jobs where the log names no users), and fewer jobs than these started:
+A period counts as closed only if it lasts at least SPELL_S and at least JOBS jobs of USERS users waited that would have
+fitted for half of it (JOBS jobs of any user where the log names no users), and fewer jobs than these started. In
+addition, one of two signs is required:
 
-- nothing at all started in the queue, and the spell ended in a burst of starts or the pool was open meanwhile;
-- the pool was open, that is at least half of it free, and the spell did not end with the start of one wide job, for
-  which nodes would have been collected.
+- nothing started in the queue, and the period ended in a burst of starts or the pool was open during it;
+- the pool was open, that is, at least half of it was free, and the period did not end with the start of a wide job, for
+  which the scheduler would have collected nodes.
 """
 
 from __future__ import annotations
@@ -19,36 +20,36 @@ from features.usage import Int64s, Steps
 
 SPELL_S = 3 * 3600
 JOBS, USERS = 10, 5
-HALF = 0.5  # of the spell
-BURST, SOON_S = 15, 3600  # starts so soon after a spell: the queue opens again
+HALF = 0.5  # share of the period
+BURST, SOON_S = 15, 3600  # so many starts so soon after a period show that the queue opened again
 
 
 def closed(waiting: pl.DataFrame, rooms: Rooms, queue: pl.DataFrame) -> dict[str | None, Steps]:
-    """Partition -> 1 while its queue was closed.
+    """Find when each queue was closed: partition -> 1 while it was closed.
 
     waiting: row, user_name, SHAPE, from, waiting_to (epoch s). queue: partition, start (epoch s, null), nodes.
     """
-    found: dict[str | None, Steps] = {}
-    for (name,), mine in waiting.group_by("partition", maintain_order=True):
+    closed_by_partition: dict[str | None, Steps] = {}
+    for (name,), jobs_here in waiting.group_by("partition", maintain_order=True):
         partition = None if name is None else str(name)
         started = queue.filter(pl.col("partition").eq_missing(pl.lit(name)) & pl.col("start").is_not_null()).sort(
             "start"
         )
-        room = rooms.room(mine["cause_basis"].mode().sort()[0], partition)
+        room = rooms.room(jobs_here["cause_basis"].mode().sort()[0], partition)
         begin, end = _spells(started["start"].to_numpy(), room.is_open, started, room.nodes or 0)
         starts = started["start"].to_numpy()
         inside = np.searchsorted(starts, end, side="left") - np.searchsorted(starts, begin, side="right")
-        kept = _pressed(mine, rooms, begin, end) > inside
+        kept = _pressed(jobs_here, rooms, begin, end) > inside
         if kept.any():
             begin, end = _union(begin[kept], end[kept])
-            found[partition] = Steps.of_intervals(begin, end, np.ones(len(begin), np.int64))
-    return found
+            closed_by_partition[partition] = Steps.of_intervals(begin, end, np.ones(len(begin), np.int64))
+    return closed_by_partition
 
 
 def _spells(starts: Int64s, is_open: Steps, started: pl.DataFrame, nodes: int) -> tuple[Int64s, Int64s]:
-    """Begin and end (epoch s) of the spells that show a sign."""
-    at = np.unique(starts)
-    quiet_begin, quiet_end = at[:-1], at[1:]
+    """Find begin and end (epoch s) of the periods that show one of the two signs."""
+    instants = np.unique(starts)
+    quiet_begin, quiet_end = instants[:-1], instants[1:]
     soon = np.searchsorted(starts, quiet_end + SOON_S) - np.searchsorted(starts, quiet_end)
     open_s = between(is_open, quiet_begin, quiet_end)
     is_quiet = (soon >= BURST) | (open_s >= HALF * (quiet_end - quiet_begin))
@@ -67,7 +68,7 @@ def _spells(starts: Int64s, is_open: Steps, started: pl.DataFrame, nodes: int) -
 
 
 def _pressed(waiting: pl.DataFrame, rooms: Rooms, begin: Int64s, end: Int64s) -> Int64s:
-    """How many jobs that fitted waited in each spell; 0 if not enough did."""
+    """Count the waiting jobs that fitted in each period; 0 if there were too few."""
     spells = pl.DataFrame({"begin": begin, "end": end}).with_row_index("spell")
     inside = waiting.select(*SHAPE, "user_name", "from", "waiting_to").join_where(
         spells, pl.col("from") <= pl.col("end") - SPELL_S, pl.col("waiting_to") >= pl.col("begin") + SPELL_S
@@ -91,7 +92,7 @@ def _pressed(waiting: pl.DataFrame, rooms: Rooms, begin: Int64s, end: Int64s) ->
 
 
 def _union(begin: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
-    """The spells without overlaps, in order."""
+    """Merge overlapping periods and sort them."""
     order = np.argsort(begin, kind="stable")
     begin, end = begin[order], np.maximum.accumulate(end[order])
     first = np.append(True, begin[1:] > end[:-1])

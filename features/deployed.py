@@ -1,12 +1,14 @@
-"""The policy that is deployed, by its agent's own log: what its handovers came to, and how good its predictions were.
+"""Results of the deployed policy from its agent's log: handovers, and the accuracy of its predictions.
 
-A prediction is that of the decision on which a job was submitted: the last one about its predecessor before the
-submission, if that one said submit and no job was submitted on it before. It is held against the wait from submission
-to first start. A job with a dependency waits for its predecessor too, which no prediction is about: it counts among the
-handovers and not among the predictions. A job that has not started counts in neither, so long waits are seen late.
+The prediction for a job comes from the decision on which it was submitted: the last one about its predecessor before
+the submission, if that decision was to submit and no other job was submitted on it. We compare it with the wait from
+submission to first start. A job with a dependency also waits for its predecessor, which no prediction covers, so it
+counts among the handovers but not among the predictions. A job that has not started counts in neither, so long waits
+appear late.
 
-What submitting at the predecessor's end (reactive) would have waited, nobody knows: nothing was submitted then. If a
-later submission starts no earlier, its interruption is at least the one achieved; how much more, no log can tell.
+The wait after a submission at the predecessor's end (reactive) is unknown, because nothing was submitted then. If a
+later submission starts no earlier, the interruption of reactive is at least the one achieved; a log cannot show how
+much longer it is.
 """
 
 from __future__ import annotations
@@ -30,14 +32,14 @@ from traces.store.frames import empty
 
 TABLES: tuple[Table, ...] = (DEPLOYED_LINKS, DEPLOYED_POLICIES)
 HOUR_S = 3600
-EVERY, NONE = "all", "none"  # of decided_by: the row of all, and what was submitted without a decision
+EVERY, NONE = "all", "none"  # values of decided_by: the row of all jobs, and jobs submitted without a decision
 ATTEMPT = ("chain", "link", "attempt")
 VERSION = ("decided_by", "policy", "version", "setting")
 FIGURES = ("interruption_h", "overlap_h", "zero_share")
 
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
-    """Both tables for the cluster of `settings`, from the warehouse."""
+    """Compute both tables for the cluster of `settings` from the warehouse."""
     decisions, events = (
         warehouse.read(data, f"SELECT * FROM {table.name} WHERE cluster = ?", (settings.name,))  # noqa: S608 - ours
         for table in (schema.AGENT_DECISIONS, schema.AGENT_EVENTS)
@@ -46,7 +48,7 @@ def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFra
 
 
 def from_log(decisions: pl.DataFrame, events: pl.DataFrame, cluster: str) -> dict[str, pl.DataFrame]:
-    """Both tables from the rows of `agent_decisions` and `agent_events` of one cluster."""
+    """Compute both tables from the rows of `agent_decisions` and `agent_events` of one cluster."""
     order = ("time_utc", "trace_sha256", "line")
     decisions, events = decisions.sort(order), events.sort(order)
     jobs = _jobs(events)
@@ -59,32 +61,34 @@ def from_log(decisions: pl.DataFrame, events: pl.DataFrame, cluster: str) -> dic
 
 
 def _jobs(events: pl.DataFrame) -> pl.DataFrame:
-    """A row a job, from what became known of it in order; `known_utc` is when its submission was."""
+    """Build one row per job from its events in order; `known_utc` is when its submission became known."""
 
-    def of(kind: str, column: str) -> pl.Expr:
+    def values(kind: str, column: str) -> pl.Expr:
         return pl.col(column).filter(pl.col("event") == kind).drop_nulls()
 
-    told = events.filter(pl.col("attempt").is_not_null() & (pl.col("job_id") != ""))
-    return told.group_by(ATTEMPT, maintain_order=True).agg(
+    job_events = events.filter(pl.col("attempt").is_not_null() & (pl.col("job_id") != ""))
+    return job_events.group_by(ATTEMPT, maintain_order=True).agg(
         pl.col("job_id").last(),
         pl.col("job_name").last(),
-        of("submitted", "time_utc").first().alias("known_utc"),
-        # Slurm's own time where it was seen, else the agent's
-        pl.coalesce(of("started", "submit_utc").first(), of("submitted", "submit_utc").first()).alias("submit_utc"),
-        of("submitted", "dependency").first().alias("dependency"),
-        pl.coalesce(of("started", "start_utc").first(), of("ended", "start_utc").last()).alias("start_utc"),
-        of("ended", "end_utc").last().alias("end_utc"),
-        of("ended", "state").last().alias("state"),
-        of("ended", "exit_code").last().alias("exit_code"),
+        values("submitted", "time_utc").first().alias("known_utc"),
+        # Slurm's own time where known, else the agent's
+        pl.coalesce(values("started", "submit_utc").first(), values("submitted", "submit_utc").first()).alias(
+            "submit_utc"
+        ),
+        values("submitted", "dependency").first().alias("dependency"),
+        pl.coalesce(values("started", "start_utc").first(), values("ended", "start_utc").last()).alias("start_utc"),
+        values("ended", "end_utc").last().alias("end_utc"),
+        values("ended", "state").last().alias("state"),
+        values("ended", "exit_code").last().alias("exit_code"),
         (pl.col("event") == "requeued").sum().cast(pl.Int64).alias("requeues"),
         (pl.col("event") == "withdrawn").any().alias("is_withdrawn"),
     )
 
 
 def _handovers(events: pl.DataFrame) -> pl.DataFrame:
-    """A row a job that took over, as last told: a requeued successor takes over once more."""
-    told = events.filter(pl.col("event") == "handover")
-    last = told.unique(["chain", "predecessor_id"], keep="last", maintain_order=True)
+    """Build one row per job that took over, from its last handover: a requeued successor takes over again."""
+    handovers = events.filter(pl.col("event") == "handover")
+    last = handovers.unique(["chain", "predecessor_id"], keep="last", maintain_order=True)
     last = last.unique(["chain", "link", "job_id"], keep="last", maintain_order=True)
     return last.select(
         "chain", "link", "job_id", "predecessor_id", "interruption_s", "overlap_s",
@@ -93,7 +97,7 @@ def _handovers(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_decision(jobs: pl.DataFrame, decisions: pl.DataFrame) -> pl.DataFrame:
-    """The jobs with the decision on which each was submitted; `decided_by` is NONE where there was none."""
+    """Add the decision on which each job was submitted; `decided_by` is NONE where there was none."""
     asked = decisions.select(
         "chain", (pl.col("link") + 1).alias("link"), "time_utc", "submit", "decided_by",
         *(column.name for column in schema.DECISION),
@@ -108,7 +112,7 @@ def _with_decision(jobs: pl.DataFrame, decisions: pl.DataFrame) -> pl.DataFrame:
 
 
 def _judged(jobs: pl.DataFrame) -> pl.DataFrame:
-    """With the wait, and where it lies against the predictions."""
+    """Add the wait, and its position relative to the predictions."""
     wait = (pl.col("start_utc") - pl.col("submit_utc")).dt.total_seconds()
     predictions = ("start_estimate_s", "start_expected_s")
     low, high = pl.min_horizontal(predictions), pl.max_horizontal(predictions)
@@ -122,15 +126,15 @@ def _judged(jobs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _policies(links: pl.DataFrame, decisions: pl.DataFrame, cluster: str) -> pl.DataFrame:
-    """A row for all and one for each version that decided, from its links and how often it was asked."""
+    """Build a row for all and one per version that decided, from its links and its number of decisions."""
     rows = []
     if not links.is_empty() or not decisions.is_empty():
         rows.append({"decided_by": EVERY, "decisions": decisions.height, **_figures(links)})
-    asked = {key: of.height for key, of in decisions.group_by(VERSION)}
-    did = dict(links.group_by(VERSION))
-    for key in sorted({*asked, *did}, key=str):
-        of = did.get(key, links.clear())
-        rows.append({**dict(zip(VERSION, key, strict=True)), "decisions": asked.get(key, 0), **_figures(of)})
+    decided = {key: rows_of_key.height for key, rows_of_key in decisions.group_by(VERSION)}
+    links_by_version = dict(links.group_by(VERSION))
+    for key in sorted({*decided, *links_by_version}, key=str):
+        figures = _figures(links_by_version.get(key, links.clear()))
+        rows.append({**dict(zip(VERSION, key, strict=True)), "decisions": decided.get(key, 0), **figures})
     if not rows:
         return empty(DEPLOYED_POLICIES)
     table = pl.DataFrame(rows, infer_schema_length=None).with_columns(pl.lit(cluster).alias("cluster"))
@@ -138,7 +142,7 @@ def _policies(links: pl.DataFrame, decisions: pl.DataFrame, cluster: str) -> pl.
 
 
 def _figures(links: pl.DataFrame) -> dict[str, Any]:
-    """What the links came to: counts, means with intervals, errors of the predictions."""
+    """Compute the figures of the links: counts, means with intervals, and errors of the predictions."""
     handed = links.filter(pl.col("handover_utc").is_not_null()).select(
         pl.col("handover_utc").dt.epoch("s").alias("at_s"),
         (pl.col("interruption_s") / HOUR_S).alias("interruption_h"),
@@ -165,15 +169,15 @@ def _figures(links: pl.DataFrame) -> dict[str, Any]:
 
 
 def _predictions(links: pl.DataFrame) -> dict[str, Any]:
-    """Real waits against predicted ones, of the links whose wait was predicted."""
+    """Compare actual with predicted waits, for the links whose wait was predicted."""
     wait = pl.col("wait_s")
-    told: list[pl.Expr] = [pl.len().alias("predicted"), wait.mean().alias("wait_mean_s")]
+    figures: list[pl.Expr] = [pl.len().alias("predicted"), wait.mean().alias("wait_mean_s")]
     for name, column in (("estimate", "start_estimate_s"), ("expected", "start_expected_s")):
         error = wait - pl.col(column)
-        told += [
+        figures += [
             pl.col(column).mean().alias(f"{name}_mean_s"),
             error.mean().alias(f"{name}_error_s"),
             error.abs().mean().alias(f"{name}_absolute_error_s"),
         ]
-    told += [(pl.col("band") == band).mean().alias(f"{band}_share") for band in ("within", "before", "after")]
-    return links.select(told).row(0, named=True)
+    figures += [(pl.col("band") == band).mean().alias(f"{band}_share") for band in ("within", "before", "after")]
+    return links.select(figures).row(0, named=True)

@@ -1,4 +1,4 @@
-"""The column dictionary (docs/columns.md) as Markdown, from declared tables alone."""
+"""Render the column dictionary (docs/columns.md) as Markdown from the declared tables."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from traces.schema import SCHEMA_VERSION, Table
 
 
 def render(sections: Mapping[str, Iterable[Table]]) -> str:
-    """One Markdown page: a heading for each section (title -> its tables), a table of columns for each table."""
+    """Render one Markdown page with a heading per section (title -> its tables) and a table of columns per table."""
     lines = [
         "# Column dictionary",
         "",
-        f"Generated from the code by `make docs`; schema version {SCHEMA_VERSION}. Every table stands in",
-        "`warehouse.duckdb` with these meanings as comments. Times are naive UTC; a null means that the log does",
-        "not say.",
+        f"Generated from the code by `make docs`; schema version {SCHEMA_VERSION}. Every table is in",
+        "`warehouse.duckdb`, with these meanings as comments. Times are naive UTC; a null means that the log does",
+        "not record the value.",
     ]
     for title, tables in sections.items():
         lines += ["", f"## {title}"]

@@ -1,8 +1,8 @@
-"""How far one week differs from a set of earlier weeks, with a bound that such weeks exceed by a stated share.
+"""Distance of one week from a set of earlier weeks, with a bound that similar weeks exceed with a known probability.
 
-A feature's distance of a week is the population stability index (`features.load`) of its rows against those of all
-other weeks together, in ten bins of equal mass of all of them; names have a bin each. What distance is too much is said
-by `features.bounds`.
+The distance of a week in a feature is the population stability index (`features.load`) between its rows and those of
+all other weeks together. Numbers use ten bins with equal shares of all weeks; names use one bin each.
+`features.bounds` computes the largest distance that counts as normal.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ Float64s = NDArray[np.float64]
 
 
 class Distance(NamedTuple):
-    """One feature of the new week."""
+    """The distance of the new week in one feature."""
 
     feature: str
-    n_before: int  # rows of the earlier weeks that know it
-    n: int  # rows of the new one
-    psi: float  # of the new week against all earlier ones
-    bound: float  # of the index
+    n_before: int  # rows of the earlier weeks with a known value
+    n: int  # rows of the new week with a known value
+    psi: float  # population stability index of the new week against all earlier ones
+    bound: float  # largest normal index
 
 
-class Against(NamedTuple):
-    """The new week against the earlier ones."""
+class DriftComparison(NamedTuple):
+    """The comparison of the new week with the earlier ones."""
 
     weeks: int  # earlier weeks compared
     chance: float  # share of weeks that exceed a bound of any feature, where weeks are exchangeable
@@ -40,17 +40,17 @@ class Against(NamedTuple):
 
     @property
     def beyond(self) -> list[str]:
-        """Features of which the new week is beyond the bound."""
-        return [one.feature for one in self.distances if one.psi > one.bound]
+        """Features in which the new week exceeds the bound."""
+        return [distance.feature for distance in self.distances if distance.psi > distance.bound]
 
 
 def against(
     before: pl.DataFrame, now: pl.DataFrame, *, numbers: Sequence[str], names: Sequence[str] = ()
-) -> Against | None:
-    """The rows `now`, all of one week, against those `before`, both with a column `week_utc` and one a feature.
+) -> DriftComparison | None:
+    """Compare the rows `now`, all of one week, with those `before`; both have `week_utc` and one column per feature.
 
-    None where fewer than LEAST_WEEKS earlier weeks have LEAST_ROWS rows, or the new one has not, or where no feature
-    is known in all of them, or none varies.
+    None where fewer than LEAST_WEEKS earlier weeks have LEAST_ROWS rows, where the new week has fewer rows, where no
+    feature is known in all weeks, or where no feature varies.
     """
     sizes = before.group_by("week_utc").len().filter(pl.col("len") >= LEAST_ROWS).sort("week_utc")
     weeks = sizes["week_utc"].to_list()
@@ -64,30 +64,30 @@ def against(
         counts = _counts(rows[feature], place, is_number=feature in numbers)
         if counts.sum(axis=1).min() >= LEAST_ROWS:
             found.append((feature, counts, _distances(counts)))
-    held = bounds({feature: distances for feature, _, distances in found}, now_at)
-    if held is None:
+    allowed = bounds({feature: distances for feature, _, distances in found}, now_at)
+    if allowed is None:
         return None
-    return Against(
+    return DriftComparison(
         weeks=len(weeks),
-        chance=held.chance,
+        chance=allowed.chance,
         distances=[
             Distance(
                 feature=feature,
                 n_before=int(np.delete(counts, now_at, axis=0).sum()),
                 n=int(counts[now_at].sum()),
                 psi=float(distances[now_at]),
-                bound=held.of[feature],
+                bound=allowed.of[feature],
             )
             for feature, counts, distances in found
-            if feature in held.of
+            if feature in allowed.of
         ],
     )
 
 
 def _counts(values: pl.Series, place: Int64s, *, is_number: bool) -> Int64s:
-    """Known values by week and bin that holds any, (weeks, bins); place: (n,) week of each value."""
+    """Count the known values by week and by non-empty bin, (weeks, bins); place: (n,), week of each value."""
     known = values.is_not_null().to_numpy()
-    at, values = place[known], values.drop_nulls()
+    week_of_value, values = place[known], values.drop_nulls()
     if is_number:
         number = values.to_numpy().astype(np.float64)
         quantiles = np.arange(1, BINS) / BINS
@@ -96,11 +96,11 @@ def _counts(values: pl.Series, place: Int64s, *, is_number: bool) -> Int64s:
     else:
         bins, code = values.n_unique(), values.rank("dense").to_numpy().astype(np.int64) - 1
     weeks = int(place.max()) + 1
-    counts = np.bincount(at * bins + code, minlength=weeks * bins).reshape(weeks, bins)
+    counts = np.bincount(week_of_value * bins + code, minlength=weeks * bins).reshape(weeks, bins)
     return counts[:, counts.any(axis=0)].astype(np.int64)
 
 
 def _distances(counts: Int64s) -> Float64s:
-    """Of each week from all others together, (weeks,)."""
+    """Compute the distance of each week from all others together, (weeks,)."""
     total = counts.sum(axis=0)
     return np.array([stability_index(total - week, week) for week in counts])

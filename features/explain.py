@@ -1,6 +1,6 @@
-"""One job, or one user, explained from the record: what it waited for, who was there meanwhile, how it ran.
+"""Explanation of one job from the record: the causes of its wait, the jobs around it, and its run.
 
-Describes and chooses nothing; what would have been with another limit or size is in `models.what_if.job`.
+This module only describes. `models.what_if.job` computes what would have happened with another limit or size.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from traces.clusters import ClusterSettings
 from traces.store import contents, warehouse
 from traces.store.folder import DataFolder
 
-MOST_OTHERS = 8  # jobs named; all are counted
-JUST_BEFORE_S = 120  # an end so shortly before the start made room for it, or may have
+MOST_OTHERS = 8  # jobs named individually; all are counted
+JUST_BEFORE_S = 120  # a job that ended so shortly before the start may have made room for it
 _ABOUT = (
     "job_id", "job_key", "user_name", "account", "partition", "qos", "job_name", "state", "reason", "submit_utc",
     "eligible_utc", "start_utc", "end_utc", "requested_nodes", "requested_gpus", "requested_cpus", "limit_s",
@@ -33,23 +33,23 @@ _OTHER = ("job_id", "user_name", "nodes", "gpus", "cpus", "held_s", "until_utc")
 
 
 def delays(data: DataFolder, settings: ClusterSettings) -> pl.DataFrame:
-    """`queueing_delay` of the cluster: the warehouse's where it is of the same jobs in the same states, else computed.
+    """Read `queueing_delay` of the cluster from the warehouse if it is up to date, else compute it.
 
-    After `baton ingest` alone it is missing, or still that of the files before.
+    It is up to date if it holds the same jobs in the same states. After `baton ingest` alone it is missing or outdated.
     """
     if QUEUEING_DELAY.name in contents.table_names(data):
         kept = warehouse.read(data, "SELECT * FROM queueing_delay WHERE cluster = ?", [settings.name])
         jobs = warehouse.read(data, "SELECT job_key, state FROM jobs WHERE cluster = ?", [settings.name])
-        is_whole = set(QUEUEING_DELAY.names) <= set(kept.columns)  # else it is of an older version
-        if is_whole and jobs.height == kept.height == jobs.join(kept, on=["job_key", "state"]).height:
+        has_all_columns = set(QUEUEING_DELAY.names) <= set(kept.columns)  # an older version may lack some
+        if has_all_columns and jobs.height == kept.height == jobs.join(kept, on=["job_key", "state"]).height:
             return kept
     return queueing.compute(data, settings)[QUEUEING_DELAY.name].cast({pl.Categorical: pl.String})
 
 
 def node_time(data: DataFolder, settings: ClusterSettings, delays: pl.DataFrame) -> pl.DataFrame | None:
-    """job_key, user_name, node_time_s of every job that ran: nodes held times the time they were held, s.
+    """Compute job_key, user_name and node_time_s (nodes held times time held, s) of every job that ran.
 
-    None where any job of `delays` held a GPU: then GPU time tells what was held.
+    None where any job of `delays` held a GPU, because GPU time then measures what was held.
     """
     if delays["gpu_time_s"].sum():
         return None
@@ -59,10 +59,10 @@ def node_time(data: DataFolder, settings: ClusterSettings, delays: pl.DataFrame)
 
 
 @dataclass(frozen=True)
-class Record:
-    """What explaining any job of a cluster takes: read once, it explains many.
+class JobExplainer:
+    """The data needed to explain any job of a cluster, read once for many jobs.
 
-    `delays` is `queueing_delay`, `by_node` what `node_time` returns.
+    `delays` is `queueing_delay`; `by_node` is the result of `node_time`.
     """
 
     data: DataFolder
@@ -71,7 +71,7 @@ class Record:
     by_node: pl.DataFrame | None
 
     def job(self, job_key: str) -> dict[str, Any]:
-        """As the function `job`."""
+        """Explain a job; see the function `job`."""
         row = warehouse.read(self.data, "SELECT * FROM jobs WHERE cluster = ? AND job_key = ?", [self.cluster, job_key])
         about = row.row(0, named=True)
         delay = self.delays.filter(pl.col("job_key") == job_key).row(0, named=True)
@@ -94,16 +94,17 @@ class Record:
 
 
 def job(data: DataFolder, settings: ClusterSettings, job_key: str) -> dict[str, Any]:
-    """All that the record tells of one job; JSON values but for datetimes. `wait_s_by_cause` adds up to `wait_s`.
+    """Explain one job from the record. All values except datetimes are JSON values.
 
-    `has_gpus` is of the cluster: whether any of its jobs held one. Where none did, `node_time_s` says what was held.
+    `wait_s_by_cause` adds up to `wait_s`. `has_gpus` says whether any job of the cluster held a GPU. If none did,
+    `node_time_s` measures what was held.
     """
     all_delays = delays(data, settings)
-    return Record(data, settings.name, all_delays, node_time(data, settings, all_delays)).job(job_key)
+    return JobExplainer(data, settings.name, all_delays, node_time(data, settings, all_delays)).job(job_key)
 
 
 def _everyone(data: DataFolder, cluster: str) -> pl.DataFrame:
-    """Every job of the cluster: ids, user, partition, times, nodes, GPUs and CPUs held (else asked for)."""
+    """Read every job of the cluster: ids, user, partition, times, and nodes, GPUs and CPUs held (else requested)."""
     return warehouse.read(
         data,
         "SELECT job_key, job_id, user_name, partition, state, submit_utc, start_utc, end_utc, run_s, "
@@ -115,10 +116,10 @@ def _everyone(data: DataFolder, cluster: str) -> pl.DataFrame:
 
 
 def _meanwhile(data: DataFolder, cluster: str, about: dict[str, Any], everyone: pl.DataFrame) -> dict[str, Any] | None:
-    """Who was ahead and who ran while it waited; None where it did not wait, or the log does not tell when.
+    """Describe the jobs that were ahead and that ran while it waited; None where it did not wait or times are unknown.
 
-    `held_by` and `ended_just_before` are of `held` alone: where that is the nodes that the job then got, so are the
-    nodes, GPUs and CPUs of each.
+    `held_by` and `ended_just_before` refer to the nodes named in `held`. If these are the nodes on which the job
+    started, the nodes, GPUs and CPUs of each entry also refer to these nodes only.
     """
     since = about["eligible_utc"] or about["submit_utc"]
     until = about["start_utc"] or about["end_utc"]
@@ -154,7 +155,7 @@ def _meanwhile(data: DataFolder, cluster: str, about: dict[str, Any], everyone: 
 
 
 def _running(jobs: pl.DataFrame, since: datetime, until: datetime) -> pl.DataFrame:
-    """Jobs that ran in an interval, with held_s, how long of it, and until_utc, their end."""
+    """List the jobs that ran in an interval, with held_s (their run time within it) and until_utc (their end)."""
     ended = pl.col("end_utc").fill_null(until)
     inside = (
         pl.min_horizontal(ended, pl.lit(until)) - pl.max_horizontal("start_utc", pl.lit(since))
@@ -167,10 +168,10 @@ def _running(jobs: pl.DataFrame, since: datetime, until: datetime) -> pl.DataFra
 def _on_its_nodes(
     data: DataFolder, cluster: str, job_key: str, everyone: pl.DataFrame, since: datetime, until: datetime
 ) -> pl.DataFrame | None:
-    """Who held, while it waited, the nodes on which it started; None where the log names no nodes of it.
+    """List the jobs that held, while it waited, the nodes on which it started; None where the log does not name them.
 
-    `nodes`, `gpus`, `cpus` and `held_s` are of these nodes alone: how many of them a job held at once, what it held on
-    them (null where the log does not divide it among its nodes), and for how long the longest was held.
+    `nodes`, `gpus`, `cpus` and `held_s` refer to these nodes only: the most that a job held at once, the amounts held
+    on them (null where the log does not divide them among nodes), and the longest time for which one was held.
     """
     held = warehouse.read(
         data,
@@ -202,7 +203,7 @@ def _others(jobs: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def _ran(data: DataFolder, cluster: str, about: dict[str, Any], delay: dict[str, Any]) -> dict[str, Any] | None:
-    """Attempts, steps, what was used of what was asked for; None for a job that never ran."""
+    """Describe the run: attempts, steps, and use of the requested resources; None for a job that never ran."""
     if not delay["ran"]:
         return None
     key = [cluster, about["job_key"]]
@@ -252,7 +253,7 @@ def _mib(kib: Any) -> int | None:
 
 
 def _gpu_use(data: DataFolder, key: list[str]) -> dict[str, Any] | None:
-    """What its GPUs did, by samples; None where the log holds none of it."""
+    """Summarize the utilization of its GPUs from samples; None where the log holds none."""
     if "utilization_measured" not in contents.table_names(data):
         return None
     rows = warehouse.read(
@@ -267,7 +268,7 @@ def _gpu_use(data: DataFolder, key: list[str]) -> dict[str, Any] | None:
 
 
 def _failures(data: DataFolder, key: list[str]) -> list[dict[str, Any]]:
-    """Attempts that ended badly, with the reason that was found for it; none where it was not looked for."""
+    """List the attempts that ended badly, with the inferred reason; empty where failures were not analysed."""
     if "failures" not in contents.table_names(data):
         return []
     return warehouse.read(

@@ -1,4 +1,4 @@
-"""One user of one cluster from the record: how long their jobs waited and for what, how they ran, what stood out."""
+"""Explanation of one user of one cluster from the record: waits and their causes, runs, and outliers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from traces.store import warehouse
 from traces.store.folder import DataFolder
 
 MOST_JOBS = 5
-ASKED_FAR_OVER = 0.1  # of the limit used: far over-asked
+ASKED_FAR_OVER = 0.1  # share of the limit used below which a limit is far too long
 
 
 def user(data: DataFolder, settings: ClusterSettings, name: str) -> dict[str, Any]:
-    """Waits by cause in all, states, use of limits, and the jobs that waited longest; beside them the cluster's.
+    """Describe a user: waits by cause, states, use of limits and longest waits, with the cluster's waits to compare.
 
-    `wait_s_by_cause` adds up to the `wait_s` of the jobs whose wait is known and not below 0.
+    `wait_s_by_cause` adds up to the `wait_s` of the jobs whose wait is known and not negative.
     """
     everyone = explain.delays(data, settings)
     jobs = everyone.filter(pl.col("user_name") == name)
@@ -58,7 +58,7 @@ def user(data: DataFolder, settings: ClusterSettings, name: str) -> dict[str, An
 
 
 def _node_time(by_node: pl.DataFrame | None, name: str) -> dict[str, Any]:
-    """Node time of the user, s, and its share of all; null on a cluster with GPUs, or where no run has a size."""
+    """Compute the node time of the user, s, and its share; null on a cluster with GPUs or without known node counts."""
     if by_node is None or not (total_s := int(by_node["node_time_s"].sum())):
         return {"node_time_s": None, "node_time_share": None}
     own_s = int(by_node.filter(pl.col("user_name") == name)["node_time_s"].sum())
@@ -66,11 +66,11 @@ def _node_time(by_node: pl.DataFrame | None, name: str) -> dict[str, Any]:
 
 
 def _cores(data: DataFolder, cluster: str, name: str) -> dict[str, Any]:
-    """What the user held and used of cores and memory; null where the log does not record it.
+    """Compute what the user held and used of cores and memory; null where the log does not record it.
 
-    core_time_s: cores held times run time, s, and its share of all. cpu_used_share: CPU time that steps used over the
-    core time of the jobs that record it. memory_used_p50_share: median over jobs of the largest resident set over the
-    memory asked for, a lower bound where several tasks ran.
+    core_time_s: cores held times run time, s. core_time_share: its share of all users'. cpu_used_share: CPU time of the
+    steps over core time, for jobs that record it. memory_used_p50_share: median over jobs of the largest resident set
+    over the requested memory, a lower bound where several tasks ran.
     """
     row = warehouse.read(
         data,
@@ -95,14 +95,14 @@ def _cores(data: DataFolder, cluster: str, name: str) -> dict[str, Any]:
 
 
 def _pools(jobs: pl.DataFrame) -> list[dict[str, Any]]:
-    """How many nodes their jobs could use and how that is known, of jobs that found them full or out of service."""
+    """Count the jobs that found their nodes full or out of service, by number of usable nodes and its source."""
     asked = jobs.filter(pl.col("pool_nodes").is_not_null() & (pl.col("cluster_full_s") + pl.col("nodes_down_s") > 0))
     named = asked.group_by(pl.col("pool_nodes").alias("nodes"), pl.col("pool_known_by").alias("known_by")).len("jobs")
     return named.sort("jobs", "nodes", descending=True).to_dicts()
 
 
 def _waits(jobs: pl.DataFrame) -> dict[str, Any]:
-    """Percentiles of the waits of jobs, s; null without any."""
+    """Compute percentiles of the waits of jobs, s; null without waits."""
     wait = jobs["wait_s"].drop_nulls()
     return {
         "waited_jobs": len(wait),

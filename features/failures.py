@@ -1,6 +1,7 @@
-"""What fails, why and what it cost: attempts that ended badly, classed by state, log signature, signal and exit status.
+"""Failures, their causes and their cost: failed attempts, classified by state, log signature, signal and exit status.
 
-Cancelled jobs are no failures (the user took them back), but they stand in `failures_by` by state with the rest.
+Cancelled jobs do not count as failures, because the user withdrew them; `failures_by` includes them in its rows by
+state.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from traces.schema import Table
 from traces.store.folder import DataFolder
 
 Key = TypeVar("Key", int, str)
-TIMES = ("gpu_time", "unit_time")  # held by attempts: of GPUs, and of the resource that the cluster is about
+TIMES = ("gpu_time", "unit_time")  # time held by attempts: of GPUs, and of the binding resource
 TABLES: tuple[Table, ...] = (FAILURES, FAILURES_BY, RETRIES, FAILURE_SAVINGS)
 
-# State: reason, category. FAILED is classed further, by signal and exit status.
+# State -> (reason, category). FAILED is classified further, by signal and exit status.
 STATE_REASONS: dict[str, tuple[str, str]] = {
     "OUT_OF_MEMORY": ("out of memory", "user"),
     "TIMEOUT": ("time limit", "user"),
@@ -48,7 +49,7 @@ SIGNAL_REASONS: dict[int, tuple[str, str]] = {
     11: ("invalid memory access", "user"),
     15: ("terminated", "unknown"),
 }
-# Exit statuses of POSIX shells; 2 is what they and most command-line parsers return for wrong usage.
+# Exit statuses of POSIX shells. Shells and most command-line parsers return 2 for wrong usage.
 EXIT_REASONS: dict[int, tuple[str, str]] = {
     2: ("wrong usage", "user"),
     126: ("command not executable", "user"),
@@ -57,19 +58,19 @@ EXIT_REASONS: dict[int, tuple[str, str]] = {
 OTHER_SIGNAL = ("other signal", "unknown")
 ERROR_EXIT = ("error exit", "user")
 NO_SIGNATURE = ("no signature", "unknown")
-# Philly's log gives one status a job and none an attempt: of an attempt that another follows it says no more.
+# Philly's log gives a status per job but none per attempt, so an attempt followed by another may have been preempted.
 RAN_AGAIN = ("failed or preempted", "unknown")
 
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
-    """The tables for the cluster of `settings`, from the warehouse and the tails of logs in the data folder."""
+    """Compute the tables for the cluster of `settings`, from the warehouse and the tails of logs in the data folder."""
     read = ("cluster", "run_s", "gpu_time_s", "exit_code", "exit_signal", "trace_sha256")
     trace = read_trace(data, settings.name, jobs=("job_id",), attempts=read, by_node=True)
     return from_trace(trace, settings, read_tails(data, settings.name))
 
 
 def from_trace(trace: Trace, settings: ClusterSettings, tails: pl.DataFrame | None = None) -> dict[str, pl.DataFrame]:
-    """The tables from canonical frames; `tails` as `signatures.read_tails` gives them."""
+    """Compute the tables from canonical frames; `tails` as returned by `signatures.read_tails`."""
     held = runs(trace, settings)
     resource = resource_of(trace, settings, held, capacity(trace, settings, held))
     ended = _attempts(trace, settings, held, resource)
@@ -87,9 +88,10 @@ def from_trace(trace: Trace, settings: ClusterSettings, tails: pl.DataFrame | No
 
 
 def _with_tails(ended: pl.DataFrame, trace: Trace, tails: pl.DataFrame) -> pl.DataFrame:
-    """`ended` with log_reason, log_category, is_weak, is_hopeless and has_tail; a tail of no attempt is of the last.
+    """Add log_reason, log_category, is_weak, is_hopeless and has_tail to `ended`.
 
-    Where a cluster used an id again, its tail is of the latest job of that id.
+    A tail without an attempt belongs to the last attempt. Where a cluster reused a job id, the tail belongs to the
+    latest job with that id.
     """
     tails = tails.cast({"job_id": trace.jobs.schema["job_id"]})
     with_tail = trace.jobs.join(tails.select("job_id").unique(), on="job_id", how="semi")
@@ -108,10 +110,10 @@ def _with_tails(ended: pl.DataFrame, trace: Trace, tails: pl.DataFrame) -> pl.Da
 
 
 def _attempts(trace: Trace, settings: ClusterSettings, held: pl.DataFrame, resource: Resource) -> pl.DataFrame:
-    """Attempts that ran, with their job's user, partition and final state, what they held, and GPUs filled from whole
-    nodes; sizes are of the resource that the cluster is about.
+    """List the attempts that ran, with their job's user, partition and final state, and what they held.
 
-    The GPU time of a run of which the log has no start is the log's own, as in `usage.with_gpu_time`.
+    Missing GPU counts are filled from whole nodes. Sizes are in the binding resource. The GPU time of an attempt
+    without a start is the log's own figure, as in `usage.with_gpu_time`.
     """
     started = pl.col("start_utc").is_not_null()
     jobs = trace.jobs.select("job_key", "user_name", "partition", pl.col("state").alias("job_state"))
@@ -142,15 +144,15 @@ def _attempts(trace: Trace, settings: ClusterSettings, held: pl.DataFrame, resou
 
 
 def _reason() -> tuple[pl.Expr, ...]:
-    """Columns reason, category, reason_source and is_hopeless.
+    """Build the columns reason, category, reason_source and is_hopeless.
 
-    What the scheduler knows comes first (state), then an explicit log signature, the signal (also as a shell reports
-    it), an exit status with a meaning, a weak signature, and any other exit status. A tail in which nothing matches
-    and that ends in such a status has no signature. An attempt without exit status and tail that was run again may
-    have failed or have been preempted.
+    The first source that applies decides: the state from the scheduler, an explicit log signature, the signal (also as
+    a shell reports it), an exit status with a known meaning, a weak signature, any other exit status. An attempt with
+    such an exit status and a tail in which nothing matches has no signature. An attempt without exit status and tail
+    that was run again may have failed or been preempted.
     """
     state, code = pl.col("state"), pl.col("exit_code")
-    # Statuses over 128 + 64 name no signal: 255 is what ssh, and exit(-1), return.
+    # Statuses over 128 + 64 name no signal: ssh and exit(-1) return 255.
     shell_signal = pl.when(code.is_between(129, 192)).then(code - 128).otherwise(0)
     signal = pl.coalesce(pl.when(pl.col("exit_signal") > 0).then(pl.col("exit_signal")), shell_signal).fill_null(0)
     logged = pl.col("log_reason").is_not_null()
@@ -198,7 +200,7 @@ def _part(reasons: dict[Key, tuple[str, str]], part: int) -> dict[Key, str]:
 
 
 def _by(ended: pl.DataFrame, failures: pl.DataFrame) -> pl.DataFrame:
-    """Summary by state of the job, by reason and by size; shares of everything that ran."""
+    """Summarize by state of the job, reason, category, size and user; shares are relative to everything that ran."""
     jobs = max(ended["job_key"].n_unique(), 1)
     parts = [
         rows.group_by("cluster", pl.col(column).alias("value"))

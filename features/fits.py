@@ -1,6 +1,6 @@
-"""Whether waiting jobs fitted, asked once for each pool and shape of job. No table of its own.
+"""Periods in which waiting jobs fitted, computed once per pool and shape of job. No table of its own.
 
-`features.pools` says what was free; here the jobs of a log are asked about, those of one shape together.
+`features.pools` computes what was free; this module handles the jobs of a log, grouped by shape.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from features.usage import Int64s, Steps, overlap_area, shows_its_end
 from traces.progress import Progress
 
 SHAPE = ("cause_basis", "partition", "ask_gpus", "ask_cpus", "ask_mem_mib", "ask_nodes", "ask_like")
-_FEATURES = r"^[\w.:-]+(?:&[\w.:-]+)*$"  # asked for together; other forms of Slurm's constraints are not understood
-KEPT = 20_000_000  # steps of demands kept for the next pass: 320 MB
+_FEATURES = r"^[\w.:-]+(?:&[\w.:-]+)*$"  # features requested together; other forms of Slurm's constraints are ignored
+KEPT = 20_000_000  # steps of demands cached for the next pass: 320 MB
 
 
 @dataclass
 class Rooms:
-    """Where jobs could have run, by partition and by what is known of a job; computed when first asked for.
+    """The pools in which jobs could have run, by partition and by basis; computed on first use.
 
-    held: see `usage.runs`, with a column jobs of ones. queue: a row a job that waited, with user_name, partition, from
-    and left (when it was eligible and left the queue, epoch s), nodes, gpus and cpus that it asked for.
+    held: see `usage.runs`, with a column `jobs` of ones. queue: one row per job that waited, with user_name, partition,
+    from and left (when it was eligible and when it left the queue, epoch s), and the requested nodes, gpus and cpus.
     """
 
     trace: Trace
@@ -37,7 +37,7 @@ class Rooms:
     placed: Pools | None = field(init=False)
     has_cpus: bool = field(init=False)
     fits: dict[tuple[object, ...], Fit] = field(init=False, default_factory=dict)
-    kept: int = field(init=False, default=0)  # steps of `fits`
+    kept: int = field(init=False, default=0)  # number of steps in `fits`
     counted: dict[Basis, Counted] = field(init=False, default_factory=dict)
     plenties: dict[tuple[Basis, str | None], Steps] = field(init=False, default_factory=dict)
 
@@ -49,7 +49,7 @@ class Rooms:
         self.placed = placed_pools(self.trace, self.held, self.size)
 
     def asked(self, waiting: pl.DataFrame) -> pl.DataFrame:
-        """`waiting` with the columns of SHAPE but the partition, how many nodes a job may use and how that is known.
+        """Add to `waiting` the columns of SHAPE (except partition), pool_nodes and pool_known_by.
 
         waiting: gpus, nodes, cpus, mem_mib, partition, features_asked, gpu_type_asked.
         """
@@ -57,14 +57,17 @@ class Rooms:
         if self.placed is None or waiting["ask_like"].is_null().all():
             return waiting
         kinds = waiting.select("partition", "ask_like").drop_nulls("ask_like").unique()
-        nodes = [self.placed.of[None if name is None else str(name)].like(like).nodes for name, like in kinds.rows()]
+        nodes = [
+            self.placed.by_partition[None if name is None else str(name)].like(like).nodes
+            for name, like in kinds.rows()
+        ]
         kinds = kinds.with_columns(pl.Series("nodes_like", nodes, pl.Int64))
         waiting = waiting.join(kinds, on=["partition", "ask_like"], how="left", nulls_equal=True, maintain_order="left")
         return waiting.with_columns(pl.coalesce("nodes_like", "pool_nodes").alias("pool_nodes")).drop("nodes_like")
 
     def _like(self) -> pl.Expr:
-        """What the nodes of a job must have, see `Demand.like`; null where the machine list tells no nodes apart."""
-        if self.placed is None or not any(any(pool.labels) for pool in self.placed.of.values()):
+        """Requirements on the nodes of a job (see `Demand.like`); null where the machine list has no node labels."""
+        if self.placed is None or not any(any(pool.labels) for pool in self.placed.by_partition.values()):
             return pl.lit(None, pl.String)
         features, types = (pl.col(name).cast(pl.String) for name in ("features_asked", "gpu_type_asked"))
         features = pl.when(features.str.contains(_FEATURES)).then(features).fill_null("")
@@ -79,7 +82,7 @@ class Rooms:
         if self.placed is not None:
             basis = pl.lit("placements")
             memory = pl.col("mem_mib").fill_null(0).clip(0) if self.placed.with_memory else memory
-            pool = {name: room.nodes for name, room in self.placed.of.items()}
+            pool = {name: room.nodes for name, room in self.placed.by_partition.items()}
             pool_nodes = pl.col("partition").cast(pl.String).replace_strict(pool, default=None, return_dtype=pl.Int64)
         else:
             basis = (
@@ -96,28 +99,28 @@ class Rooms:
         )  # fmt: skip
 
     def room(self, basis: Basis, partition: str | None) -> Counted | Placed:
-        """The pool that jobs of a partition are asked about."""
+        """Return the pool of the jobs of a partition."""
         if self.placed is not None:
-            return self.placed.of[partition]
+            return self.placed.by_partition[partition]
         if basis not in self.counted:
             users = users_in(self.queue)
             self.counted[basis] = Counted(self.held, basis, self.size, users, shows_its_end(self.trace))
         return self.counted[basis]
 
     def plenty(self, basis: Basis, partition: str | None) -> Steps:
-        """1 while the pool has more free than all the jobs in its queue ask for: none keeps another waiting."""
+        """Return 1 while the pool has enough free for all jobs in its queue, so that no job keeps another waiting."""
         if (basis, partition) not in self.plenties:
-            of = (
+            queue = (
                 self.queue
                 if self.placed is None
                 else self.queue.filter(pl.col("partition").eq_missing(pl.lit(partition)))
             )
-            asked = {amount: _asked(of, amount) for amount in ("gpus", "cpus", "nodes")}
+            asked = {amount: _asked(queue, amount) for amount in ("gpus", "cpus", "nodes")}
             self.plenties[basis, partition] = self.room(basis, partition).plenty(asked)
         return self.plenties[basis, partition]
 
     def fit(self, basis: Basis, partition: str | None, demand: Demand) -> Fit:
-        """When the job's pool was too full for it, and when it fitted."""
+        """Return when the job's pool was too full for it, and when it fitted."""
         room = self.room(basis, partition)
         key = (id(room), demand)
         if key not in self.fits:
@@ -128,7 +131,7 @@ class Rooms:
         return self.fits[key]
 
     def by_shape(self, rows: pl.DataFrame, *also: str) -> Iterator[tuple[Fit, tuple[object, ...], pl.DataFrame]]:
-        """The rows of one pool and demand (and of equal `also`), and how they fitted."""
+        """Yield the rows of each pool and demand (and of equal `also`), with their fit."""
         done = 0
         with Progress("causes of waits", len(rows), "jobs", stays=False) as progress:
             for (basis, partition, gpus, cpus, memory, nodes, like, *rest), group in rows.group_by(
@@ -141,20 +144,20 @@ class Rooms:
                 progress.reach(done)
 
     def seconds(self, rows: pl.DataFrame, end: str = "waiting_to") -> pl.Series:
-        """room_s: seconds of each row, from `from` to `end` (epoch s), in which the job would have fitted."""
+        """Compute room_s: seconds of each row, from `from` to `end` (epoch s), in which the job would have fitted."""
         room = np.zeros(len(rows), np.int64)
-        for fit, _, group in self.by_shape(rows.select(*SHAPE, "from", end).with_row_index("at")):
-            room[group["at"].to_numpy()] = between(fit.fits, *span(group, end))
+        for fit, _, group in self.by_shape(rows.select(*SHAPE, "from", end).with_row_index("row")):
+            room[group["row"].to_numpy()] = between(fit.fits, *span(group, end))
         return pl.Series("room_s", room, pl.Int64)
 
 
 def _asked(queue: pl.DataFrame, amount: str) -> Steps:
-    """What the jobs in the queue ask for in all, over time."""
+    """Sum the requests of the jobs in the queue over time."""
     return Steps.of_intervals(*(queue[name].to_numpy().astype(np.int64) for name in ("from", "left", amount)))
 
 
 def users_in(queue: pl.DataFrame) -> Steps:
-    """How many users have a job in the queue, over time; a job whose user the log does not name counts by itself.
+    """Count the users with a job in the queue over time; a job without a named user counts as a user of its own.
 
     queue: user_name, from, left (epoch s).
     """
@@ -172,15 +175,15 @@ def users_in(queue: pl.DataFrame) -> Steps:
 
 
 def span(rows: pl.DataFrame, end: str = "waiting_to") -> tuple[Int64s, Int64s]:
-    """Begin and end of what is asked about, epoch s."""
+    """Return begin and end of the examined waits, epoch s."""
     return rows["from"].to_numpy(), rows[end].to_numpy()
 
 
 def between(steps: Steps, begin: Int64s, end: Int64s) -> Int64s:
-    """Integral of a step function over each span (value x s)."""
+    """Integrate a step function over each interval (value x s)."""
     return steps.area(end) - steps.area(begin)
 
 
 def both_between(first: Steps, second: Steps, begin: Int64s, end: Int64s) -> Int64s:
-    """Seconds of each span in which two step functions of 0 and 1 are both 1."""
+    """Compute the seconds of each interval in which two 0/1 step functions are both 1."""
     return overlap_area(first, second, end) - overlap_area(first, second, begin)

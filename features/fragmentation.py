@@ -1,6 +1,7 @@
-"""Free GPUs that nobody can use: what is free over time, and the largest job that could start.
+"""Fragmentation of free GPUs: free resources over time, and the largest job that could start.
 
-With placements the state of every node is exact. Without, jobs are taken to hold whole nodes and the rows say so.
+With placements, the state of every node is exact. Without placements, we assume that jobs hold whole nodes; the column
+`basis` records this.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ from traces.store.frames import empty
 
 TABLES: tuple[Table, ...] = (FRAGMENTATION, EMPTY_NODES)
 GRID_S = 600
-MAX_INSTANTS = 100_000  # 694 days of 10 minutes; the grid gets coarser beyond
-WHOLE = 0.95  # share of the runs that must hold whole nodes before all are taken to
+MAX_INSTANTS = 100_000  # 694 days of 10 minutes; longer logs get a coarser grid
+WHOLE = 0.95  # minimum share of runs on whole nodes to assume it of all runs
 CHUNK_CELLS = 4_000_000  # instants x nodes held in memory at once
 
 Table2D = NDArray[np.int64]
 
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
-    """Both tables for the cluster of `settings`, from the warehouse."""
+    """Compute both tables for the cluster of `settings` from the warehouse."""
     return from_trace(read_trace(data, settings.name, jobs=ASKED, by_node=True), settings)
 
 
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
-    """Both tables from canonical frames."""
+    """Compute both tables from canonical frames."""
     held = runs(trace, settings)
     size = capacity(trace, settings, held)
     nodes = node_states(trace, held, size)
@@ -60,7 +61,7 @@ def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFram
 
 
 def grid(held: pl.DataFrame) -> Int64s:
-    """Instants (epoch s) from the first start to the last end, GRID_S apart or the multiple of it that fits."""
+    """List instants (epoch s) from first start to last end, GRID_S or a multiple of it apart (at most MAX_INSTANTS)."""
     if held.is_empty():
         return np.zeros(0, dtype=np.int64)
     first, last = int(str(held["start_epoch"].min())), int(str(held["end_epoch"].max()))
@@ -70,10 +71,10 @@ def grid(held: pl.DataFrame) -> Int64s:
 
 @dataclass(frozen=True)
 class NodeStates:
-    """Every node over time, from placements.
+    """The state of every node over time, from placements.
 
-    `names`: of those on which something ran, which come first; `gpus` (nodes,): GPUs of each, 0 where unknown; `jobs`
-    and `held`: attempts on each and GPUs held there.
+    `names`: nodes on which something ran; they come first. `gpus` (nodes,): GPUs of each node, 0 where unknown. `jobs`
+    and `held`: attempts on each node and GPUs held there.
     """
 
     names: list[str]
@@ -83,9 +84,9 @@ class NodeStates:
 
 
 def node_states(trace: Trace, held: pl.DataFrame, size: Capacity) -> NodeStates | None:
-    """None where the log names no nodes.
+    """Compute the state of every node; None where the log names no nodes.
 
-    Each node has the GPUs of `size`; nodes on which nothing ran are added, empty.
+    Each node has the GPUs of `size`. Nodes on which nothing ran are added as empty.
     """
     if trace.placements.is_empty():
         return None
@@ -101,7 +102,7 @@ def node_states(trace: Trace, held: pl.DataFrame, size: Capacity) -> NodeStates 
     for (name,), rows in on_nodes.group_by("node", maintain_order=True):
         names.append(str(name))
         whole = gpus_of[str(name)]
-        # A share of GPUs that the log does not give is taken to be the whole node.
+        # An unknown share of GPUs counts as the whole node.
         rows = rows.with_columns(pl.col("there").fill_null(whole), pl.lit(1).alias("one"))
         used.append(steps_of(rows, "there"))
         jobs.append(steps_of(rows, "one"))
@@ -120,7 +121,7 @@ def _series(
     nodes: NodeStates | None,
     instants: Int64s,
 ) -> pl.DataFrame:
-    """The state at each instant."""
+    """Compute the state at each instant."""
     asked = _asked(trace, settings, size.gpus_per_node if nodes is None else int(nodes.gpus.max(initial=0)))
     queue = Steps.of_intervals(*_columns(asked, "waiting_from", "waiting_to", "one"))
     queued_gpus = Steps.of_intervals(*_columns(asked, "waiting_from", "waiting_to", "gpus"))
@@ -136,15 +137,15 @@ def _series(
 
 
 def _asked(trace: Trace, settings: ClusterSettings, per_node: int | None) -> pl.DataFrame:
-    """Each job's demand (gpus, on_one_node) and its time in the queue, epoch s.
+    """List each job's demand (gpus, on_one_node) and its time in the queue, epoch s.
 
-    A job that never ran waits until its end; one of which the log does not tell how long it waited is left out.
+    A job that never ran waits until its end. A job with an unknown time in the queue is left out.
     """
     nodes = asked_nodes()
     gpus = asked_gpus(settings)
     return trace.jobs.select(
         gpus.alias("gpus"),
-        # Asked nodes tell how a gang is cut; else it is packed on as few nodes as can be.
+        # The requested nodes divide a gang's GPUs; without them we pack it on as few nodes as possible.
         pl.when(nodes > 0).then((gpus + nodes - 1) // nodes)
         .otherwise(pl.min_horizontal(gpus, pl.lit(per_node or None, pl.Int64)) if per_node else gpus)
         .alias("on_one_node"),
@@ -160,8 +161,10 @@ def _columns(frame: pl.DataFrame, *names: str) -> tuple[Int64s, Int64s, Int64s]:
 
 
 def _whole_nodes(held: pl.DataFrame, size: Capacity, instants: Int64s) -> pl.DataFrame:
-    """State where only counts are known. Jobs are taken to hold whole nodes, unless their GPUs say that they do not:
-    then neither empty nodes nor gangs are known."""
+    """Compute the state where only counts are known.
+
+    We assume that jobs hold whole nodes. If their GPU counts contradict this, empty nodes and gangs are unknown.
+    """
     busy, total = steps_of(held, "nodes").at(instants), size.at("node", instants)
     gpus, used = (None, None) if size.gpus is None else (size.at("GPU", instants), steps_of(held, "gpus").at(instants))
     per_node = size.gpus_per_node if size.source == "settings" else None
@@ -183,7 +186,7 @@ def _whole_nodes(held: pl.DataFrame, size: Capacity, instants: Int64s) -> pl.Dat
 
 
 def _holds_whole_nodes(held: pl.DataFrame, size: Capacity) -> bool:
-    """False where more than one run in twenty is known to hold some GPUs, and fewer than its nodes have."""
+    """Return False if more than one run in twenty holds some GPUs, but fewer than its nodes have."""
     per_node = size.gpus_per_node
     if not per_node:
         return True
@@ -196,7 +199,7 @@ def _int_series(values: Int64s | None, length: int) -> pl.Series:
 
 
 def _by_node(nodes: NodeStates, asked: pl.DataFrame, instants: Int64s) -> pl.DataFrame:
-    """State from the placements, some thousand instants at a time."""
+    """Compute the state from the placements, in chunks of instants."""
     demands = asked.drop_nulls("on_one_node").filter(pl.col("on_one_node") > 0)
     queues = {
         int(str(demand)): (
@@ -215,7 +218,10 @@ def _by_node(nodes: NodeStates, asked: pl.DataFrame, instants: Int64s) -> pl.Dat
 
 
 def _some_instants(nodes: NodeStates, queues: dict[int, tuple[int, Steps]], instants: Int64s) -> pl.DataFrame:
-    """`queues`: for each number of GPUs asked for on one node, the jobs of the whole trace and those in the queue."""
+    """Compute the state at some instants.
+
+    `queues`: GPUs requested on one node -> (number of such jobs in the trace, number in the queue over time).
+    """
     jobs: Table2D = np.stack([steps.at(instants) for steps in nodes.jobs])  # (nodes, instants)
     free: Table2D = nodes.gpus[:, None] - np.stack([steps.at(instants) for steps in nodes.held])
     is_empty = jobs == 0
@@ -240,10 +246,10 @@ def _some_instants(nodes: NodeStates, queues: dict[int, tuple[int, Steps]], inst
 
 
 def _out_of_reach(free: Table2D, jobs: dict[int, Int64s]) -> NDArray[np.float64]:
-    """Weng et al., ATC'23: the share of the free GPUs on nodes with fewer free than a job asks for, mean over the jobs.
+    """Compute the share of free GPUs on nodes with fewer free GPUs than a job requests, as the mean over the jobs.
 
-    free: (nodes, instants). jobs: GPUs asked for on one node -> number of such jobs at each instant (instants,).
-    NaN where nothing is free or there is no job.
+    This is the fragmentation measure of Weng et al., ATC'23. free: (nodes, instants). jobs: GPUs requested on one node
+    -> number of such jobs at each instant (instants,). NaN where nothing is free or there is no job.
     """
     lost = np.zeros(free.shape[1], dtype=np.int64)
     weight = np.zeros(free.shape[1], dtype=np.int64)
@@ -256,10 +262,10 @@ def _out_of_reach(free: Table2D, jobs: dict[int, Int64s]) -> NDArray[np.float64]
 
 
 def empty_nodes(series: pl.DataFrame, cluster: str) -> pl.DataFrame:
-    """Instants of `fragmentation` by tenths of the cluster in use."""
+    """Group the instants of `fragmentation` by tenths of the cluster in use."""
     in_gpus = series["capacity_gpus"].null_count() < series.height
     used, whole = ("busy_gpus", "capacity_gpus") if in_gpus else ("busy_nodes", "capacity_nodes")
-    # Tenths in integers: a share of exactly 0.7 is not 0.6999... Use beyond a declared capacity counts as full.
+    # Integer tenths avoid 0.6999... for a share of exactly 0.7. Use beyond a declared capacity counts as full.
     tenth = (10 * pl.col(used) // pl.col(whole)).clip(0, 10)
     rows = (
         series.filter((pl.col(whole) > 0) & pl.col("empty_node_share").is_not_null())

@@ -1,4 +1,4 @@
-"""How much of a machine is in service where only counts are known: the plateau of use on days with a queue."""
+"""Capacity in service where only counts are known, estimated as the plateau of use on days with a queue."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from simulator.recorded.parameters import WINDOW_S
 
 DAY_S = 86_400
 WINDOW_DAYS = WINDOW_S // DAY_S
-PRESSED = 5  # users with jobs in the queue on average of a day before what is in use is taken to be all there is
+PRESSED = 5  # mean number of queued users on a day from which we assume that everything in service is in use
 
 
 def usable(used: Steps, queued: Steps, whole: int, shows_its_end: bool) -> Steps:
-    """What is in service from the first change of use on: all of `whole`, but on days with a queue no more than was in
-    use. Never less than is in use.
+    """Estimate what is in service from the first change of use on: `whole`, but on days with a queue at most the use.
 
-    On days (UTC) with jobs of PRESSED users in the queue on average, what was in use is what there was: the level that
-    use reached for LASTING_S of any of the WINDOW_DAYS before, or of any from that day on, the lesser of both. A window
-    that reaches beyond the first day is moved inside; so is one beyond the last, if the log shows the machine there.
-    The long queue of one user is no sign: that user may let few jobs run at a time.
+    The estimate is never less than the amount in use. On days (UTC) with jobs of PRESSED users in the queue on average,
+    we assume that everything in service was in use. The amount is then the lesser of two levels: the highest daily
+    level of the previous WINDOW_DAYS, and the highest from that day on for as many days. A daily level is one that use
+    reached for LASTING_S. A window that extends before the first day is shifted inside; so is one after the last day,
+    if the log shows the machine at its end. A long queue of a single user is no evidence, because that user may limit
+    the number of running jobs.
     """
     if not len(used.times):
         return used
@@ -35,15 +36,15 @@ def usable(used: Steps, queued: Steps, whole: int, shows_its_end: bool) -> Steps
     return Steps(times, np.maximum(np.minimum(in_service, whole), used.at(times)))
 
 
-def _most(levels: Int64s, at: Int64s) -> Int64s:
-    """Largest level of the WINDOW_DAYS up to and with each day of `at`."""
+def _most(levels: Int64s, days: Int64s) -> Int64s:
+    """Find the largest level of the WINDOW_DAYS up to and including each day of `days`."""
     padded = np.concatenate([np.zeros(WINDOW_DAYS, np.int64), levels])
-    most: Int64s = np.lib.stride_tricks.sliding_window_view(padded, WINDOW_DAYS + 1).max(axis=1)[at]
+    most: Int64s = np.lib.stride_tricks.sliding_window_view(padded, WINDOW_DAYS + 1).max(axis=1)[days]
     return most
 
 
 def daily_levels(used: Steps) -> tuple[Int64s, int]:
-    """Of each day (UTC) from the first change to the last, the level that lasted (days,); and the first day."""
+    """Compute the lasting level of each day (UTC) from the first change to the last, (days,), and the first day."""
     first, last = int(used.times[0]) // DAY_S, int(used.times[-1]) // DAY_S
     midnights = np.arange(first + 1, last + 1, dtype=np.int64) * DAY_S
     times = np.union1d(used.times, midnights)

@@ -1,9 +1,9 @@
-"""Limits that the record shows: how much one user may run at once, and which of the scheduler's reasons name one.
+"""Limits on users, inferred from the record, and the scheduler's reasons that name a limit.
 
-A peak is no limit: most users simply never asked for more. Here a user counts as stopped at a peak only if, while at
-it, a job of theirs waited that would have gone beyond it and for which the cluster had room. Where several users
-stopped at one number and hardly any went beyond, it is called a limit (`shared_limit` of the calibration). That a group
-of users never held more than it did is no evidence: a group has one peak, and nobody to share it with.
+A peak of use is no limit: most users simply never request more. We count a user as stopped at a peak only if, during
+the peak, a job of theirs waited that would have exceeded it and for which the cluster had room. If several users
+stopped at the same number and hardly any exceeded it, we infer a limit (`shared_limit` of the calibration). We infer no
+limits on groups, because a group has a single peak and no other group to compare it with.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from features.fits import SHAPE, Rooms, between, both_between, span
 from features.usage import Int64s, Steps, either, from_epoch, steps_of
 from simulator.recorded.parameters import BEYOND, shared_limit
 
-# Slurm's job_reason_string: reasons that name a limit of a user, account, association or QOS.
+# Reasons in Slurm's job_reason_string that name a limit of a user, account, association or QOS.
 LIMIT_REASON = r"^(?:QOS(?:Max|Grp|Min|Job|Resource|Time|Usage)|Assoc(?:Max|Grp|iation)|Max\w+PerAccount)"
 HOLD_REASON = r"^(?:Dependency|BeginTime|JobHeld)"
-# Cause (a column of `features.causes`) -> the reasons of Slurm's that name it, as sacct prints them.
+# Cause (a column of `features.causes`) -> Slurm's reasons that name it, as sacct prints them.
 NAMED_BY = {
     "held_s": HOLD_REASON,
     "dependency_s": "^Dependency",
@@ -32,12 +32,12 @@ NAMED_BY = {
     "nodes_down_s": "^(?:Partition(?:Down|Inactive)|NodeDown|Nodes.required.for.job.are.DOWN)",
     "unknown_s": "^Licenses",
 }
-PRESSED_S = 600  # waited so long at the peak, with room in the cluster, before a user counts as stopped there
-WORDS = {"jobs": "running jobs a user", "nodes": "nodes a user", "gpus": "GPUs a user"}
+PRESSED_S = 600  # minimum time waited at the peak, with room in the cluster, to count as stopped there
+WORDS = {"jobs": "running jobs per user", "nodes": "nodes per user", "gpus": "GPUs per user"}
 
 
 class Limit(NamedTuple):
-    """At most `most` of `amount` (a key of WORDS) for each user, in one partition or (null) the whole cluster."""
+    """At most `most` of `amount` (a key of WORDS) per user, in one partition or (None) in the whole cluster."""
 
     partition: str | None
     amount: str
@@ -49,14 +49,14 @@ class Limit(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Usage:
-    """What each user holds over time, in the whole cluster (partition null) and in each partition."""
+class UsageByUser:
+    """The amounts that each user holds over time, in the whole cluster (partition None) and in each partition."""
 
     steps: dict[tuple[str | None, str], dict[str, Steps]]
 
     @classmethod
-    def of(cls, held: pl.DataFrame) -> Usage:
-        """`held`: see `usage.runs`, with a column jobs of ones."""
+    def of(cls, held: pl.DataFrame) -> UsageByUser:
+        """Build from `held` (see `usage.runs`), with a column `jobs` of ones."""
         known = held.select("user_name", "partition", "start_epoch", "end_epoch", *WORDS)
         known = known.filter(pl.col("user_name").is_not_null() & (pl.col("end_epoch") > pl.col("start_epoch")))
         steps = {}
@@ -70,9 +70,10 @@ class Usage:
         return cls(steps)
 
     def over(self, limit: Limit, user: str, asked: int) -> Steps | None:
-        """1 while the user, with `asked` more, would be over the limit; null for one whose own peak is beyond it.
+        """Return 1 while the user, with `asked` more, would exceed the limit; None if the user's own peak exceeds it.
 
-        A single job may be wider than a limit on nodes or GPUs, as far as the record tells, so one must run already.
+        The record does not exclude that a single job is wider than a limit on nodes or GPUs, so one job must already
+        run.
         """
         levels = self.steps.get((limit.partition, user))
         if levels is None or self.peak(limit.amount, levels) > limit.most:
@@ -81,20 +82,20 @@ class Usage:
 
     @staticmethod
     def peak(amount: str, levels: dict[str, Steps]) -> int:
-        """Most held at once: of nodes and GPUs while at least two jobs run."""
+        """Return the most held at once; nodes and GPUs count only while at least two jobs run."""
         values = levels[amount].values
         several = levels["jobs"].values >= (1 if amount == "jobs" else 2)
         return int(values[several].max(initial=0))
 
 
 def over(levels: dict[str, Steps], amount: str, asked: int, most: int) -> Steps:
-    """1 while at least one job runs and `asked` more would go beyond `most`."""
+    """Return 1 while at least one job runs and `asked` more would exceed `most`."""
     held, jobs = levels[amount], levels["jobs"]
     return Steps(held.times, ((held.values + asked > most) & (jobs.values > 0)).astype(np.int64))
 
 
 def _levels(rows: pl.DataFrame) -> dict[str, Steps]:
-    """Jobs, nodes and GPUs of one user over time, all with the same instants."""
+    """Compute jobs, nodes and GPUs of one user over time, all at the same instants."""
     start, end = rows["start_epoch"].to_numpy(), rows["end_epoch"].to_numpy()
     amounts = {name: rows[name].fill_null(0).to_numpy() for name in WORDS}
     levels = {name: Steps.of_intervals(start, end, amount) for name, amount in amounts.items()}
@@ -104,10 +105,10 @@ def _levels(rows: pl.DataFrame) -> dict[str, Steps]:
 Pressed = Callable[[pl.DataFrame, Steps], Int64s]  # seconds for which each waiting job fitted while the steps are 1
 
 
-def inferred(waiting: pl.DataFrame, usage: Usage, pressed: Pressed) -> list[Limit]:
-    """The limits on users that the record shows.
+def inferred(waiting: pl.DataFrame, usage: UsageByUser, pressed: Pressed) -> list[Limit]:
+    """Infer the limits on users from the record.
 
-    `waiting`: jobs that waited while they fitted, with user_name, partition, gpus, nodes, reason. `pressed` measures
+    `waiting`: jobs that waited although they fitted, with user_name, partition, gpus, nodes, reason. `pressed` measures
     some of its rows. Nothing is inferred where the log holds the scheduler's reasons and none of them names a limit.
     """
     reasons = waiting["reason"].drop_nulls().unique().cast(pl.String)
@@ -123,15 +124,15 @@ def inferred(waiting: pl.DataFrame, usage: Usage, pressed: Pressed) -> list[Limi
 
 
 def _shared(
-    rows: pl.DataFrame, usage: Usage, of: tuple[str | None, str], known: list[Limit], pressed: Pressed
+    rows: pl.DataFrame, usage: UsageByUser, scope: tuple[str | None, str], known: list[Limit], pressed: Pressed
 ) -> int | None:
-    """The number at which users with a job waiting and room for it stopped, or None.
+    """Find the number at which users stopped while a job of theirs waited and had room, or None.
 
-    While one of the limits already `known` held a user back, that is reason enough.
+    Time during which an already `known` limit held the user back does not count.
     """
-    partition, amount = of
+    partition, amount = scope
     users = {user: levels for (where, user), levels in usage.steps.items() if where == partition}
-    peaks = {user: Usage.peak(amount, levels) for user, levels in users.items()}
+    peaks = {user: UsageByUser.peak(amount, levels) for user, levels in users.items()}
     asked = [(pl.lit(1) if name == "jobs" else pl.col(name).fill_null(0)).alias(f"ask {name}") for name in WORDS]
     stopped = []
     for (user_,), jobs in rows.group_by("user_name", maintain_order=True):
@@ -145,7 +146,7 @@ def _shared(
             for limit in known:
                 if (earlier := usage.over(limit, user, ask[limit.amount])) is not None:
                     stop = Steps(stop.times, stop.values * (1 - earlier.at(stop.times)))
-            if between(stop, *span(alike)).any():  # without, nothing was pressed, which takes longer to find
+            if between(stop, *span(alike)).any():  # else `pressed`, which takes longer, would find nothing either
                 seconds += int(pressed(alike, stop).sum())
             if seconds >= PRESSED_S:
                 stopped.append(peaks[user])
@@ -157,30 +158,31 @@ def _shared(
 
 
 def is_free(reasons: pl.Series) -> pl.Series:
-    """Of which jobs the dump shows that no limit, dependency, hold or reservation of their own kept them.
+    """Mark the jobs that no limit, dependency, hold or reservation of their own kept waiting, according to the dump.
 
-    Slurm keeps the last such reason of a job. So in a dump with reasons, one of None or without any had none.
+    Slurm keeps the last such reason of a job. So in a dump with reasons, a job with reason None or without a reason had
+    none of these.
     """
     text = reasons.cast(pl.String).fill_null("")
     is_none = text.is_in(["", "None"])
     return is_none & (not is_none.all())
 
 
-OWNER = ("user_name", "group_name", "quota_gpus", "quota_source", "gpus")  # whose limits hold for a job
+OWNER = ("user_name", "group_name", "quota_gpus", "quota_source", "gpus")  # columns that determine the limits of a job
 
 
 @dataclass(frozen=True)
 class OwnLimits:
-    """The limits of users and groups that are known: inferred from the record, and given quotas."""
+    """The known limits on users and groups: those inferred from the record, and the given quotas."""
 
-    usage: Usage
+    usage: UsageByUser
     inferred: list[Limit]
     groups: dict[str, Steps]
 
     @classmethod
     def of(cls, waiting: pl.DataFrame, rooms: Rooms) -> OwnLimits:
-        """Those that the waiting jobs show (columns SHAPE, OWNER, nodes, reason, from and waiting_to)."""
-        usage = Usage.of(rooms.held)
+        """Infer the limits from waiting jobs (columns SHAPE, OWNER, nodes, reason, from and waiting_to)."""
+        usage = UsageByUser.of(rooms.held)
 
         def pressed(jobs: pl.DataFrame, over: Steps) -> Int64s:
             seconds = [both_between(over, fit.fits, *span(rows)).sum() for fit, _, rows in rooms.by_shape(jobs)]
@@ -195,11 +197,11 @@ class OwnLimits:
 
     @property
     def are_none(self) -> bool:
-        """Whether no limit at all is known."""
+        """Return whether no limit is known."""
         return not self.inferred and not self.groups
 
     def binding(self, rows: pl.DataFrame, owner: tuple[object, ...]) -> dict[str, Steps]:
-        """The limits that may hold `rows` of one owner (values of OWNER) and demand: 1 while it would be exceeded."""
+        """List the limits that may hold back `rows` of one owner (values of OWNER) and demand: 1 while exceeded."""
         user, group, quota, source, gpus = owner
         found: dict[str, Steps] = {}
         if source == "given" and (asked := int(str(gpus or 0))) > 0:
@@ -215,8 +217,8 @@ class OwnLimits:
 
 
 def any_of(limits: dict[str, Steps]) -> Steps | None:
-    """1 while any of the limits holds; null without one."""
+    """Return 1 while any of the limits holds; None without limits."""
     over: Steps | None = None
-    for one in limits.values():
-        over = one if over is None else either(over, one)
+    for steps in limits.values():
+        over = steps if over is None else either(over, steps)
     return over

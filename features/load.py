@@ -1,10 +1,10 @@
-"""Load, and how it drifts: what arrives and runs each day, and how far each week's jobs differ from the week before.
+"""Load and its drift: daily arrivals and running jobs, and the distance between the jobs of successive weeks.
 
-Population stability index: sum over bins of (q - p) ln(q / p), p and q the shares of the earlier and the later week, in
-ten bins of equal mass of the earlier week (a category is a bin of its own), half a job added to every bin so that an
-empty one counts finitely. By custom under 0.1 is stable and over 0.25 is a shift. Kolmogorov-Smirnov: the largest
-distance of the two empirical distribution functions, and its asymptotic p-value (Press et al.,
-Numerical Recipes, section 14.3).
+The population stability index is the sum over bins of (q - p) ln(q / p), where p and q are the shares of the earlier
+and the later week. There are ten bins with equal shares of the earlier week; a category is a bin of its own. Half a job
+is added to every bin so that an empty bin has a finite contribution. By convention, a value below 0.1 is stable and
+above 0.25 a shift. The Kolmogorov-Smirnov distance is the largest distance between the two empirical distribution
+functions, with its asymptotic p-value (Press et al., Numerical Recipes, section 14.3).
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ Numbers = NDArray[np.float64]
 
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
-    """Both tables for the cluster of `settings`, from the warehouse."""
+    """Compute both tables for the cluster of `settings` from the warehouse."""
     described = ("qos", "limit_s", "run_s", "wait_s", "eligible_wait_s", "gpu_time_s")
     return from_trace(read_trace(data, settings.name, jobs=(*ASKED, *described)), settings)
 
 
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
-    """Both tables from canonical frames."""
+    """Compute both tables from canonical frames."""
     return {LOAD.name: _load(trace, settings), DRIFT.name: _drift(described(trace, settings), settings.name)}
 
 
 def _load(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
-    """One row a day from the first submission to the log's last instant, days without a job too."""
+    """Compute one row per day from the first submission to the log's last instant, including days without jobs."""
     jobs = trace.jobs.drop_nulls("submit_utc")
     if jobs.is_empty():
         return empty(LOAD)
@@ -88,7 +88,7 @@ def _load(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
 
 
 def _concurrency(trace: Trace, held: pl.DataFrame) -> tuple[Steps, Steps]:
-    """Attempts that run, and eligible jobs in the queue."""
+    """Count running attempts and eligible queued jobs over time."""
     one = pl.lit(1).alias("one")
     queued = trace.jobs.select(
         pl.coalesce("eligible_utc", "submit_utc").dt.epoch("s").alias("start_epoch"),
@@ -103,7 +103,7 @@ def _mean(steps: Steps, edges: Int64s) -> Numbers:
 
 
 def _peak(steps: Steps, edges: Int64s) -> Int64s:
-    """Largest value within each pair of neighbouring edges."""
+    """Find the largest value between each pair of neighbouring edges."""
     if not len(steps.times):
         return np.zeros(len(edges) - 1, dtype=np.int64)
     times = np.union1d(steps.times, edges)
@@ -113,7 +113,7 @@ def _peak(steps: Steps, edges: Int64s) -> Int64s:
 
 
 def described(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
-    """What drifts (NUMBERS and CATEGORIES), one row a job with a submission, in order of submission."""
+    """List the features that may drift (NUMBERS and CATEGORIES), one row per submitted job, in order of submission."""
     submit = pl.col("submit_utc").dt.epoch("s")
     local = pl.col("submit_utc").dt.replace_time_zone("UTC").dt.convert_time_zone(settings.timezone)
     held = runs(trace, settings)
@@ -121,7 +121,7 @@ def described(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     jobs = with_gpu_time(trace.jobs, held).drop_nulls("submit_utc")
     del held
     jobs = jobs.sort("submit_utc", "job_key")
-    before = jobs["submit_utc"].dt.epoch("s").to_numpy() - 1  # what the job met, itself not counted
+    before = jobs["submit_utc"].dt.epoch("s").to_numpy() - 1  # just before, so that the job itself does not count
     return jobs.select(
         "submit_utc", "user_name", "partition", "account", "qos", "state", "limit_s", "run_s", "wait_s",
         "eligible_wait_s", "gpu_time_s",
@@ -137,7 +137,7 @@ def described(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
 
 
 def _drift(jobs: pl.DataFrame, cluster: str) -> pl.DataFrame:
-    """Every week with jobs against the week with jobs before it, for each feature that both weeks know."""
+    """Compare every week with jobs with the previous one, for each feature that is known in both."""
     weekly = jobs.with_columns(pl.col("submit_utc").dt.truncate("1w").alias("week_utc"))
     weeks = [(key[0], rows) for key, rows in weekly.group_by("week_utc", maintain_order=True)]
     drifts = []
@@ -148,8 +148,8 @@ def _drift(jobs: pl.DataFrame, cluster: str) -> pl.DataFrame:
                 continue
             is_number = name in NUMBERS
             if is_number:
-                a, b = (np.sort(part.to_numpy().astype(np.float64)) for part in (old, new))
-                index, distance = stability_of_numbers(a, b), kolmogorov_smirnov(a, b)
+                earlier, later = (np.sort(part.to_numpy().astype(np.float64)) for part in (old, new))
+                index, distance = stability_of_numbers(earlier, later), kolmogorov_smirnov(earlier, later)
             else:
                 index, distance = stability_of_categories(old, new), None
             drifts.append(
@@ -166,14 +166,14 @@ def _drift(jobs: pl.DataFrame, cluster: str) -> pl.DataFrame:
 
 
 def stability_of_numbers(old: Numbers, new: Numbers) -> float:
-    """Population stability index of two samples (n,), (m,), each in rising order."""
+    """Compute the population stability index of two samples (n,), (m,), each in rising order."""
     edges = np.unique(np.quantile(old, np.arange(1, BINS) / BINS, method="inverted_cdf"))
     counts = [np.bincount(np.searchsorted(edges, part, side="left"), minlength=len(edges) + 1) for part in (old, new)]
     return stability_index(*counts)
 
 
 def stability_of_categories(old: pl.Series, new: pl.Series) -> float:
-    """Population stability index of two samples of names."""
+    """Compute the population stability index of two samples of names."""
     counts = [dict(part.value_counts().iter_rows()) for part in (old, new)]
     names = sorted(counts[0].keys() | counts[1].keys())
     p, q = (np.array([count.get(name, 0) for name in names], dtype=np.int64) for count in counts)
@@ -181,20 +181,20 @@ def stability_of_categories(old: pl.Series, new: pl.Series) -> float:
 
 
 def stability_index(old: Int64s, new: Int64s) -> float:
-    """Population stability index of counts in the same bins, (bins,) each."""
+    """Compute the population stability index of counts in the same bins, (bins,) each."""
     p, q = ((n + 0.5) / (n.sum() + 0.5 * len(n)) for n in (old, new))
     return float(((q - p) * np.log(q / p)).sum())
 
 
 def kolmogorov_smirnov(old: Numbers, new: Numbers) -> float:
-    """Largest distance of the empirical distribution functions of two samples, each in rising order."""
+    """Compute the largest distance between the empirical distribution functions of two samples in rising order."""
     both = np.concatenate([old, new])
     below = [np.searchsorted(part, both, side="right") / len(part) for part in (old, new)]
     return float(np.abs(below[0] - below[1]).max())
 
 
 def _p_value(distance: float, n: int, m: int) -> float:
-    """Asymptotic chance of so large a distance where both samples are of one distribution."""
+    """Compute the asymptotic probability of such a distance if both samples have the same distribution."""
     size = np.sqrt(n * m / (n + m))
     x = (size + 0.12 + 0.11 / size) * distance
     k = np.arange(1, 101)

@@ -1,4 +1,4 @@
-"""How jobs are spread over nodes, whom they share them with, and how waits change with a relaxed locality."""
+"""Spread of jobs over nodes, sharing of nodes, and waits by locality."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from traces.schema import Table
 from traces.store.folder import DataFolder
 
 TABLES: tuple[Table, ...] = (PLACEMENT_SPREAD, LOCALITY)
-MOST_EXCESS = 3  # nodes beyond the fewest that are told apart; the last stands for so many or more
+MOST_EXCESS = 3  # largest group of nodes beyond the fewest; it includes all larger numbers
 
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
-    """Both tables for the cluster of `settings`, from the warehouse."""
+    """Compute both tables for the cluster of `settings` from the warehouse."""
     return from_trace(
         read_trace(data, settings.name, jobs=("wait_s", "eligible_wait_s", "run_s"), by_node=True), settings
     )
 
 
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
-    """Both tables from canonical frames."""
+    """Compute both tables from canonical frames."""
     held = runs(trace, settings)
     size = capacity(trace, settings, held)
     fewest = _fewest(trace, held, size, node_states(trace, held, size))
@@ -37,7 +37,7 @@ def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFram
 
 
 def _spread(trace: Trace, held: pl.DataFrame, fewest: pl.DataFrame, cluster: str) -> pl.DataFrame:
-    """Nodes used by each attempt that ran against the fewest that hold as many GPUs (`fewest`: see `_fewest`)."""
+    """Compare the nodes used by each attempt with the fewest that hold as many GPUs (`fewest`: see `_fewest`)."""
     placed = trace.placements.group_by("job_key", "attempt").agg(pl.len().cast(pl.Int64).alias("placed"))
     is_placed = pl.col("placed").is_not_null()
     rows = (
@@ -59,17 +59,17 @@ def _spread(trace: Trace, held: pl.DataFrame, fewest: pl.DataFrame, cluster: str
 
 
 def _fewest(trace: Trace, held: pl.DataFrame, size: Capacity, nodes: NodeStates | None) -> pl.DataFrame:
-    """partition, gpus, fewest_nodes: of the nodes that jobs of the partition may use, the fewest with so many GPUs.
+    """Find the fewest nodes of each partition with a given number of GPUs: partition, gpus, fewest_nodes.
 
-    The largest come first, each with its own number of GPUs. Where the log names no nodes, each has that of the
-    settings.
+    The largest nodes count first, each with its own number of GPUs. Where the log names no nodes, each node has the
+    number of GPUs of the settings.
     """
     asked = held.filter(pl.col("gpus") > 0).select("partition", "gpus").unique()
     if nodes is None:
         per_node = size.gpus_per_node
         rounded_up = -(-pl.col("gpus") // per_node) if per_node else pl.lit(None, pl.Int64)
         return asked.with_columns(rounded_up.alias("fewest_nodes"))
-    of_node = dict(zip(nodes.names, nodes.gpus.tolist(), strict=False))  # those without a name come last
+    of_node = dict(zip(nodes.names, nodes.gpus.tolist(), strict=False))  # nodes without a name come last
     held = held.select("job_key", "attempt", "partition")
     placed = trace.placements.join(held, on=["job_key", "attempt"]).select("partition", "node")
     parts = [asked.clear().with_columns(pl.lit(None, pl.Int64).alias("fewest_nodes"))]
@@ -83,7 +83,7 @@ def _fewest(trace: Trace, held: pl.DataFrame, size: Capacity, nodes: NodeStates 
 
 
 def _shared(trace: Trace, held: pl.DataFrame) -> pl.DataFrame:
-    """job_key, attempt, node_s, shared_node_s: node-seconds held, and those with another attempt on the node."""
+    """Compute node-seconds held (node_s), and those with another attempt on the node (shared_node_s), per attempt."""
     on_nodes = trace.placements.select("job_key", "attempt", "node").join(
         held.select("job_key", "attempt", "start_epoch", "end_epoch", pl.lit(1).alias("one")),
         on=["job_key", "attempt"],
@@ -101,7 +101,7 @@ def _shared(trace: Trace, held: pl.DataFrame) -> pl.DataFrame:
 
 
 def _locality(trace: Trace, spread: pl.DataFrame, cluster: str) -> pl.DataFrame:
-    """Waits of jobs by GPUs and nodes beyond the fewest, of their first attempt."""
+    """Summarize waits by GPUs and by nodes beyond the fewest, both of the first attempt."""
     first = spread.sort("start_utc", "attempt").unique("job_key", keep="first", maintain_order=True)
     wait = pl.coalesce("eligible_wait_s", "wait_s")
     rows = (

@@ -1,7 +1,7 @@
-"""Waits for nodes asked for by name: what ran meanwhile on the nodes on which a job then started. No table of its own.
+"""Waits for nodes requested by name, explained by what ran on the nodes on which the job then started. No table.
 
-Slurm's reason ReqNodeNotAvail says that a job waits for nodes that it named, or that its partition has too few others.
-Slurm prints it of a node that is down or reserved, and of one that is merely busy (src/slurmctld/node_scheduler.c).
+Slurm's reason ReqNodeNotAvail means that a job waits for nodes that it named, or that its partition has too few others.
+Slurm prints it for a node that is down or reserved, and also for a busy one (src/slurmctld/node_scheduler.c).
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from features.usage import Steps
 
 REASON = "^ReqNodeNotAvail"
 RESERVED = "reserved"
-COUNTED = ("own_jobs_s", "cluster_full_s", "reservation_s", "nodes_down_s")  # the causes that such a wait has
+COUNTED = ("own_jobs_s", "cluster_full_s", "reservation_s", "nodes_down_s")  # possible causes of such a wait
 
 
 def waits(waiting: pl.DataFrame, on_nodes: pl.DataFrame) -> pl.DataFrame:
-    """row and COUNTED of the jobs whose reason is REASON and whose nodes the log names.
+    """Split the waits of jobs with reason REASON whose nodes the log names: row and COUNTED, s.
 
-    Busy with jobs of the same user is own jobs, with those of others cluster full; else the nodes were reserved, where
-    the reason says so, or down. waiting: row, job_key, user_name, reason, eligible, waiting_to (epoch s). on_nodes: see
-    `capacity.by_node`, with user_name.
+    Time during which the nodes ran jobs of the same user counts as own jobs, and of other users as cluster full. The
+    rest counts as a reservation if the reason says so, else as nodes down. waiting: row, job_key, user_name, reason,
+    eligible, waiting_to (epoch s). on_nodes: see `capacity.by_node`, with user_name.
     """
     asked = waiting.filter(pl.col("reason").cast(pl.String).str.contains(REASON).fill_null(False))
     nodes = on_nodes.filter(pl.col("attempt") == 0).select("job_key", pl.col("node").cast(pl.String))
     asked = asked.join(nodes.group_by("job_key").agg(pl.col("node").sort()), on="job_key")
-    wanted = asked["node"].explode().unique()
-    runs = on_nodes.with_columns(pl.col("node", "user_name").cast(pl.String)).filter(pl.col("node").is_in(wanted))
+    requested = asked["node"].explode().unique()
+    runs = on_nodes.with_columns(pl.col("node", "user_name").cast(pl.String)).filter(pl.col("node").is_in(requested))
     of_node = {str(node): rows for (node,), rows in runs.group_by("node")}
     parts = [asked.select("row").clear().with_columns(pl.lit(0, pl.Int64).alias(name) for name in COUNTED)]
     for (names, user), jobs in asked.group_by("node", pl.col("user_name").cast(pl.String).alias("user")):
@@ -45,6 +45,6 @@ def waits(waiting: pl.DataFrame, on_nodes: pl.DataFrame) -> pl.DataFrame:
 
 
 def _busy(runs: pl.DataFrame) -> Steps:
-    """1 while any of `runs` runs."""
+    """Return 1 while any of `runs` runs."""
     ones = np.ones(runs.height, np.int64)
     return Steps.of_intervals(runs["start_epoch"].to_numpy(), runs["end_epoch"].to_numpy(), ones).above(0)

@@ -1,10 +1,10 @@
-"""What a policy may know at a decision instant: one function for training, evaluation and live use.
+"""The observation of a policy at a decision instant: one function for training, evaluation and live use.
 
-Imports numpy alone. `fill` and the functions that it calls are plain Python over a `Snapshot` of arrays and numbers, so
-that an agent runs them as they are, once in ten minutes, while training hands the very same functions to numba
-(`models.pairs`), a million times.
+This module imports numpy alone. `fill` and the functions that it calls are plain Python over a `Snapshot` of arrays and
+numbers. An agent runs them uncompiled, once in ten minutes. Training compiles the same functions with numba
+(`models.pairs`) and runs them a million times.
 
-The estimates of the start are `features.start_estimate`'s.
+`features.start_estimate` estimates when a job starts.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 
 VERSION = 2  # 1 had no usable nodes, held jobs and headroom
-RECENT = 100  # jobs started, and jobs ended, that "recent" looks back on (Mirage's average takes 100)
-HORIZON_H = 240.0  # estimates are cut here
-MOST_JOBS = 1000  # headroom in jobs is cut here
+RECENT = 100  # "recent" covers so many jobs started and so many ended (Mirage averages over 100)
+HORIZON_H = 240.0  # upper bound of estimates
+MOST_JOBS = 1000  # upper bound of the headroom in jobs
 HOUR_S = 3600.0
 
 
 class Index(NamedTuple):
-    """Where each number of the observation stands in its vector.
+    """Position of each feature in the observation vector.
 
-    The fields, in this order, are the names and the order of the observation; a change of either is a new VERSION. A
-    name ends in its unit if it has one: `_h` hours, `_nodes` whole nodes, `_jobs` a count, `_node_h` nodes times hours.
+    The fields are the names of the features, in the order of the vector. Changing a name or the order requires a new
+    VERSION. A name ends in its unit if it has one: `_h` hours, `_nodes` whole nodes, `_jobs` a count, `_node_h` nodes
+    times hours.
     """
 
     remaining_h: int  # until the predecessor's end
@@ -58,19 +59,19 @@ class Index(NamedTuple):
     running_jobs: int
     running_node_h: int  # nodes x time left to the limit
     running_elapsed_mean_h: int
-    release_1h_nodes: int  # nodes that running jobs give back within 1 h by their limits
+    release_1h_nodes: int  # nodes that running jobs release within 1 h according to their limits
     release_4h_nodes: int
     release_12h_nodes: int
     release_24h_nodes: int
-    start_estimate_h: int  # wait if submitted now, by a reservation profile on time limits (squeue --start)
-    start_estimate_gap_h: int  # that, minus remaining_h
-    start_estimate_expected_h: int  # the same with run times expected from recently ended jobs in place of limits
-    start_estimate_idle_h: int  # wait by limits if nobody else were pending and no limit were on users
+    start_estimate_h: int  # wait if submitted now, from a reservation profile on time limits (squeue --start)
+    start_estimate_gap_h: int  # start_estimate_h minus remaining_h
+    start_estimate_expected_h: int  # as start_estimate_h, with run times expected from recently ended jobs
+    start_estimate_idle_h: int  # wait from time limits, without other pending jobs and without limits on users
     recent_wait_mean_h: int  # mean wait of the last 100 jobs started
     recent_wait_p50_h: int
     recent_wait_p90_h: int
     recent_wait_max_h: int
-    recent_wide_wait_mean_h: int  # mean wait of those that asked for at least half the successor's nodes
+    recent_wide_wait_mean_h: int  # mean wait of recent jobs that asked for at least half the successor's nodes
     started_6h_jobs: int
     arrived_1h_node_h: int  # node-hours (by limit) submitted in the last hour
     arrived_6h_node_h: int
@@ -80,18 +81,19 @@ class Index(NamedTuple):
     hour_cos: int
     weekday_sin: int
     weekday_cos: int
-    usable_nodes: int  # in service: capacity less what is down, drained or kept apart
-    held_jobs: int  # pending jobs that a dependency, a begin time, their user or an operator keeps from starting
+    usable_nodes: int  # in service: capacity minus nodes that are down, drained or kept apart
+    held_jobs: int  # pending jobs held by a dependency, a begin time, their user or an operator
     held_nodes: int
-    headroom_jobs: int  # running jobs that the user may have beside those of now, by the limits on users
-    headroom_nodes: int  # nodes that the user may hold beside those of now
-    headroom_wait_h: int  # until the user's own jobs, running and ahead in the queue, leave room, by their time limits
-    own_pending_jobs: int  # of the successor's user, ahead of it in the queue and not held
+    headroom_jobs: int  # further jobs that the user may run now under the limits on users
+    headroom_nodes: int  # further nodes that the user may hold now
+    headroom_wait_h: int  # until the user's own running and earlier pending jobs leave room, from time limits
+    own_pending_jobs: int  # pending jobs of the successor's user that are ahead of it and not held
 
 
 FEATURES: tuple[str, ...] = Index._fields
-# What stands in for a number that an observer is not shown: a number, or another feature. A user may see neither other
-# users' reasons nor the limits of its own association, nor past jobs (slurm.conf: PrivateData; no slurmdbd).
+# Fallback for each feature that an observer may not see: a number, or the name of another feature. A user may see
+# neither other users' reasons, nor the limits of their own association, nor past jobs (slurm.conf: PrivateData; no
+# slurmdbd).
 FILLS: dict[str, float | str] = {
     "usable_nodes": "capacity_nodes",
     "held_jobs": 0.0,
@@ -108,9 +110,9 @@ FILLS: dict[str, float | str] = {
     "started_6h_jobs": 0.0,
     "limit_use_mean": 1.0,
 }
-# Features that an observer lacks together, by what is hidden.
+# Kind of hidden information -> the features that are then missing together.
 HIDDEN_TOGETHER: dict[str, tuple[str, ...]] = {
-    "recent": (  # the jobs that started and ended last: no accounting, or one that shows one's own alone
+    "recent": (  # the jobs that started and ended last: no accounting, or only one's own jobs in it
         "recent_wait_mean_h",
         "recent_wait_p50_h",
         "recent_wait_p90_h",
@@ -119,15 +121,15 @@ HIDDEN_TOGETHER: dict[str, tuple[str, ...]] = {
         "started_6h_jobs",
         "limit_use_mean",
     ),
-    "limits": ("headroom_jobs", "headroom_nodes", "headroom_wait_h"),  # those on one's own association
+    "limits": ("headroom_jobs", "headroom_nodes", "headroom_wait_h"),  # the limits of one's own association
     "nodes": ("usable_nodes",),  # the states of nodes
-    "held": ("held_jobs", "held_nodes"),  # why others' jobs pend
+    "held": ("held_jobs", "held_nodes"),  # the reasons why other users' jobs pend
 }
-AT = Index(*range(len(FEATURES)))  # numba freezes it: `out[AT.free_nodes]` costs what `out[6]` does
+AT = Index(*range(len(FEATURES)))  # a constant for numba: `out[AT.free_nodes]` is as fast as `out[6]`
 
 
 def fill(out: NDArray[np.float32], seen: Snapshot) -> None:
-    """Write the observation of `seen` into `out` (float32, (len(FEATURES),)), each number where AT says."""
+    """Write the observation of `seen` into `out` (float32, (len(FEATURES),)), at the positions of AT."""
     sorted_use = np.sort(seen.ended_use)
     left_s = time_left_s(seen)
     fill_pair(out, seen)
@@ -142,9 +144,9 @@ def fill(out: NDArray[np.float32], seen: Snapshot) -> None:
 
 
 def time_left_s(seen: Snapshot) -> Float64s:
-    """Seconds until each running job reaches its limit: float64, (running,).
+    """Compute the seconds until each running job reaches its limit: float64, (running,).
 
-    At least a minute: a job over its limit is within Slurm's KillWait and about to go.
+    The result is at least 60 s: Slurm ends a job over its limit within KillWait.
     """
     left_s = np.empty(len(seen.running_nodes))
     for i in range(len(left_s)):
@@ -153,7 +155,7 @@ def time_left_s(seen: Snapshot) -> Float64s:
 
 
 def fill_pair(out: NDArray[np.float32], seen: Snapshot) -> None:
-    """What is known of the predecessor and the successor, and the size of the cluster."""
+    """Fill in the features of the predecessor, the successor and the size of the cluster."""
     out[AT.remaining_h] = (seen.predecessor_end_s - seen.now_s) / HOUR_S
     out[AT.predecessor_elapsed_h] = (seen.now_s - seen.predecessor_start_s) / HOUR_S
     out[AT.predecessor_wait_h] = seen.predecessor_wait_s / HOUR_S
@@ -164,7 +166,7 @@ def fill_pair(out: NDArray[np.float32], seen: Snapshot) -> None:
 
 
 def fill_pending(out: NDArray[np.float32], seen: Snapshot) -> None:
-    """The queue: how many jobs, how much they ask for, how long they have waited."""
+    """Fill in the features of the queue: number of jobs, amount requested, time waited."""
     pending = len(seen.pending_nodes)
     nodes, node_h, widest, age_max, age_sum, limit_sum = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(pending):
@@ -185,7 +187,7 @@ def fill_pending(out: NDArray[np.float32], seen: Snapshot) -> None:
 
 
 def fill_running(out: NDArray[np.float32], seen: Snapshot, left_s: Float64s) -> None:
-    """What runs, what is free, and what comes free within 1, 4, 12 and 24 h if every job runs to its limit."""
+    """Fill in running jobs, free nodes, and the nodes released within 1, 4, 12 and 24 h if jobs run to their limits."""
     running = len(seen.running_nodes)
     held, left_node_h, elapsed_sum = 0.0, 0.0, 0.0
     within_1h, within_4h, within_12h, within_24h = 0.0, 0.0, 0.0, 0.0
@@ -209,10 +211,10 @@ def fill_running(out: NDArray[np.float32], seen: Snapshot, left_s: Float64s) -> 
 
 
 def fill_start_estimates(out: NDArray[np.float32], seen: Snapshot, left_s: Float64s, sorted_use: Float64s) -> None:
-    """When the successor would start if submitted now: by limits, by expected run times, and with nobody else pending.
+    """Fill in when the successor would start if submitted now: by limits, by expected run times, and without a queue.
 
-    It starts no earlier than its user's limits allow (`headroom_wait_s`).
-    left_s: (running,) as `time_left_s` gives it; sorted_use: (recent,) run time over limit of ended jobs, ascending.
+    The successor starts no earlier than its user's limits allow (`headroom_wait_s`).
+    left_s: (running,) as `time_left_s` returns; sorted_use: (recent,) run time over limit of ended jobs, ascending.
     """
     expected_left_s = np.empty(len(left_s))
     for i in range(len(left_s)):
@@ -226,7 +228,7 @@ def fill_start_estimates(out: NDArray[np.float32], seen: Snapshot, left_s: Float
         expected_s[j] = expected_left(0.0, limit_s[j], sorted_use)
 
     running, nodes, duration_s = seen.running_nodes, seen.successor_nodes, seen.successor_limit_s * 1.0
-    usable = seen.usable if nodes <= seen.usable else seen.capacity  # nodes that are out come back
+    usable = seen.usable if nodes <= seen.usable else seen.capacity  # a wider job waits for nodes to return to service
     by_limits = start_estimate(usable, running, left_s, pending, limit_s, count, nodes, duration_s)
     by_use = start_estimate(usable, running, expected_left_s, pending, expected_s, count, nodes, duration_s)
     if_idle = start_estimate(usable, running, left_s, pending, limit_s, 0, nodes, duration_s)
@@ -242,7 +244,7 @@ def fill_start_estimates(out: NDArray[np.float32], seen: Snapshot, left_s: Float
 
 
 def fill_limits(out: NDArray[np.float32], seen: Snapshot) -> None:
-    """What is held in the queue, and what the limits on users leave to the successor's."""
+    """Fill in the held jobs of the queue, and the headroom that the limits on users leave the successor's user."""
     held_jobs, held_nodes = 0, 0
     for i in range(len(seen.pending_nodes)):
         if seen.pending_held[i] == 1:
@@ -265,7 +267,7 @@ def fill_limits(out: NDArray[np.float32], seen: Snapshot) -> None:
 
 
 def fill_recent_waits(out: NDArray[np.float32], seen: Snapshot) -> None:
-    """How long the jobs waited that started last; all zero where none has started."""
+    """Fill in the waits of the jobs that started last; all are 0 where none has started."""
     recent = len(seen.recent_wait_s)
     sorted_wait_s = np.sort(seen.recent_wait_s)
     wait_sum, wide_sum, wide, started = 0.0, 0.0, 0, 0
@@ -286,7 +288,7 @@ def fill_recent_waits(out: NDArray[np.float32], seen: Snapshot) -> None:
 
 
 def fill_arrivals(out: NDArray[np.float32], seen: Snapshot) -> None:
-    """Node-hours asked for within the last 1, 6 and 24 h."""
+    """Fill in the node-hours requested within the last 1, 6 and 24 h."""
     last_1h, last_6h, last_24h = 0.0, 0.0, 0.0
     for i in range(len(seen.arrived_submit_s)):
         age_s = seen.now_s - seen.arrived_submit_s[i]
@@ -301,7 +303,7 @@ def fill_arrivals(out: NDArray[np.float32], seen: Snapshot) -> None:
 
 
 def fill_limit_use(out: NDArray[np.float32], sorted_use: Float64s) -> None:
-    """Mean run time over limit of the jobs that ended last; 1 where none has ended."""
+    """Fill in the mean of run time over limit of the jobs that ended last; 1 where none has ended."""
     total = 0.0
     for i in range(len(sorted_use)):
         total += sorted_use[i]
@@ -309,7 +311,7 @@ def fill_limit_use(out: NDArray[np.float32], sorted_use: Float64s) -> None:
 
 
 def fill_calendar(out: NDArray[np.float32], now_s: int) -> None:
-    """The hour of the day and the hour of the week (UTC), each as a point on a circle."""
+    """Fill in the hour of the day and the hour of the week (UTC), each as a point on a circle."""
     day = 2.0 * np.pi * (now_s % 86400) / 86400.0
     week = 2.0 * np.pi * (now_s % 604800) / 604800.0
     out[AT.hour_sin] = np.sin(day)
@@ -318,7 +320,7 @@ def fill_calendar(out: NDArray[np.float32], now_s: int) -> None:
     out[AT.weekday_cos] = np.cos(week)
 
 
-# Whoever compiles `fill` compiles these, which it calls, as well.
+# The functions that `fill` calls: compiling `fill` requires compiling these too.
 CALLED_BY_FILL = (
     place,
     start_estimate,
@@ -340,7 +342,7 @@ CALLED_BY_FILL = (
 
 
 def observe(snapshot: Snapshot) -> NDArray[np.float32]:
-    """The observation at one instant: float32, (len(FEATURES),), in the order of FEATURES."""
+    """Compute the observation at one instant: float32, (len(FEATURES),), in the order of FEATURES."""
     out = np.zeros(len(FEATURES), np.float32)
     fill(out, snapshot)
     return out

@@ -1,10 +1,10 @@
-"""Starts out of order: jobs that started while one that had waited longer in the same queue still waited, and which of
-those starts did the overtaken jobs no harm (Jeon et al., ATC'19, section 3.1: out-of-order scheduling).
+"""Starts out of order, and which of them did no harm (Jeon et al., ATC'19, section 3.1: out-of-order scheduling).
 
-A queue is a partition or virtual cluster. A start is harmless by count if at no instant until the job ended, or the
-overtaken one started, the overtaken would have fitted, had this one not run; the count is of the resource that the
-cluster is about. Where the overtaken would have fitted by count, its node or quota may still have been missing, so the
-harmless share is a lower bound.
+A job starts out of order if a job of the same queue that has waited longer still waits. A queue is a partition or
+virtual cluster. A start is harmless by count if, without this job, the overtaken job would not have fitted at any
+instant until this job ended or the overtaken one started. Counts are in the cluster's binding resource. Where the
+overtaken job would have fitted by count, it may still have lacked a node or quota, so the harmless share is a lower
+bound.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ NEVER = np.iinfo(np.int64).min
 
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
-    """Both tables for the cluster of `settings`, from the warehouse."""
+    """Compute both tables for the cluster of `settings` from the warehouse."""
     return from_trace(read_trace(data, settings.name, jobs=(*ASKED, *ASKED_OF_OTHERS), by_node=True), settings)
 
 
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
-    """Both tables from canonical frames. Where the caller keeps no reference to them, they are freed once used."""
+    """Compute both tables from canonical frames; these are freed once used if the caller keeps no reference."""
     held = runs(trace, settings)
     size = capacity(trace, settings, held)
     resource = resource_of(trace, settings, held, size)
@@ -49,7 +49,7 @@ def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFram
 
 
 def _queued(trace: Trace, settings: ClusterSettings, resource: Resource) -> pl.DataFrame:
-    """A row a job: when it was eligible, when it started or left the queue, and what it asked for."""
+    """List each job's eligible time, its start or the end of its wait, and its demand."""
     until, amount = horizon(trace), asked_amount(resource, settings)
     return trace.jobs.select(
         "cluster", "job_key", "partition", "start_utc",
@@ -71,10 +71,10 @@ def _no_order() -> tuple[pl.Expr, ...]:
 
 
 def _overtaken(queue: pl.DataFrame, most_free: RangeMaximum | None) -> pl.DataFrame:
-    """For every start of one queue: whether it overtook a job, and whether that did the overtaken jobs any harm.
+    """Determine for every start of one queue whether it overtook a job, and whether this harmed the overtaken jobs.
 
-    One pass for each demand in the queue. Among jobs of one demand that were eligible
-    earlier and still wait, only the one that waits longest need be looked at: it was in the queue whenever another was.
+    This takes one pass per demand in the queue. Among jobs of one demand that were eligible earlier and still wait,
+    only the one that waits until last matters: it was in the queue whenever another was.
     """
     jobs = queue.sort("eligible", "job_key")
     eligible, start, left_queue, end = (
@@ -107,7 +107,7 @@ def _overtaken(queue: pl.DataFrame, most_free: RangeMaximum | None) -> pl.DataFr
 
 
 class RangeMaximum:
-    """Largest value of a step function over spans of time: a table of maxima over powers of two, built once."""
+    """Largest value of a step function over intervals, from a table of maxima over powers of two."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
@@ -120,22 +120,22 @@ class RangeMaximum:
             width *= 2
 
     def over(self, begin: Int64s, end: Int64s) -> Int64s:
-        """Largest value in [begin, end), each of shape (n,); in an empty span nothing is free: the least integer."""
+        """Return the largest value in [begin, end), each of shape (n,); NEVER // 2 for an empty interval."""
         first = np.maximum(np.searchsorted(self._steps.times, begin, side="right") - 1, 0)
         last = np.searchsorted(self._steps.times, end, side="left") - 1
         largest = np.full(len(begin), NEVER // 2, dtype=np.int64)
-        some = (end > begin) & (last >= first)
+        is_nonempty = (end > begin) & (last >= first)
         level = np.zeros(len(begin), dtype=np.int64)
-        level[some] = np.log2(last[some] - first[some] + 1).astype(np.int64)
-        for depth in np.unique(level[some]):
-            at = np.flatnonzero(some & (level == depth))
+        level[is_nonempty] = np.log2(last[is_nonempty] - first[is_nonempty] + 1).astype(np.int64)
+        for depth in np.unique(level[is_nonempty]):
+            rows = np.flatnonzero(is_nonempty & (level == depth))
             table = self._levels[int(depth)]
-            largest[at] = np.maximum(table[first[at]], table[last[at] - 2 ** int(depth) + 1])
+            largest[rows] = np.maximum(table[first[rows]], table[last[rows] - 2 ** int(depth) + 1])
         return largest
 
 
 def _by(rows: pl.DataFrame, cluster: str) -> pl.DataFrame:
-    """Counts and shares in all, by queue and by size."""
+    """Compute counts and shares in total, by queue and by size."""
     rows = rows.with_columns(pl.lit("all").alias("all"))
     over, harmless = pl.col("is_out_of_order"), pl.col("is_harmless")
     parts = [

@@ -1,16 +1,16 @@
-"""Waits for a user's own jobs, inferred: a likely dependency, a fixed number at a time, an array's own limit.
+"""Inference of waits for a user's own jobs: a likely dependency, a fixed number at a time, or an array's own limit.
 
-A job is taken to have waited for its user's own jobs if it would have fitted for at least half of that time, a group of
-these jobs ran at a constant level meanwhile, and it started within REFILL_S of the end of one of them without going
-beyond that level. Groups are asked in this order:
+We infer that a job waited for its user's own jobs under three conditions. It would have fitted for at least half of
+that time; a group of these jobs ran at a constant level during it; and the job started within REFILL_S of the end of
+one of them without exceeding that level. Groups are tried in this order:
 
-- the array: at its own limit (sbatch --array=...%N);
-- jobs of the same name, digits left out, one at a time: likely a dependency, unless all of them ran on one node, which
-  was then asked for by name;
+- the job array, at its own limit (sbatch --array=...%N);
+- jobs of the same name, ignoring digits, one at a time: likely a dependency, unless all of them ran on one node, which
+  was then requested by name;
 - all jobs of the user in the partition: as many at a time as the user lets run.
 
-One job alone may do so by chance. It counts where its wait is so long that chance is unlikely, or where most jobs of
-the group do the same.
+A single job may meet the conditions by chance. It counts if its wait is so long that chance is unlikely, or if most
+jobs of the group meet them.
 """
 
 from __future__ import annotations
@@ -26,46 +26,46 @@ from features.fits import SHAPE, Rooms, between, span
 from features.limits import OWNER, OwnLimits, any_of, is_free
 from features.usage import Steps, steps_of
 
-REFILL_S = 300  # a free place is taken within one backfill interval (30 s by default, 300 s on large sites)
-LEVEL_SHARE = 0.9  # of the wait at the constant level
-ROOM_SHARE, ROOM_S = 0.5, 600  # of the wait, and at least, in which the job would have fitted
-LONG = 10  # times REFILL_S: chance puts the start after a wait so long into the first REFILL_S in one of ten cases
-ALIKE_SHARE, FEW_ALIKE, MANY_ALIKE = 0.8, 3, 10  # share and number of a group's waiting jobs that must do the same
-SERIAL_NODE = 3  # jobs of a name that all ran on one node before it is taken to be asked for by name
-STEM = r"[\d\W_]+"  # what numbers jobs of one kind: dimer.21 and dimer.22
+REFILL_S = 300  # a free place is filled within one backfill interval (30 s by default, 300 s on large sites)
+LEVEL_SHARE = 0.9  # share of the wait spent at the constant level
+ROOM_SHARE, ROOM_S = 0.5, 600  # minimum share and seconds of the wait in which the job would have fitted
+LONG = 10  # times REFILL_S: after so long a wait, a start falls within REFILL_S by chance in one of ten cases
+ALIKE_SHARE, FEW_ALIKE, MANY_ALIKE = 0.8, 3, 10  # share and number of a group's waiting jobs that meet them
+SERIAL_NODE = 3  # minimum number of jobs of a name, all on one node, to infer that the node was requested by name
+STEM = r"[\d\W_]+"  # the part of a name that numbers jobs of one kind: dimer.21 and dimer.22
 
 
-class Kind(NamedTuple):
-    """A kind of group: the column that its cause is counted in, and the columns that tell groups apart."""
+class GroupKind(NamedTuple):
+    """A kind of group: its name, and the columns that define its groups."""
 
     name: str
     columns: tuple[str, ...]
 
 
 ARRAY, NAME, USER = (
-    Kind("array", ("array",)),
-    Kind("name", ("user_name", "stem")),
-    Kind("user", ("user_name", "partition")),
+    GroupKind("array", ("array",)),
+    GroupKind("name", ("user_name", "stem")),
+    GroupKind("user", ("user_name", "partition")),
 )
 KINDS = (ARRAY, NAME, USER)
 TAKEN = ("dependency_s", "own_jobs_s", "array_limit_s")
-MOST = 0.5  # of what a pool has, held by one user: it is full of the user's own jobs
+MOST = 0.5  # share of a pool held by one user from which the pool counts as full of the user's own jobs
 
 
 def with_groups(jobs: pl.DataFrame) -> pl.DataFrame:
-    """`jobs` (user_name, job_name, array_job_id) with the columns `stem` and `array`, null where there is none."""
+    """Add the columns `stem` and `array`, null where there is none, to `jobs` (user_name, job_name, array_job_id)."""
     stem = pl.col("job_name").cast(pl.String).str.replace_all(STEM, "#")
     return jobs.with_columns(
         stem.replace({"": None, "#": None}).cast(pl.Categorical).alias("stem"), pl.col("array_job_id").alias("array")
     )
 
 
-def candidates(waiting: pl.DataFrame, held: pl.DataFrame, kind: Kind) -> pl.DataFrame:
-    """Jobs of `waiting` that started within REFILL_S of the end of a job of their group, at a constant level.
+def candidates(waiting: pl.DataFrame, held: pl.DataFrame, kind: GroupKind) -> pl.DataFrame:
+    """Find jobs of `waiting` that started within REFILL_S of the end of a job of their group, at a constant level.
 
-    What was before the first start of the log is not asked about. waiting: row, from, waiting_to (epoch s) and the
-    columns of `kind`; held: start_epoch, end_epoch, job_key and the same. Returns row, kind, begin (of what is asked
-    about), until (the end that it waited for, epoch s), level (jobs of the group at a time), before (job key of the one
+    Time before the first start of the log is ignored. waiting: row, from, waiting_to (epoch s) and the columns of
+    `kind`; held: start_epoch, end_epoch, job_key and the same columns. Returns row, kind, begin (start of the examined
+    wait), until (the end that the job waited for, epoch s), level (jobs of the group at a time), before (key of the job
     that ended).
     """
     known = [pl.col(name).is_not_null() for name in kind.columns]
@@ -98,11 +98,11 @@ def _of_group(rows: pl.DataFrame, runs: pl.DataFrame, first: int) -> pl.DataFram
     until = np.where(place >= 0, ends[np.maximum(place, 0)], 0)
     level = levels.at(until - 1)
     follows = (until > begin) & (start - until <= REFILL_S) & (level > 0) & (levels.at(start) <= level)
-    for at in np.unique(level[follows]):
-        mine = follows & (level == at)
-        reached, beyond = levels.above(int(at) - 1), levels.above(int(at))
-        full = between(reached, begin[mine], until[mine]) >= LEVEL_SHARE * (until - begin)[mine]
-        follows[mine] = full & (between(beyond, begin[mine], start[mine]) == 0)
+    for one_level in np.unique(level[follows]):
+        at_level = follows & (level == one_level)
+        reached, beyond = levels.above(int(one_level) - 1), levels.above(int(one_level))
+        full = between(reached, begin[at_level], until[at_level]) >= LEVEL_SHARE * (until - begin)[at_level]
+        follows[at_level] = full & (between(beyond, begin[at_level], start[at_level]) == 0)
     kept = np.flatnonzero(follows)
     return pl.DataFrame(
         {
@@ -116,11 +116,11 @@ def _of_group(rows: pl.DataFrame, runs: pl.DataFrame, first: int) -> pl.DataFram
 
 
 def accepted(found: pl.DataFrame, waiting: pl.DataFrame) -> pl.DataFrame:
-    """Of the candidates, those that had room and are no chance: one row a job, the first kind that holds.
+    """Keep the candidates that had room and are unlikely to be chance: one row per job, the first kind that applies.
 
-    found: what `candidates` returns, with room_s and limited_s, the seconds from `begin` to `until` in which the job
-    would have fitted and in which a limit on its user held, and was_overtaken, whether a job of another user at least
-    as wide that came later started meanwhile. waiting: row, from, waiting_to and the columns of KINDS.
+    found: the result of `candidates` with room_s and limited_s, the seconds from `begin` to `until` in which the job
+    would have fitted and in which a limit on its user held, and was_overtaken, whether a later and at least as wide job
+    of another user started during that time. waiting: row, from, waiting_to and the columns of KINDS.
     """
     asked = waiting.filter(pl.col("waiting_to") - pl.col("from") >= ROOM_S)
     parts = []
@@ -133,28 +133,29 @@ def accepted(found: pl.DataFrame, waiting: pl.DataFrame) -> pl.DataFrame:
         alike = rows.group_by(kind.columns).agg(pl.len().alias("alike"))
         waited = asked.group_by(kind.columns).agg(pl.len().alias("waited"))
         rows = rows.join(alike, on=kind.columns).join(waited, on=kind.columns)
-        most, one = pl.col("alike") >= ALIKE_SHARE * pl.col("waited"), pl.col("level") == 1
-        sure = most & (pl.col("alike") >= pl.when(one).then(FEW_ALIKE).otherwise(MANY_ALIKE))
-        sure |= one & pl.col("had_room") & (span >= LONG * REFILL_S)
+        is_serial = pl.col("level") == 1
+        is_frequent = pl.col("alike") >= ALIKE_SHARE * pl.col("waited")
+        is_accepted = is_frequent & (pl.col("alike") >= pl.when(is_serial).then(FEW_ALIKE).otherwise(MANY_ALIKE))
+        is_accepted |= is_serial & pl.col("had_room") & (span >= LONG * REFILL_S)
         if kind is NAME:
-            sure &= one  # several of a name at a time are asked about with all jobs of the user
-        parts.append(rows.filter(sure).select("row", "kind", "until", "level", "before", "alike"))
+            is_accepted &= is_serial  # several jobs of a name at a time are examined with all jobs of the user
+        parts.append(rows.filter(is_accepted).select("row", "kind", "until", "level", "before", "alike"))
     return pl.concat(parts).unique("row", keep="first", maintain_order=True)
 
 
 CAUSE_OF = {ARRAY.name: "array_limit_s", NAME.name: "dependency_s", USER.name: "own_jobs_s"}
-_SAID = {
+_EVIDENCE = {
     "array_limit_s": "{alike} tasks of its array started just after another one ended, {level} at a time",
-    "dependency_s": "started {gap} s after the end of the same user's job {before} of that name; it had fitted",
-    "own_jobs_s": "started {gap} s after the same user's job {before} ended: {level} at a time, though more fitted",
-    "node": "started {gap} s after the end of the same user's job {before}; all jobs of that name ran on one node",
+    "dependency_s": "started {gap} s after job {before} of the same user and name ended; it would have fitted earlier",
+    "own_jobs_s": "started {gap} s after the same user's job {before} ended: {level} at a time; more would fit",
+    "node": "started {gap} s after the same user's job {before} ended; all jobs of that name ran on one node",
 }
 
 
 def described(kept: pl.DataFrame, waiting: pl.DataFrame, placements: pl.DataFrame) -> pl.DataFrame:
-    """row, until, cause (a column of `features.causes`) and evidence (a sentence) of what `accepted` returns.
+    """Describe the rows of `accepted`: row, until, cause (a column of `features.causes`), evidence (a sentence).
 
-    Jobs of one name that all ran on one node, SERIAL_NODE of them at least, waited for the node and not for each other.
+    At least SERIAL_NODE jobs of one name that all ran on one node waited for the node and not for each other.
     """
     jobs = waiting.select("row", "job_key", "user_name", "stem", "waiting_to")
     nodes = placements.select("job_key", pl.col("node").cast(pl.String))
@@ -172,17 +173,17 @@ def described(kept: pl.DataFrame, waiting: pl.DataFrame, placements: pl.DataFram
     rows = rows.with_columns(
         cause.alias("cause"), is_node.alias("is_node"), (pl.col("waiting_to") - pl.col("until")).alias("gap")
     )
-    said = [
-        _SAID["node" if row["is_node"] else row["cause"]].format(**row)
+    evidence = [
+        _EVIDENCE["node" if row["is_node"] else row["cause"]].format(**row)
         for row in rows.select("is_node", "cause", "gap", "before", "level", "alike").iter_rows(named=True)
     ]
-    return rows.select("row", "until", "cause", pl.Series("evidence", said, pl.String))
+    return rows.select("row", "until", "cause", pl.Series("evidence", evidence, pl.String))
 
 
-def taken_out(waiting: pl.DataFrame, rooms: Rooms, limits: OwnLimits, queue: pl.DataFrame) -> pl.DataFrame:
-    """`waiting` with TAKEN and evidence, and `from` moved behind what the user's own jobs took.
+def with_own_job_waits(waiting: pl.DataFrame, rooms: Rooms, limits: OwnLimits, queue: pl.DataFrame) -> pl.DataFrame:
+    """Add TAKEN and evidence to `waiting`, and move `from` past the time spent waiting for the user's own jobs.
 
-    waiting: see `causes.with_causes`. queue: see `precedence.who_was_before`.
+    waiting: see `causes.with_causes`. queue: see `precedence.behind_until`.
     """
     found = pl.concat([candidates(waiting, rooms.held, kind) for kind in KINDS])
     found = found.join(waiting.select("row", *dict.fromkeys((*SHAPE, *OWNER))), on="row", maintain_order="left")
@@ -205,7 +206,7 @@ def taken_out(waiting: pl.DataFrame, rooms: Rooms, limits: OwnLimits, queue: pl.
 
 
 def limited(found: pl.DataFrame, limits: OwnLimits) -> pl.Series:
-    """limited_s: seconds of each row, from `from` to `until`, in which a limit on its user or group held."""
+    """Compute limited_s: seconds of each row, from `from` to `until`, in which a limit on its user or group held."""
     seconds = np.zeros(len(found), np.int64)
     if not limits.are_none:
         keys = list(dict.fromkeys((*OWNER, *SHAPE)))
@@ -217,7 +218,7 @@ def limited(found: pl.DataFrame, limits: OwnLimits) -> pl.Series:
 
 
 class OwnNodes:
-    """When one user's jobs hold MOST of a pool."""
+    """Periods in which one user's jobs hold at least MOST of a pool."""
 
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
@@ -226,7 +227,7 @@ class OwnNodes:
         self.users = self._large()
 
     def _large(self) -> pl.Series:
-        """Users whose jobs ever hold so much of the whole cluster or of a partition's nodes."""
+        """List the users whose jobs ever hold so much of the whole cluster or of a partition's nodes."""
         names = {user for (partition, user) in self._runs if user is not None and self._is_large(partition, user)}
         return pl.Series(sorted(str(name) for name in names), dtype=pl.String).cast(
             self._rooms.held.schema["user_name"]
@@ -241,9 +242,9 @@ class OwnNodes:
             whole: int | None = getattr(self._rooms.size, amount)
             return whole
         name = None if partition is None else str(partition)
-        if name not in placed.of:
+        if name not in placed.by_partition:
             return None
-        pool = placed.of[name]
+        pool = placed.by_partition[name]
         return pool.nodes if amount == "nodes" else int(pool.size[:, OF_NODE.index(amount)].sum())
 
     def _of(self, partition: object, user: object, amount: str) -> Steps | None:
@@ -256,7 +257,7 @@ class OwnNodes:
         return self._steps[key]
 
     def most(self, rows: pl.DataFrame, user: object) -> Steps | None:
-        """1 while the jobs of `user` hold most of the pool of `rows`, of one demand; null where they never do."""
+        """Return 1 while the jobs of `user` hold most of the pool of `rows` (one demand); None where they never do."""
         partition = rows["partition"][0]
         if user is None or (partition, user) not in self._runs:
             return None

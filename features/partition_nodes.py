@@ -1,4 +1,4 @@
-"""Which nodes the jobs of a partition may use: those that the machine list gives it and those on which its jobs ran."""
+"""Nodes that the jobs of a partition may use: those listed for it and those on which its jobs ran."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import polars as pl
 
 from features.trace import Trace
 
-SEEN = 0.9  # Good-Turing coverage from which a partition's nodes are taken to be all known
+SEEN = 0.9  # Good-Turing coverage from which we assume that all nodes of a partition are known
 
 
 def places_of_partitions(
     trace: Trace, on_nodes: pl.DataFrame, sizes: pl.DataFrame, partitions: list[str | None]
 ) -> dict[str | None, frozenset[int]]:
-    """Partition -> its nodes, as places in `sizes`: those that the machine list gives it and those with its jobs.
+    """Map each partition to its nodes, as places in `sizes`: those listed for it and those on which its jobs ran.
 
-    A partition of which neither says a node may use all; so may the only partition of a log.
+    A partition without known nodes may use all nodes; so may the only partition of a log.
     """
     everywhere = frozenset(sizes["place"].to_list())
     seen = nodes_of_partitions(on_nodes.rename({"place": "node"}))
     listed: dict[str | None, frozenset[int]] = {}
     if trace.nodes["partitions"].count():
-        of = trace.nodes.select(
+        partitions_of_node = trace.nodes.select(
             pl.col("node").cast(pl.String), pl.col("partitions").cast(pl.String).str.split(",").alias("name")
         )
-        for (name,), rows in sizes.join(of, on="node").explode("name").group_by("name"):
+        for (name,), rows in sizes.join(partitions_of_node, on="node").explode("name").group_by("name"):
             listed[str(name)] = frozenset(rows["place"].to_list())
     if len(partitions) == 1 and not listed:
         return {partitions[0]: everywhere}
@@ -35,11 +35,11 @@ def places_of_partitions(
 
 
 def nodes_of_partitions(on_nodes: pl.DataFrame) -> dict[str | None, frozenset[Any]]:
-    """Partition -> its nodes: those on which its jobs ran. `on_nodes`: a row a placement, with partition and node.
+    """Map each partition to the nodes on which its jobs ran. `on_nodes`: partition and node of each placement.
 
-    A partition with few jobs was not seen on all of its nodes. Where more than one in ten of its placements is the only
-    one on its node (Good-Turing estimate of what is unseen), it also gets the nodes of every partition that shares one
-    with it.
+    A partition with few jobs did not use all of its nodes in the log. If more than one in ten of its placements is the
+    only one on its node (Good-Turing estimate of unseen nodes), it also gets the nodes of every partition that shares a
+    node with it.
     """
     counts = on_nodes.group_by("partition", "node", maintain_order=True).len()
     seen: dict[str | None, frozenset[Any]] = {}

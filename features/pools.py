@@ -1,9 +1,9 @@
-"""What was free where a job could have run: pools of nodes over time, and whether a shape of job fitted into them.
+"""Free resources over time where a job could have run: pools of nodes, and whether a shape of job fitted into them.
 
-With placements a pool is the nodes that a partition's jobs may use, each followed by itself. Without them the whole
-cluster is one pool and only counts (of GPUs, CPUs, nodes or jobs) are known. Each pool is known twice: with all of its
-nodes (`features.capacity`), and with those in service, where a node on which nothing ran for days is left out. No table
-of its own.
+With placements, a pool consists of the nodes that a partition's jobs may use, and each node is followed separately.
+Without placements, the whole cluster is one pool and only counts (of GPUs, CPUs, nodes or jobs) are known. Each pool
+exists in two versions: with all of its nodes (`features.capacity`), and with the nodes in service, which excludes a
+node on which nothing ran for days. The module has no table of its own.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from simulator.recorded.parameters import WINDOW_S
 Basis = Literal["placements", "GPU counts", "CPU counts", "node counts", "job counts"]
 _RESOURCES: dict[str, Resource] = {"gpus": "GPU", "cpus": "core", "nodes": "node"}
 COUNTS: dict[Basis, str] = {"GPU counts": "gpus", "CPU counts": "cpus", "node counts": "nodes", "job counts": "jobs"}
-KNOWN = 0.95  # share of the attempts of which the log must say a thing before it is used for all
-SHARED_SHOWN = 30  # placements that must never have shared a node before a partition is taken to give whole nodes
-ENFORCED = 1.05  # jobs that held more than this times the listed memory of a node show that memory is not enforced
-OPEN_SHARE = 0.5  # of a pool, free: so much is not kept for one job in the queue
+KNOWN = 0.95  # share of the attempts that must record an amount before it is used
+SHARED_SHOWN = 30  # minimum number of placements without a shared node to infer that a partition allocates whole nodes
+ENFORCED = 1.05  # if jobs held more than this times a node's listed memory, memory is not enforced
+OPEN_SHARE = 0.5  # free share of a pool that is too large to be kept for one queued job
 Int32s = NDArray[np.int32]
 FOREVER = np.iinfo(np.int64).max // 4
 
 
 class Demand(NamedTuple):
-    """What a job asks for in all; unknown counts are 0, and a job without a node count asks for one node.
+    """The total request of a job; unknown counts are 0, and a job without a node count requests one node.
 
-    like: what its nodes must have: features joined by &, then ; and GPU types joined by |. None: nothing.
+    like: requirements on its nodes, as features joined by &, then ; and GPU types joined by |. None: no requirements.
     """
 
     gpus: int
@@ -49,11 +49,11 @@ class Demand(NamedTuple):
 
 @dataclass(frozen=True)
 class Fit:
-    """Three step functions of 0 and 1 from the epoch on, of which at most one is 1.
+    """Three step functions of 0 and 1 from the epoch on; at most one of them is 1 at any time.
 
-    full: too little is free in the pool, were all of its nodes in service. away: it would fit, but only with nodes
-    that are out of service. fits: a place is free in which the job fits. Where all are 0 enough is free, but in no
-    place that fits.
+    full: too little is free in the pool, even if all of its nodes were in service. away: the job would fit, but only
+    with nodes that are out of service. fits: the job fits. Where all three are 0, enough is free in total, but
+    fragmented.
     """
 
     full: Steps
@@ -62,21 +62,24 @@ class Fit:
 
     @property
     def length(self) -> int:
-        """Steps held in memory."""
+        """Number of steps held in memory."""
         return len(self.full.times) + len(self.away.times) + len(self.fits.times)
 
 
 def collapsed(times: Int64s, values: NDArray[np.bool_]) -> Steps:
-    """The step function that is `values[i]` from `times[i]` on, without the steps that change nothing."""
+    """Build the step function that is `values[i]` from `times[i]` on, without steps that change nothing."""
     keep = np.append(True, values[1:] != values[:-1])
     return Steps(times[keep], values[keep].astype(np.int64))
 
 
 class Counted:
-    """The whole cluster by counts of one amount alone."""
+    """The whole cluster as one pool, known only by counts of one amount."""
 
     def __init__(self, held: pl.DataFrame, basis: Basis, size: Capacity, queued: Steps, shows_its_end: bool) -> None:
-        """held: see `usage.runs`, with a column jobs of ones. queued: users in the queue, over time."""
+        """Compute the free amount over time.
+
+        held: see `usage.runs`, with a column `jobs` of ones. queued: number of users in the queue, over time.
+        """
         self._amount = COUNTS[basis]
         used = steps_of(held, self._amount)
         resource = _RESOURCES.get(self._amount)
@@ -87,14 +90,14 @@ class Counted:
         times = np.unique(np.concatenate([[0], known.times, used.times, in_service.times])).astype(np.int64)
         whole, taken = known.at(times), used.at(times)
         has_begun = times >= used.times[0] if len(used.times) else np.zeros(len(times), np.bool_)
-        there = np.where(has_begun, in_service.at(times), whole)
+        present = np.where(has_begun, in_service.at(times), whole)
         self.nodes: int | None = size.nodes
-        self._times, self._free = times, np.minimum(there, np.maximum(whole, taken)) - taken
+        self._times, self._free = times, np.minimum(present, np.maximum(whole, taken)) - taken
         self._free_in_all = np.maximum(whole, taken) - taken
         self.is_open = collapsed(times, self._free_in_all >= OPEN_SHARE * whole)
 
     def plenty(self, asked: dict[str, Steps]) -> Steps:
-        """1 while more is free than all the jobs in the queue ask for; asked: amount -> what they ask for."""
+        """Return 1 while at least as much is free as all queued jobs request; asked: amount -> total request."""
         amount = asked.get(self._amount)
         if amount is None:
             return collapsed(self._times, self._free >= 0)
@@ -102,7 +105,7 @@ class Counted:
         return collapsed(times, Steps(self._times, self._free).at(times) >= amount.at(times))
 
     def fit(self, demand: Demand) -> Fit:
-        """Full while less is free than `demand`; whatever is enough is taken to fit."""
+        """Return when the pool is full for `demand`; any sufficient free amount is assumed to fit."""
         asked = 1 if self._amount == "jobs" else getattr(demand, self._amount)
         full, fits = self._free_in_all < asked, self._free >= asked
         return Fit(*(collapsed(self._times, values) for values in (full, ~full & ~fits, fits)))
@@ -110,11 +113,11 @@ class Counted:
 
 @dataclass(frozen=True)
 class Placed:
-    """Named nodes, each by itself.
+    """A pool of named nodes, each followed separately.
 
-    size (nodes, 3): GPUs, CPUs, MiB of each node. Changes (k,) in order of time: instant (epoch s), node (its place in
-    `size`), taken (k, 3) of it (negative: given back), and is_away where the node leaves service or returns to it.
-    labels (nodes,): the features of each node and the type of its GPUs.
+    size (nodes, 3): GPUs, CPUs, MiB of each node. The changes (k,) are in order of time: time (epoch s), node (index
+    into `size`), taken (k, 3) on that node (negative when released), and is_away where the node leaves service or
+    returns to it. labels (nodes,): the features of each node and the type of its GPUs.
     """
 
     time: Int64s
@@ -126,12 +129,12 @@ class Placed:
 
     @property
     def nodes(self) -> int:
-        """Nodes that a job of the pool may use."""
+        """Number of nodes in the pool."""
         return len(self.size)
 
     @cached_property
     def _last(self) -> Int64s:
-        """The last change of each instant, as a place in an array that begins with the state before all changes."""
+        """Index of the last change of each instant, in an array that begins with the state before all changes."""
         return np.append(0, np.flatnonzero(np.append(self.time[1:] != self.time[:-1], True)) + 1)[: len(self.time) + 1]
 
     @cached_property
@@ -140,19 +143,19 @@ class Placed:
 
     @cached_property
     def _all_in_service(self) -> Placed:
-        """The same pool, were every node in service all the time."""
+        """The same pool with every node in service all the time."""
         taken = np.where(self.is_away[:, None], 0, self.taken).astype(np.int32)
         return Placed(self.time, self.node, taken, np.zeros_like(self.is_away), self.size)
 
     @cached_property
     def _free(self) -> Int64s:
-        """(3, instants): GPUs, CPUs and MiB free on all the nodes together."""
+        """GPUs, CPUs and MiB free on all nodes together: (3, instants)."""
         used = np.concatenate([np.zeros((1, 3), np.int64), np.cumsum(self.taken, axis=0, dtype=np.int64)])
         free: Int64s = (self.size.sum(axis=0) - used[self._last]).T
         return free
 
     def fit(self, demand: Demand) -> Fit:
-        """Fits: as many nodes as asked for have each their share of what is asked free, rounded up."""
+        """Return when the demand fits: each of the requested number of nodes has its share, rounded up, free."""
         if demand.like is not None:
             return self.like(demand.like).fit(demand._replace(like=None))
         enough, room = self._enough(demand)
@@ -164,7 +167,7 @@ class Placed:
         return Fit(*(collapsed(self._times, values) for values in (~in_all, away, fits)))
 
     def plenty(self, asked: dict[str, Steps]) -> Steps:
-        """1 while more is free than all the jobs in the queue ask for; asked: amount -> what they ask for."""
+        """Return 1 while at least as much is free as all queued jobs request; asked: amount -> total request."""
         times = np.unique(np.concatenate([self._times, *(steps.times for steps in asked.values())]))
         enough = np.ones(len(times), np.bool_)
         for resource, amount in enumerate(OF_NODE[:2]):
@@ -173,26 +176,26 @@ class Placed:
 
     @cached_property
     def is_open(self) -> Steps:
-        """1 while at least OPEN_SHARE of the pool is free, in service or not."""
+        """1 while at least OPEN_SHARE of the pool is free, counting nodes in service or not."""
         free, whole = self._all_in_service._free, self.size.sum(axis=0)
         known = whole > 0
         return collapsed(self._times, np.all(free[known] >= OPEN_SHARE * whole[known, None], axis=0))
 
-    def like(self, wanted: str) -> Placed:
-        """The nodes with the features and GPU types of `Demand.like`; all where no node has them."""
-        if wanted not in self._narrowed:
-            features, _, types = wanted.partition(";")
+    def like(self, required: str) -> Placed:
+        """Select the nodes with features and GPU types `required` (see `Demand.like`); all where no node has them."""
+        if required not in self._narrowed:
+            features, _, types = required.partition(";")
             all_of, any_of = set(filter(None, features.split("&"))), set(filter(None, types.split("|")))
-            has = [all_of <= of and (not any_of or bool(any_of & of)) for of in self.labels]
-            self._narrowed[wanted] = self._of(np.flatnonzero(has)) if any(has) and not all(has) else self
-        return self._narrowed[wanted]
+            has = [all_of <= labels and (not any_of or bool(any_of & labels)) for labels in self.labels]
+            self._narrowed[required] = self._of(np.flatnonzero(has)) if any(has) and not all(has) else self
+        return self._narrowed[required]
 
     @cached_property
     def _narrowed(self) -> dict[str, Placed]:
         return {}
 
     def _of(self, places: Int64s) -> Placed:
-        """Some of the nodes."""
+        """Select nodes by index."""
         place_of = np.full(len(self.size), -1, np.int32)
         place_of[places] = np.arange(len(places), dtype=np.int32)
         node = place_of[self.node]
@@ -201,21 +204,21 @@ class Placed:
         return Placed(self.time[kept], node[kept], self.taken[kept], self.is_away[kept], self.size[places], labels)
 
     def _enough(self, demand: Demand) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Whether enough is free in sum, and on enough nodes, at each instant, on nodes as large as its share."""
+        """Return whether enough is free in total, and whether enough nodes have room, at each instant."""
         asked = np.array(demand[:3], np.int64)
         need = -(-asked // demand.nodes)
         enough = np.all(self._free_on(np.all(self.size >= need, axis=1)) >= asked[:, None], axis=0)
         return enough, self._with_room(need) >= demand.nodes
 
     def _free_on(self, nodes: NDArray[np.bool_]) -> Int64s:
-        """(3, instants): what is free on some of the nodes together."""
+        """GPUs, CPUs and MiB free on the selected nodes together: (3, instants)."""
         if nodes.all():
             return self._free
         taken = np.where(nodes[self.node][:, None], self.taken, 0)
         return Placed(self.time, self.node, taken, self.is_away, np.where(nodes[:, None], self.size, 0))._free
 
     def _with_room(self, need: Int64s) -> Int64s:
-        from features.room import nodes_with_room  # numba: whoever only names the analytics needs no compiler
+        from features.room import nodes_with_room  # imported late: reading table names needs no compilation
 
         count = np.zeros(len(self.time) + 1, np.int64)
         nodes_with_room(self.node, self.taken, self.size.copy(), need, count)
@@ -225,15 +228,15 @@ class Placed:
 class Pools(NamedTuple):
     """The pool of each partition."""
 
-    of: dict[str | None, Placed]
-    with_memory: bool  # whether memory is given out as GPUs and CPUs are
+    by_partition: dict[str | None, Placed]
+    with_memory: bool  # whether memory is allocated like GPUs and CPUs
 
 
 def placed_pools(trace: Trace, held: pl.DataFrame, size: Capacity) -> Pools | None:
-    """The nodes that the jobs of each partition may use; None where the log does not name the nodes of its jobs.
+    """Build the pool of each partition; None where the log does not name the nodes of its jobs.
 
-    held: see `usage.runs`. A node is out of service in every span longer than WINDOW_S in which nothing ran on it.
-    After its last job, where the log does not show the machine at its end, it is taken to run a job that is not over.
+    held: see `usage.runs`. A node is out of service in every period longer than WINDOW_S in which nothing ran on it.
+    If the log does not show the machine at its end, we assume that a node runs an unfinished job after its last one.
     """
     ran = held.filter(pl.col("end_epoch") > pl.col("start_epoch"))
     placed = trace.placements.select("job_key", "attempt").unique()
@@ -253,12 +256,12 @@ def placed_pools(trace: Trace, held: pl.DataFrame, size: Capacity) -> Pools | No
         changes["time"].to_numpy(), changes["place"].to_numpy().astype(np.int32), taken,
         changes["is_away"].to_numpy(), sizes.select(OF_NODE).to_numpy().astype(np.int64), _labels(trace, sizes),
     )  # fmt: skip
-    pools = {at: every._of(np.array(sorted(at), np.int64)) for at in set(places.values())}
-    return Pools({name: pools[at] for name, at in places.items()}, with_memory)
+    pools = {nodes: every._of(np.array(sorted(nodes), np.int64)) for nodes in set(places.values())}
+    return Pools({name: pools[nodes] for name, nodes in places.items()}, with_memory)
 
 
 def _enforces_memory(trace: Trace, held: pl.DataFrame, size: Capacity) -> bool:
-    """Whether jobs wait for memory: every node's is listed or declared, and jobs never held clearly more of it."""
+    """Return whether memory is enforced: known for every node, and jobs never held clearly more of it."""
     if not held.height or held["mem_mib"].count() < KNOWN * held.height or size.sizes["mem_mib"].null_count():
         return False
     listed = trace.nodes.select(pl.col("node").cast(pl.String), pl.col("memory_mib"))
@@ -269,11 +272,11 @@ def _enforces_memory(trace: Trace, held: pl.DataFrame, size: Capacity) -> bool:
 
 
 def _shares(on_nodes: pl.DataFrame, sizes: pl.DataFrame, with_memory: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """place, partition, start_epoch, end_epoch and what an attempt holds of each of its nodes; and the nodes, no null.
+    """Compute what each attempt holds of each of its nodes, and the sizes of the nodes without nulls.
 
-    A share of GPUs that the log does not give is the whole node, and so is all of a node in a partition that never let
-    two jobs share one. Where the log says no CPUs, an attempt without a GPU count holds the whole node, as the one CPU
-    that the node then has.
+    The first frame has place, partition, start_epoch, end_epoch and the amounts. An unknown share of GPUs counts as the
+    whole node; so does any share in a partition whose jobs never shared a node. Where the log records no CPUs, each
+    node has one CPU, and an attempt without a GPU count holds it and thus the whole node.
     """
     has_cpus = on_nodes["cpus"].count() >= KNOWN * max(on_nodes.height, 1)
     no_memory = [] if with_memory else [pl.lit(0, pl.Int64).alias("mem_mib")]
@@ -294,7 +297,7 @@ def _shares(on_nodes: pl.DataFrame, sizes: pl.DataFrame, with_memory: bool) -> t
 
 
 def exclusive_partitions(on_nodes: pl.DataFrame) -> list[str]:
-    """Partitions whose jobs never shared a node, although some held a part of one: they give whole nodes.
+    """List the partitions that allocate whole nodes: their jobs never shared a node, although some held a part of one.
 
     on_nodes: node, partition, start_epoch, end_epoch, and gpus, cpus held of `whole gpus`, `whole cpus`.
     """
@@ -313,11 +316,11 @@ def exclusive_partitions(on_nodes: pl.DataFrame) -> list[str]:
 
 
 def _changes(on_nodes: pl.DataFrame, sizes: pl.DataFrame, until: int, shows_end: bool) -> pl.DataFrame:
-    """time, place, gpus, cpus, mem_mib, is_away in order of time: what attempts take and give back, and nodes that
-    leave and return. Narrow columns: there are twice as many rows as placements.
+    """List the changes in order of time: amounts that attempts take and release, and nodes that leave and return.
 
-    A node that is idle for more than WINDOW_S until the log ends (`until`) has left for good, and one on which nothing
-    ever ran was never there.
+    The columns are time, place, gpus, cpus, mem_mib and is_away; they are narrow because there are twice as many rows
+    as placements. A node that is idle for more than WINDOW_S until the log ends (`until`) has left permanently. A node
+    on which nothing ever ran was never in service.
     """
     amounts = [pl.col(name).cast(pl.Int32) for name in OF_NODE]
     sizes = sizes.select(pl.col("place").cast(pl.UInt32), *amounts)
@@ -332,7 +335,7 @@ def _changes(on_nodes: pl.DataFrame, sizes: pl.DataFrame, until: int, shows_end:
             pl.col("start_epoch").alias("end_epoch"),
         )
     )
-    # What is out when the log begins or ends is out for good.
+    # A node that is out of service when the log begins has been out since the epoch; one out at the end stays out.
     away = idle.filter(pl.col("end_epoch") - pl.col("start_epoch") > WINDOW_S).with_columns(
         pl.when(pl.col("start_epoch") == first).then(0).otherwise("start_epoch").alias("start_epoch")
     )
@@ -358,12 +361,13 @@ def _changes(on_nodes: pl.DataFrame, sizes: pl.DataFrame, until: int, shows_end:
 
 
 def _labels(trace: Trace, sizes: pl.DataFrame) -> tuple[frozenset[str], ...]:
-    """The features of each node of `sizes` and the type of its GPUs, by the machine list."""
+    """Look up the features and the GPU type of each node of `sizes` in the machine list."""
     features = pl.col("features").cast(pl.String).fill_null("").str.split(",")
     listed = trace.nodes.select(
         pl.col("node").cast(pl.String), features, pl.col("gpu_type").cast(pl.String).alias("type")
     )
     rows = sizes.select("place", "node").join(listed, on="node", how="left", maintain_order="left")
     return tuple(
-        frozenset(filter(None, [*(of or ()), kind])) for of, kind in rows.select("features", "type").iter_rows()
+        frozenset(filter(None, [*(names or ()), gpu_type]))
+        for names, gpu_type in rows.select("features", "type").iter_rows()
     )

@@ -1,6 +1,6 @@
-"""Who went before a waiting job: how long other users' jobs of its queue were ahead of it or started first. No table.
+"""Precedence of waiting jobs: until when other users' jobs of the queue were ahead or started first. No table.
 
-A queue is a partition. After the last of them a job that would have fitted has nobody in the log to wait for.
+A queue is a partition. After that time, the log shows no job for which a job that would have fitted could wait.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from features.usage import Int64s
 NEVER = np.iinfo(np.int64).min
 
 
-WIDTH = ("nodes", "gpus", "cpus")  # of a job; unknown is 0
+WIDTH = ("nodes", "gpus", "cpus")  # amounts that define the width of a job; unknown amounts are 0
 
 
-def who_was_before(queue: pl.DataFrame) -> pl.DataFrame:
-    """Per row of `queue`, until when (epoch s) somebody was before it: others_until, own_until; NEVER where nobody was.
+def behind_until(queue: pl.DataFrame) -> pl.DataFrame:
+    """Find until when (epoch s) others were before each row of `queue`: others_until and own_until; NEVER if none was.
 
     queue: partition, user_name, WIDTH, from (eligible, epoch s), left (start, or when it left the queue otherwise),
-    start (null where it never started). Before it are other users' jobs that were eligible earlier and still wait, and
-    those at least as wide that started first; own_until is of its user's own jobs that were eligible earlier. Of two
-    that were eligible in the same second, the earlier row is the earlier job.
+    start (null if it never started). others_until covers other users' jobs that were eligible earlier and still waited,
+    and those at least as wide that started first. own_until covers the user's own jobs that were eligible earlier. Of
+    two jobs that were eligible in the same second, the earlier row comes first.
     """
     others = np.full(queue.height, NEVER, np.int64)
     for rows in queue.with_row_index("row").partition_by("partition"):
@@ -37,7 +37,7 @@ def who_was_before(queue: pl.DataFrame) -> pl.DataFrame:
 
 
 def _owners(rows: pl.DataFrame) -> Int64s:
-    """A number a user; a job whose user the log does not name is nobody else's."""
+    """Number the users; a job without a named user gets a number of its own."""
     known = rows["user_name"].cast(pl.String).rank("dense").cast(pl.Int64)
     owners: Int64s = known.fill_null(-1).to_numpy().copy()
     unknown = owners < 0
@@ -46,12 +46,12 @@ def _owners(rows: pl.DataFrame) -> Int64s:
 
 
 def _ahead(rows: pl.DataFrame) -> Int64s:
-    """Latest that an earlier job of another user left the queue: the largest of all users but the job's own."""
+    """Find the latest instant at which an earlier job of another user left the queue."""
     order = np.lexsort((np.arange(rows.height), rows["from"].to_numpy()))
     users = _owners(rows)[order]
     left = rows["left"].fill_null(NEVER).to_numpy()[order]
     found = np.full(rows.height, NEVER, np.int64)
-    first, second, owner = NEVER, NEVER, -1  # the largest so far, its user, and the largest of all other users
+    first, second, owner = NEVER, NEVER, -1  # latest so far, latest of all other users, and the user of the former
     for i, (user, until) in enumerate(zip(users.tolist(), left.tolist(), strict=True)):
         found[order[i]] = second if user == owner else first
         if user == owner:
@@ -64,7 +64,7 @@ def _ahead(rows: pl.DataFrame) -> Int64s:
 
 
 def _started(rows: pl.DataFrame) -> Int64s:
-    """Latest start, after it was eligible and before its own start, of another user's job at least as wide."""
+    """Find the latest start of another user's job at least as wide, between the job's eligibility and its own start."""
     found = np.full(rows.height, NEVER, np.int64)
     rows = rows.with_columns(pl.Series("owner", _owners(rows))).with_row_index("at")
     started = rows.drop_nulls("start").sort("start")
@@ -73,7 +73,7 @@ def _started(rows: pl.DataFrame) -> Int64s:
         starts, owners = as_wide["start"].to_numpy(), as_wide["owner"].to_numpy()
         if not len(starts):
             continue
-        before = np.arange(len(starts)) - 1  # the last row in order of start with another user
+        before = np.arange(len(starts)) - 1  # previous row, in order of start, of another user
         same = np.flatnonzero(np.append(False, owners[1:] == owners[:-1]))
         for i in same:
             before[i] = before[i - 1]
@@ -87,16 +87,15 @@ def _started(rows: pl.DataFrame) -> Int64s:
 
 
 def overtaken(asked: pl.DataFrame, queue: pl.DataFrame) -> NDArray[np.bool_]:
-    """Whether, from `begin` to `until`, a job of another user of the same queue that came later and is at least as wide
-    started.
+    """Mark the jobs overtaken between `begin` and `until`: a later, at least as wide job of another user started.
 
-    asked: partition, user_name, ask_nodes, begin, until (epoch s). queue: as for `who_was_before`. Two jobs without
-    a user are not another user's to each other.
+    asked: partition, user_name, ask_nodes, begin, until (epoch s). queue: as for `behind_until`. Two jobs without a
+    named user count as jobs of the same user.
     """
     found = np.zeros(asked.height, np.bool_)
     started = queue.drop_nulls(["start", "nodes"])
     of_partition = started.partition_by("partition", as_dict=True)
-    for (partition, user, nodes), rows in asked.with_row_index("at").group_by("partition", "user_name", "ask_nodes"):
+    for (partition, user, nodes), rows in asked.with_row_index("place").group_by("partition", "user_name", "ask_nodes"):
         others = of_partition.get((partition,), started.clear())
         others = others.filter(pl.col("user_name").ne_missing(pl.lit(user)) & (pl.col("nodes") >= nodes)).sort("from")
         if others.is_empty():
@@ -104,5 +103,5 @@ def overtaken(asked: pl.DataFrame, queue: pl.DataFrame) -> NDArray[np.bool_]:
         came, first = others["from"].to_numpy(), np.minimum.accumulate(others["start"].to_numpy()[::-1])[::-1]
         place = np.searchsorted(came, rows["begin"].to_numpy(), side="left")
         earliest = np.append(first, np.iinfo(np.int64).max)[place]
-        found[rows["at"].to_numpy()] = earliest < rows["until"].to_numpy()
+        found[rows["place"].to_numpy()] = earliest < rows["until"].to_numpy()
     return found

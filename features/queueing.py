@@ -1,8 +1,8 @@
-"""Who waits and why: the wait of each job by cause (`features.causes`), and as the Philly study splits it.
+"""Waits of jobs and their causes: by `features.causes`, and by the split of the Philly study.
 
-The study's split follows Jeon et al., ATC'19, section 3.1. While a waiting job would bring its group (virtual cluster
-or account) over the group's quota, it waits for its own group: fair-share delay. All the rest is called fragmentation
-delay, be it that the cluster is full, that free GPUs are scattered or that another job goes first.
+The split follows Jeon et al., ATC'19, section 3.1. Time during which a waiting job would bring its group (virtual
+cluster or account) over the group's quota is fair-share delay. All the rest is called fragmentation delay, whether the
+cluster is full, free GPUs are scattered, or another job goes first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from features.causes import CAUSES, READ_OF_JOBS, with_causes
 from features.resource import resource_of, unit_time
 from features.sizes import asked_amount, size_bucket
 from features.tables.queueing import QUEUEING_BY, QUEUEING_DELAY
-from features.trace import ASKED, ASKED_OF_OTHERS, Trace, beside, ordered, read_trace, shaped
+from features.trace import ASKED, ASKED_OF_OTHERS, Trace, left_join, ordered, read_trace, shaped
 from features.usage import (
     INSTANTS,
     Int64s,
@@ -38,9 +38,8 @@ from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store.folder import DataFolder
 
-QUOTA_QUANTILE = (
-    0.99  # of a group's busy time: an inferred quota ignores the top 1 %, so that one burst does not set it
-)
+# Quantile of a group's use over its busy time that serves as its quota: the top 1 % is ignored, as a burst is no quota.
+QUOTA_QUANTILE = 0.99
 WAITED = (*ASKED, "run_s", "gpu_time_s", "attempts", "trace_sha256")  # columns of jobs that `philly_delay` reads
 
 TABLES: tuple[Table, ...] = (QUEUEING_DELAY, QUEUEING_BY)
@@ -48,7 +47,7 @@ DIMENSIONS = ("all", "size_bucket", "partition", "user_name", "hour_of_week", "s
 
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
-    """Both tables for the cluster of `settings`, from the warehouse."""
+    """Compute both tables for the cluster of `settings` from the warehouse."""
     others = (*ASKED_OF_OTHERS, "reason", "job_name", "array_job_id", "features_asked", "gpu_type_asked")
     return _tables(
         queueing_delay(read_trace(data, settings.name, jobs=(*WAITED, *others), by_node=True), settings), settings
@@ -56,7 +55,7 @@ def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFra
 
 
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
-    """Both tables from canonical frames."""
+    """Compute both tables from canonical frames."""
     return _tables(queueing_delay(trace, settings), settings)
 
 
@@ -65,9 +64,9 @@ def _tables(delays: pl.DataFrame, settings: ClusterSettings) -> dict[str, pl.Dat
 
 
 def queueing_delay(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
-    """One row a job, in order of submission.
+    """Compute the waits by cause, one row per job, in order of submission.
 
-    Where the caller keeps no reference to `trace`, as `compute` does, its columns are freed as soon as they are used.
+    If the caller keeps no reference to `trace`, as `compute` does, its columns are freed as soon as they are used.
     """
     held = grouped_runs(trace, settings)
     size = capacity(trace, settings, held)
@@ -80,16 +79,16 @@ def queueing_delay(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
 def _by_resource(
     jobs: pl.DataFrame, trace: Trace, settings: ClusterSettings, held: pl.DataFrame, size: Capacity
 ) -> pl.DataFrame:
-    """`jobs` with what they asked for (size_bucket) and held (unit_time_s) of the cluster's resource."""
+    """Add to `jobs` the request (size_bucket) and the time held (unit_time_s) of the binding resource."""
     resource = resource_of(trace, settings, held, size)
     sizes = size_bucket(asked_amount(resource, settings), resource).cast(pl.Categorical).alias("size_bucket")
-    jobs = beside(jobs, trace.jobs.select("job_key", sizes), "job_key")
+    jobs = left_join(jobs, trace.jobs.select("job_key", sizes), "job_key")
     time = held.select("job_key", unit_time(resource).alias("unit_time_s")).drop_nulls()
-    return beside(jobs, time.group_by("job_key").agg(pl.col("unit_time_s").sum()), "job_key")
+    return left_join(jobs, time.group_by("job_key").agg(pl.col("unit_time_s").sum()), "job_key")
 
 
 def grouped_runs(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
-    """`usage.runs` with group_name, the account or partition whose quota an attempt counts against."""
+    """Return `usage.runs` with group_name, the account or partition whose quota an attempt counts against."""
     group = group_column(trace.jobs, settings)
     name = pl.lit(None, pl.String) if group is None else pl.col(group)
     return runs(trace, settings).with_columns(name.alias("group_name"))
@@ -98,8 +97,11 @@ def grouped_runs(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
 def philly_delay(
     trace: Trace, settings: ClusterSettings, held: pl.DataFrame, size: Capacity, quantile: float = QUOTA_QUANTILE
 ) -> pl.DataFrame:
-    """One row a job with the wait as the Philly study splits it; quotas that are not given are that quantile of the
-    group's use. held: see `grouped_runs`; size: of the cluster."""
+    """Split the wait of each job as the Philly study does.
+
+    A quota that is not given is inferred as that quantile of the group's use. held: see `grouped_runs`; size: of the
+    cluster.
+    """
     jobs = _waits(trace, settings, held)
     quotas = _quotas(held, settings, size, quantile)
     table = pl.DataFrame(
@@ -107,12 +109,12 @@ def philly_delay(
         schema={"group_name": jobs.schema["group_name"], "quota_gpus": pl.Int64, "quota_source": pl.String},
         orient="row",
     ).cast({"quota_source": pl.Categorical})
-    jobs = beside(jobs, table, "group_name")
-    return beside(jobs, _philly_split(jobs, held), "job_key")
+    jobs = left_join(jobs, table, "group_name")
+    return left_join(jobs, _philly_split(jobs, held), "job_key")
 
 
 def group_column(jobs: pl.DataFrame, settings: ClusterSettings) -> str | None:
-    """The column that quotas go by: the one that holds a name of settings.quotas, else account, else partition.
+    """Choose the column of the groups with quotas: the one with names of settings.quotas, else account, else partition.
 
     None where the log has neither.
     """
@@ -125,15 +127,14 @@ def group_column(jobs: pl.DataFrame, settings: ClusterSettings) -> str | None:
 
 
 def _waits(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> pl.DataFrame:
-    """Everything about a job but its split; it waits, eligible, in [waiting_from, waiting_to), epoch s."""
+    """Compute all columns of a job except its split; it waits, eligible, in [waiting_from, waiting_to), epoch s."""
     until, group = horizon(trace), group_column(trace.jobs, settings)
     nodes = asked_nodes()
     gpus = asked_gpus(settings)
     submit, start = pl.col("submit_utc").dt.epoch("s"), pl.col("start_utc").dt.epoch("s")
     printed = pl.col("eligible_utc").dt.epoch("s")
-    eligible_from = (
-        pl.when((printed > start).fill_null(False)).then(None).otherwise(printed)
-    )  # overwritten by a requeue
+    # A requeue overwrites the eligible time, which is then after the start.
+    eligible_from = pl.when((printed > start).fill_null(False)).then(None).otherwise(printed)
     eligible = pl.coalesce(eligible_from, submit)
     ran = start.is_not_null() | (has_run() & (pl.col("attempts") > 0)).fill_null(False)
     return with_gpu_time(trace.jobs, held).select(
@@ -159,7 +160,7 @@ class _Quota:
 
 
 def _quotas(held: pl.DataFrame, settings: ClusterSettings, size: Capacity, quantile: float) -> dict[str, _Quota]:
-    """Given quotas, and for every other group an inferred one. A lone group shares with nobody: nothing is inferred."""
+    """Collect given quotas, and infer one for every other group; a single group needs no quota, so none is inferred."""
     quotas = {name: _Quota(gpus, "given") for name, gpus in settings.quotas.items()}
     groups = held["group_name"].drop_nulls().n_unique()
     if groups < 2 or size.gpus is None:
@@ -177,10 +178,10 @@ def _by_group(frame: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
 
 
 def _philly_split(jobs: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
-    """fair_share_delay_s, fragmentation_delay_s and philly_cause of every job with a start, a GPU and a quota.
+    """Compute fair_share_delay_s, fragmentation_delay_s and philly_cause of jobs with a start, a GPU and a quota.
 
-    Exact, and no loop over jobs: for one demand, "over the quota" is a 0/1 step function, and the time that it holds in
-    [a, b) is its integral at b minus that at a. One pass for each demand and group that occur.
+    The result is exact and needs no loop over jobs: for one demand, "over the quota" is a 0/1 step function, and its
+    time in [a, b) is its integral at b minus that at a. There is one pass per demand and group.
     """
     asked = jobs.select("job_key", "gpus", "group_name", "quota_gpus", "waiting_from", "waiting_to")
     waiting = asked.filter(pl.col("gpus") > 0).drop_nulls(["waiting_from", "waiting_to", "quota_gpus"])
@@ -195,13 +196,13 @@ def _philly_split(jobs: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
 
 
 def _over(used: Steps | None, room: int) -> Steps:
-    """1 while more than `room` GPUs are used, from the epoch on: a demand over the quota itself is always over."""
+    """Return 1 while more than `room` GPUs are used, from the epoch on: a demand above the quota is always over it."""
     nothing = Steps(np.zeros(1, np.int64), np.zeros(1, np.int64))
     return (nothing if used is None else from_epoch(used)).above(room)
 
 
 def _part(keys: pl.Series, total: Int64s, fair: Int64s) -> pl.DataFrame:
-    """Rows of the split; `total` is the eligible wait."""
+    """Build the rows of the split; `total` is the eligible wait."""
     fair_s, other_s = pl.col("fair_share_delay_s"), pl.col("fragmentation_delay_s")
     larger = pl.when(fair_s > other_s).then(pl.lit("fair share")).otherwise(pl.lit("fragmentation"))
     larger = larger.cast(pl.Categorical)
@@ -215,7 +216,7 @@ def _part(keys: pl.Series, total: Int64s, fair: Int64s) -> pl.DataFrame:
 
 
 def queueing_by(delays: pl.DataFrame, timezone: str) -> pl.DataFrame:
-    """Summary of `queueing_delay` along each of DIMENSIONS."""
+    """Summarize `queueing_delay` along each of DIMENSIONS."""
     local = pl.col("submit_utc").dt.replace_time_zone("UTC").dt.convert_time_zone(timezone)
     rows = delays.with_columns(
         pl.lit("all").alias("all"),

@@ -1,4 +1,4 @@
-"""How far the fair-share / fragmentation split depends on the quotas, which most logs do not hold."""
+"""Sensitivity of the split into fair-share and fragmentation delay to the quotas, which most logs do not record."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ QUANTILES = (0.5, 0.75, 0.9, 0.95, QUOTA_QUANTILE, 1.0)
 
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
-    """The table for the cluster of `settings`, from the warehouse."""
+    """Compute the table for the cluster of `settings` from the warehouse."""
     return from_trace(read_trace(data, settings.name, jobs=WAITED), settings)
 
 
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
-    """The table from canonical frames: one row a quantile; a single row where every quota is given."""
+    """Compute the table from canonical frames: one row per quantile; a single row where every quota is given."""
     held = grouped_runs(trace, settings)
-    size = capacity(trace, settings, held)  # asked only whether it is known
+    size = capacity(trace, settings, held)  # used only to check whether it is known
     trace = replace(trace, attempts=trace.attempts.select(INSTANTS))
     parts = []
     for quantile in QUANTILES:
         delays = philly_delay(trace, settings, held, size, quantile).drop_nulls("fair_share_delay_s")
         parts.append(_summary(delays, quantile))
         if not (delays["quota_source"] == "inferred").any():
-            break  # the quantile changes nothing
+            break  # every quota is given, so the quantile has no effect
     rows = pl.concat(parts).with_columns(
         pl.lit(settings.name).alias("cluster"), (pl.col("quantile") == QUOTA_QUANTILE).alias("is_default")
     )

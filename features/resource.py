@@ -1,13 +1,13 @@
-"""The resource that a cluster or partition is about: the one whose shares, capacity and advice a reader asks for.
+"""The binding resource of a cluster or partition: the one to which shares, capacity and advice refer.
 
-What is declared wins (`resource` and `resources` of clusters.toml). Otherwise it is inferred:
+A declared resource wins (`resource` and `resources` of clusters.toml). Otherwise the first rule that applies decides:
 
-1. GPUs, where at least half of the nodes have one, or jobs that hold GPUs take at least half of the time held;
-2. whole nodes, where the log does not say CPUs, or jobs that hold every CPU of their nodes take 95 % of the time held;
-3. memory, where jobs hold a larger share of the memory than of the cores by a quarter;
+1. GPUs, if at least half of the nodes have one, or jobs that hold GPUs take at least half of the time held;
+2. whole nodes, if the log does not record CPUs, or jobs that hold every CPU of their nodes take 95 % of the time held;
+3. memory, if the share of the memory that jobs hold exceeds their share of the cores by a quarter;
 4. cores.
 
-Time held is counted in core time where the log says CPUs, else in node time, else in run time.
+Time held is core time where the log records CPUs, else node time, else run time.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from features.trace import Trace
 from features.usage import steps_of
 from traces.clusters import ClusterSettings
 
-KNOWN = 0.95  # share of the attempts that must say an amount before it is used for all
-HALF, WHOLE, LARGER = 0.5, 0.95, 1.25  # of the thresholds above
+KNOWN = 0.95  # share of the attempts that must record an amount before it is used
+HALF, WHOLE, LARGER = 0.5, 0.95, 1.25  # thresholds of the rules above
 WORDS: dict[Resource, str] = {"GPU": "GPUs", "core": "cores", "memory": "memory", "node": "whole nodes"}
 
 
-# Unit of each resource, and several of it.
+# Unit of each resource, singular and plural.
 UNITS: dict[Resource, str] = {"GPU": "GPU", "core": "core", "memory": "GiB", "node": "node"}
 MANY: dict[Resource, str] = {"GPU": "GPUs", "core": "cores", "memory": "GiB", "node": "nodes"}
 
 
 class Binding(NamedTuple):
-    """A resource, and the sentence that says why it is the one."""
+    """A binding resource, and the reason for it."""
 
     resource: Resource
     why: str
@@ -43,8 +43,10 @@ class Binding(NamedTuple):
 def binding(
     held: pl.DataFrame, on_nodes: pl.DataFrame, size: Capacity, settings: ClusterSettings, partition: str | None = None
 ) -> Binding:
-    """The binding resource of the runs `held` (see `usage.runs`) and of their placements (`capacity.by_node`): those of
-    one partition where it is named."""
+    """Find the binding resource of the runs `held` (see `usage.runs`) and their placements (`capacity.by_node`).
+
+    If `partition` is given, all rows must belong to it.
+    """
     declared: Any = settings.resources.get(partition, settings.resource) if partition is not None else settings.resource
     if declared is not None:
         return Binding(declared, "declared in clusters.toml", True)
@@ -59,10 +61,10 @@ def binding(
     if of_gpus >= HALF:
         return Binding("GPU", f"jobs that hold GPUs take {100 * of_gpus:.0f} % of the {basis}")
     if not known["cpus"]:
-        return Binding("node", "the log does not say the CPUs of its jobs")
+        return Binding("node", "the log does not record the CPUs of its jobs")
     whole = _whole_nodes_share(on_nodes, size)
     if known["nodes"] and (held["cpus"] == held["nodes"]).all() and (held["nodes"] > 1).any():
-        return Binding("node", "every job has one CPU a node: the log counts nodes")
+        return Binding("node", "every job has one CPU per node, so the log counts nodes")
     if whole is not None and whole >= WHOLE:
         return Binding("node", f"jobs that hold every CPU of their nodes take {100 * whole:.0f} % of the core time")
     memory, cores = (_mean_share(held, size, resource) for resource in ("memory", "core"))
@@ -72,12 +74,12 @@ def binding(
 
 
 def resource_of(trace: Trace, settings: ClusterSettings, held: pl.DataFrame, size: Capacity) -> Resource:
-    """The resource that the cluster of `trace` is about; held: see `usage.runs`."""
+    """Find the binding resource of the cluster of `trace`; held: see `usage.runs`."""
     return binding(held, by_node(trace, held), size, settings).resource
 
 
 def unit_time(resource: Resource) -> pl.Expr:
-    """What a row of `usage.runs` held of that resource: GPU s, core s, GiB s or node s."""
+    """Time that a row of `usage.runs` held of the resource: GPU s, core s, GiB s or node s."""
     amount, in_unit = TIMED[resource]
     return pl.col(amount) * (pl.col("end_epoch") - pl.col("start_epoch")).clip(0) // in_unit
 
@@ -96,9 +98,9 @@ def _time_held(known: dict[str, bool]) -> tuple[pl.Expr, str]:
 
 
 def _whole_nodes_share(on_nodes: pl.DataFrame, size: Capacity) -> float | None:
-    """Share of the core time of jobs that hold every CPU of their nodes; null where the log names no nodes.
+    """Compute the share of core time of jobs that hold every CPU of their nodes; None where the log names no nodes.
 
-    A node on which few jobs were seen may have more CPUs than they held: it counts with the median node's at least.
+    A node with few observed jobs may have more CPUs than these held, so it counts with at least the median node's.
     """
     if on_nodes.is_empty() or not size.sizes["cpus"].count():
         return None
@@ -112,7 +114,7 @@ def _whole_nodes_share(on_nodes: pl.DataFrame, size: Capacity) -> float | None:
 
 
 def _mean_share(held: pl.DataFrame, size: Capacity, resource: Resource) -> float | None:
-    """Mean share of the capacity held from the first start to the last end; null where the capacity is not stated."""
+    """Compute the mean share of capacity held from first start to last end; None where the capacity is not given."""
     whole = size.of(resource)
     if not whole or size.source not in ("settings", "machine list") or held.is_empty():
         return None
@@ -121,15 +123,17 @@ def _mean_share(held: pl.DataFrame, size: Capacity, resource: Resource) -> float
     return float(used.area(used.times[-1:])[0]) / (whole * span) if span and len(used.times) else None
 
 
-class Part(NamedTuple):
-    """A partition: its nodes and what it is about."""
+class PartitionResource(NamedTuple):
+    """The capacity and the binding resource of a partition."""
 
     size: Capacity
     binding: Binding
 
 
-def of_partitions(trace: Trace, held: pl.DataFrame, size: Capacity, settings: ClusterSettings) -> dict[str, Part]:
-    """Every named partition; one of which no nodes are known has the size of the cluster."""
+def of_partitions(
+    trace: Trace, held: pl.DataFrame, size: Capacity, settings: ClusterSettings
+) -> dict[str, PartitionResource]:
+    """Describe every named partition; one without known nodes gets the capacity of the cluster."""
     names = [str(name) for name in held["partition"].drop_nulls().unique(maintain_order=True)]
     sizes = size.sizes.with_row_index("place")
     on_nodes = by_node(trace, held).with_columns(pl.col("node").cast(pl.String))
@@ -137,11 +141,15 @@ def of_partitions(trace: Trace, held: pl.DataFrame, size: Capacity, settings: Cl
     places = places_of_partitions(trace, placed, sizes, [*names]) if sizes.height else {}
     parts = {}
     for name in names:
-        mine = size
+        own_capacity = size
         if name in places and len(places[name]) < sizes.height:
-            of = sizes.filter(pl.col("place").is_in(list(places[name]))).drop("place")
-            gpus, cpus, mem_mib = (None if of[name].null_count() else int(of[name].sum()) for name in OF_NODE)
-            mine = Capacity(of.height, gpus, cpus, mem_mib, size.source, of)
-        of_name = pl.col("partition") == name
-        parts[name] = Part(mine, binding(held.filter(of_name), on_nodes.filter(of_name), mine, settings, name))
+            own_sizes = sizes.filter(pl.col("place").is_in(list(places[name]))).drop("place")
+            gpus, cpus, mem_mib = (
+                None if own_sizes[name].null_count() else int(own_sizes[name].sum()) for name in OF_NODE
+            )
+            own_capacity = Capacity(own_sizes.height, gpus, cpus, mem_mib, size.source, own_sizes)
+        is_own = pl.col("partition") == name
+        parts[name] = PartitionResource(
+            own_capacity, binding(held.filter(is_own), on_nodes.filter(is_own), own_capacity, settings, name)
+        )
     return parts

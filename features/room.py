@@ -1,6 +1,6 @@
-"""How many nodes have room for one shape of job, compiled: one pass over what is given out and given back.
+"""Number of nodes with room for one shape of job, compiled: one pass over allocations and releases.
 
-Arrays in, arrays out. `features.pools` lays them out; a loop in plain Python in the tests gives the same.
+Arrays in, arrays out. `features.pools` prepares the arrays; the tests compare with a loop in plain Python.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ Int64s = NDArray[np.int64]
 
 @kernel
 def nodes_with_room(node: Int32s, taken: Int32s, free: Int64s, need: Int64s, count: Int64s) -> None:
-    """Nodes on which all of `need` is free at once, after each of k changes.
+    """Count the nodes on which all of `need` is free, after each of k changes.
 
-    node (k,), taken (k, 3): changes in order of time, the GPUs, CPUs and MiB taken on that node (negative: given back).
-    free (nodes, 3): what is free before the first change; overwritten. need (3,): of one node.
-    count (k + 1,): out, the number of such nodes before the first change and after each.
+    node (k,), taken (k, 3): changes in order of time, the GPUs, CPUs and MiB taken on that node (negative if released).
+    free (nodes, 3): free amounts before the first change; overwritten. need (3,): amounts needed on one node.
+    count (k + 1,): output, the number of such nodes before the first change and after each change.
     """
     fitting = 0
     for place in range(len(free)):

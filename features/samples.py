@@ -1,9 +1,9 @@
-"""The join of utilization samples with the attempts that held what was sampled: exact, and linear in the samples.
+"""Join of utilization samples with the attempts that held the sampled resources: exact, and linear in the samples.
 
-A node at a time: its samples are a matrix of GPUs by sampled minutes, and an attempt on it is a rectangle of that
-matrix, the GPUs it held by the minutes in [start, end). CPU and memory are matrices of one row: a node has one reading
-of each, whoever holds it. Nodes are read some at a time, so memory does not grow with the trace.
-Where the placement names no GPUs, all GPUs of the node count for each attempt there.
+The join handles one node at a time. The samples of a node form a matrix of GPUs by sampled minutes. An attempt is a
+rectangle of that matrix: the GPUs it held by the minutes in [start, end). CPU and memory are matrices with one row,
+because a node has one reading of each for all its jobs. Nodes are read in batches, so memory does not grow with the
+trace. Where the placement names no GPUs, all GPUs of the node count for each attempt there.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ import polars as pl
 from numpy.typing import NDArray
 
 from features.trace import Trace
-from features.usage import Float64s, Int64s, given_out_again, seconds
+from features.usage import Float64s, Int64s, next_allocation, seconds
 
-Part = TypeVar("Part")
+Batch = TypeVar("Batch")
 Read = TypeVar("Read")
-# Runs one SELECT on the tables of samples; gives its rows some at a time, in one frame at least.
+# Runs one SELECT on the tables of samples and yields its rows in batches, at least one frame.
 Fetch = Callable[[str, Sequence[Any]], Iterable[pl.DataFrame]]
-_Histogram = tuple[Float64s, Int64s]  # distinct values in rising order, how often each stands
+_Histogram = tuple[Float64s, Int64s]  # distinct values in rising order, and the count of each
 
-# Resource: table of samples, what numbers its rows in a node, reading in percent.
+# Resource -> (table of samples, expression that numbers the rows of a node, reading in percent).
 RESOURCES: dict[str, tuple[str, str, str]] = {
     "GPU": ("gpu_utilization", "gpu", "utilization_percent"),
     "CPU": ("cpu_utilization", "0", "utilization_percent"),
     "memory": ("memory_utilization", "0", "100.0 * (total_kib - free_kib) / nullif(total_kib, 0)"),
 }
-ROWS_AT_ONCE = 6_000_000  # samples held in memory: whole nodes, so one node with more is read alone
-NODES_AT_ONCE = 64  # a sample's node is looked up in a list
+ROWS_AT_ONCE = 6_000_000  # samples held in memory; a node with more is read in one batch
+NODES_AT_ONCE = 64  # kept small, because a sample's node is looked up in a list
 MINUTE_S, MICROSECONDS = 60, 1_000_000
-SPARSE = 16  # a grid of minutes with over so many times as many cells as samples is mostly gaps
-UNCOUNTED = 4_000_000  # readings gathered before they are sorted and counted
+SPARSE = 16  # a grid of minutes with more cells per sample is mostly gaps
+UNCOUNTED = 4_000_000  # readings collected before they are sorted and counted
 NO_END = np.iinfo(np.int64).max
 PERCENTILES = {"p50_percent": 0.5, "p90_percent": 0.9, "p95_percent": 0.95}
 
@@ -49,11 +49,11 @@ COUNTS = (
 
 @dataclass(frozen=True)
 class Joined:
-    """The samples of one resource, joined with the attempts that held what was sampled.
+    """The samples of one resource, joined with the attempts that held it.
 
-    attempts: job_key, attempt, names_gpus, COUNTS, mean_percent, PERCENTILES; one row an attempt with samples.
-    readings: the caller's attributes of the attempt, `sharing` (dedicated or shared node-minute), value (percent),
-    n (samples that read it): every online sample, so that percentiles of any group of attempts are exact.
+    attempts: job_key, attempt, names_gpus, COUNTS, mean_percent, PERCENTILES; one row per attempt with samples.
+    readings: the caller's attributes of the attempt, `sharing` (dedicated or shared node-minute), value (percent), n
+    (number of samples with that value). It covers every online sample, so percentiles of any group are exact.
     """
 
     attempts: pl.DataFrame
@@ -62,8 +62,11 @@ class Joined:
 
 @dataclass(frozen=True)
 class _Placed:
-    """Placements on one node, each of shape (n,): of which attempt, its kind, whether all of it is on this node, and
-    whether the log names its GPUs."""
+    """Placements on one node, arrays of shape (n,).
+
+    identity: number of the attempt; kind: number of its kind; on_one_node: whether the attempt runs only on this node;
+    names_gpus: whether the log names its GPUs.
+    """
 
     identity: Int64s
     kind: Int64s
@@ -76,8 +79,11 @@ class _Placed:
 
 @dataclass(frozen=True)
 class _Node:
-    """Readings of one node. ticks (k,): epoch s, rising; values (rows, k): percent, NaN where offline or not sampled;
-    times_read (rows, k), uint8: samples of that cell."""
+    """Readings of one node.
+
+    ticks (k,): epoch s, rising; values (rows, k): percent, NaN where offline or not sampled; times_read (rows, k),
+    uint8: number of samples of that cell.
+    """
 
     ticks: Int64s
     values: Float64s
@@ -85,7 +91,7 @@ class _Node:
 
 
 def join(trace: Trace, cluster: str, resource: str, attributes: pl.DataFrame, fetch: Fetch) -> Joined:
-    """The samples of `resource` by attempt. `attributes`: job_key, attempt and what `readings` are told apart by."""
+    """Join the samples of `resource` with attempts. `attributes`: job_key, attempt and the groups of `readings`."""
     kind_columns = [name for name in attributes.columns if name not in ("job_key", "attempt")]
     kinds = attributes.select(kind_columns).unique(maintain_order=True).with_row_index("kind")
     named = attributes.join(kinds, on=kind_columns, nulls_equal=True).with_row_index("id")
@@ -112,9 +118,9 @@ def join(trace: Trace, cluster: str, resource: str, attributes: pl.DataFrame, fe
 
 
 def held_on_nodes(trace: Trace) -> pl.DataFrame:
-    """job_key, attempt, node, start_epoch, end_epoch, gpus (list of numbers, null where the log names none).
+    """List placements: job_key, attempt, node, start_epoch, end_epoch, gpus (numbers, null where the log names none).
 
-    An attempt with no recorded end ends when one of its GPUs is next given out, else not at all.
+    An attempt without a recorded end ends when one of its GPUs is next allocated, else never.
     """
     numbers = (
         pl.col("gpu_numbers").cast(pl.String).replace("", None).str.split(",").cast(pl.List(pl.Int64), strict=False)
@@ -125,7 +131,7 @@ def held_on_nodes(trace: Trace) -> pl.DataFrame:
             trace.attempts.select("job_key", "attempt", "start_utc", "end_utc").drop_nulls("start_utc"),
             on=["job_key", "attempt"],
         )
-        .join(given_out_again(trace), on=["job_key", "attempt"], how="left")
+        .join(next_allocation(trace), on=["job_key", "attempt"], how="left")
         .select(
             "job_key", "attempt", "node", "gpus", seconds("start_utc"),
             pl.coalesce("end_utc", "next_utc").dt.epoch("s").fill_null(NO_END).alias("end_epoch"),
@@ -134,7 +140,7 @@ def held_on_nodes(trace: Trace) -> pl.DataFrame:
 
 
 def quantiles(readings: pl.DataFrame, by: list[str]) -> pl.DataFrame:
-    """PERCENTILES of `value` weighted by `n` in each group, linear between neighbours as numpy's default."""
+    """Compute PERCENTILES of `value`, weighted by `n`, in each group; interpolation is linear, as numpy's default."""
     parts = []
     for key, rows in readings.group_by(by):
         summed = rows.group_by("value").agg(pl.col("n").sum()).sort("value")
@@ -145,7 +151,7 @@ def quantiles(readings: pl.DataFrame, by: list[str]) -> pl.DataFrame:
 
 
 def _percentiles(values: Float64s, n: Int64s | None = None) -> list[float]:
-    """PERCENTILES of values (k,) in rising order, of which each stands `n` (k,) times, once where that is None."""
+    """Compute PERCENTILES of values (k,) in rising order, with counts `n` (k,); None means that each counts once."""
     upto = None if n is None else np.cumsum(n)
     last = (len(values) if upto is None else int(upto[-1])) - 1
     percentiles = []
@@ -161,10 +167,10 @@ def _percentiles(values: Float64s, n: Int64s | None = None) -> list[float]:
 def _by_node(
     cluster: str, resource: str, nodes: list[str], fetch: Fetch
 ) -> Iterator[tuple[str, tuple[Int64s, Int64s, Float64s]]]:
-    """Each of those nodes that has samples, with their times (epoch s), numbers and values.
+    """Yield each node that has samples, with their times (epoch s), numbers and values.
 
-    ROWS_AT_ONCE samples are in memory at a time, and as many again: one thread reads ahead while the caller computes.
-    Nodes are neighbours by name, so that a table that is ordered by node is read once in all, by its zone maps.
+    Memory holds up to twice ROWS_AT_ONCE samples, because a thread reads ahead while the caller computes. A batch holds
+    neighbouring nodes by name, so that zone maps let a table ordered by node be read only once.
     """
     table, number, value = RESOURCES[resource]
     counted = pl.concat(
@@ -180,7 +186,7 @@ def _by_node(
                 rows = 0
             parts[-1].append(node)
             rows += sizes[node]
-    # The code is the node's place among the names, from 1 on; 0 for a node that is none of them.
+    # The code is the node's index among the names, from 1; 0 for any other node.
     sql = f"""
         SELECT coalesce(list_position($2::VARCHAR[], node), 0)::USMALLINT AS code, epoch_us(sample_utc) AS time_us,
             ({number})::BIGINT AS number, ({value})::DOUBLE AS value
@@ -202,12 +208,12 @@ def _by_node(
             yield node, (times, numbers, values)
 
 
-def _ahead(read: Callable[[Part], Read], parts: Iterable[Part]) -> Iterator[Read]:
-    """`read` of each part in order, the next one under way in a thread while this one is used."""
+def _ahead(read: Callable[[Batch], Read], batches: Iterable[Batch]) -> Iterator[Read]:
+    """Yield `read` of each batch in order, while a thread already reads the next one."""
     with ThreadPoolExecutor(1) as reader:
         coming: Future[Read] | None = None
-        for part in parts:
-            this, coming = coming, reader.submit(read, part)
+        for batch in batches:
+            this, coming = coming, reader.submit(read, batch)
             if this is not None:
                 yield this.result()
         if coming is not None:
@@ -215,7 +221,7 @@ def _ahead(read: Callable[[Part], Read], parts: Iterable[Part]) -> Iterator[Read
 
 
 def _matrix(times: Int64s, numbers: Int64s, values: Float64s) -> _Node:
-    """The samples of one node, each of shape (n,), as a matrix. A cell that is sampled twice keeps the later value."""
+    """Arrange the samples of one node, (n,) each, as a matrix. A cell that is sampled twice keeps the later value."""
     ticks, place = _grid(times)
     cell = numbers * len(ticks) + place
     shape = (int(numbers.max()) + 1, len(ticks))
@@ -227,9 +233,9 @@ def _matrix(times: Int64s, numbers: Int64s, values: Float64s) -> _Node:
 
 
 def _grid(times: Int64s) -> tuple[Int64s, Int64s]:
-    """The distinct instants in rising order, and for each time its place among them; (k,) and the shape of `times`.
+    """Return the distinct instants in rising order, (k,), and the index of each time among them (shape of `times`).
 
-    Samples that lie whole minutes apart need no sort: their grid is every minute from the first to the last.
+    Samples that are whole minutes apart need no sort: their grid is every minute from the first to the last.
     """
     since = times - times.min()
     minutes = since // MINUTE_S
@@ -241,7 +247,7 @@ def _grid(times: Int64s) -> tuple[Int64s, Int64s]:
 
 
 class _Sums:
-    """What is summed up node after node: COUNTS a placement, percentiles an attempt, readings a kind of attempt."""
+    """Sums over nodes: COUNTS per placement, percentiles per attempt, readings per kind of attempt."""
 
     def __init__(self) -> None:
         self._counts: list[list[NDArray[Any]]] = []  # id, names_gpus, *COUNTS, total
@@ -254,7 +260,7 @@ class _Sums:
     def add(
         self, placed: _Placed, counts: Int64s, totals: Float64s, readings: Int64s, places: Int64s, seen: Float64s
     ) -> None:
-        """Add placements with the counts, totals and readings that `tally` gave for them (shapes: see there)."""
+        """Add placements with the counts, totals and readings from `tally` (see there for shapes)."""
         from features.tally import quantiles as quantiles_of
 
         sampled = counts[:, 0] > 0
@@ -279,7 +285,7 @@ class _Sums:
                 self._see(kind, is_shared, seen[begin:stop])
 
     def _see(self, kind: int, is_shared: bool, values: Float64s) -> None:
-        """Keep online samples of a kind of attempt; when UNCOUNTED have come together, they are sorted and counted."""
+        """Collect online samples of a kind of attempt; sort and count them once there are UNCOUNTED."""
         self._seen.setdefault((kind, is_shared), []).append(values)
         self._waiting += len(values)
         if self._waiting > UNCOUNTED:
@@ -303,7 +309,7 @@ class _Sums:
         return pl.concat([pl.DataFrame(rows, schema=kinds, orient="row"), _frame(self._percentiles, kinds)])
 
     def readings(self) -> pl.DataFrame:
-        """How many samples read each value: columns kind, sharing (dedicated or shared), value (percent), n."""
+        """Count the samples of each value: columns kind, sharing (dedicated or shared), value (percent), n."""
         self._count()
         parts = [
             pl.DataFrame({"value": values, "n": n}).select(
@@ -319,17 +325,17 @@ class _Sums:
 
 
 def _frame(parts: list[list[NDArray[Any]]], kinds: dict[str, Any]) -> pl.DataFrame:
-    """Parts of the same columns as one frame."""
+    """Concatenate parts with the same columns into one frame."""
     if not parts:
         return pl.DataFrame(schema=kinds)
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     return pl.DataFrame(
-        [pl.Series(name, of).cast(kind) for (name, kind), of in zip(kinds.items(), columns, strict=True)]
+        [pl.Series(name, values).cast(kind) for (name, kind), values in zip(kinds.items(), columns, strict=True)]
     )
 
 
 def _summed(parts: list[_Histogram]) -> _Histogram:
-    """Several histograms (values, how often each occurs) added up to one."""
+    """Add up several histograms (values and their counts)."""
     if len(parts) == 1:
         return parts[0]
     values, place = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
@@ -356,9 +362,9 @@ def _one_node(held: pl.DataFrame, samples: tuple[Int64s, Int64s, Float64s], reso
 
 
 def _parts(cells: Int64s) -> Iterator[slice]:
-    """Cut the placements into slices of at most UNCOUNTED cells each; a placement with more is a slice of its own.
+    """Cut the placements into slices of at most UNCOUNTED cells each; a placement with more gets its own slice.
 
-    Placements without cells at the end belong to the last slice; where no placement has a cell there is no slice.
+    Trailing placements without cells belong to the last slice. If no placement has a cell, there is no slice.
     """
     begin, total = 0, 0
     for i, more in enumerate(cells.tolist()):
@@ -375,7 +381,7 @@ def _tallied(
     sums: _Sums,
 ) -> None:  # fmt: skip
     """Tally placements: placement i holds gpu_rows[i] of the node's matrix in its ticks [low[i], high[i])."""
-    from features.tally import tally  # numba: only where samples are
+    from features.tally import tally  # imported here to compile only where samples exist
 
     bounds = np.cumsum([0, *map(len, gpu_rows)], dtype=np.int64)
     rows = np.fromiter(itertools.chain.from_iterable(gpu_rows), dtype=np.int64, count=int(bounds[-1]))

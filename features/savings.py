@@ -1,8 +1,8 @@
-"""Retries, and the time held that two rules would have saved: a pre-run on one GPU, and no retry of hopeless errors.
+"""Retries, and the savings of two rules in time held: a pre-run on one GPU, and no retry of hopeless errors.
 
-Both rules are the advice of Jeon et al., ATC'19, section 5. Counted is what the log shows: that a pre-run of so long
-would have met every failure of the program that came within that time at full size, and that a job stopped at its first
-hopeless failure runs no more. What a rule costs is counted too: the pre-runs themselves, and jobs stopped wrongly.
+Jeon et al., ATC'19, section 5, advise both rules. We count what the log shows. A pre-run would have met every failure
+of the program that came within its length at full size. A job stopped at its first hopeless failure does not run again.
+We also count the costs: the pre-runs themselves, and jobs that are stopped wrongly.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from features.tables.failures import FAILURE_SAVINGS, RETRIES
 from features.trace import shaped
 
 PRE_RUNS_S = (60, 300, 600, 1800, 3600)
-SHOWS_ON_ONE_GPU = ("user", "engine")  # categories of failures of the program, not of its machines
+SHOWS_ON_ONE_GPU = ("user", "engine")  # failures of the program rather than of machines
 
 
 def known_sum(column: str) -> pl.Expr:
-    """Sum of a column; null where every value is."""
+    """Sum of a column; null if every value is null."""
     return pl.when(pl.col(column).count() > 0).then(pl.col(column).sum())
 
 
 def retries(ended: pl.DataFrame, cluster: str) -> pl.DataFrame:
-    """How often jobs ran again, by size of the first attempt. `ended`: attempts that ran, see `features.failures`."""
+    """Count retries, by size of the first attempt. `ended`: attempts that ran, see `features.failures`."""
     held = pl.col("unit_time_lost_s")
     jobs = (
         ended.select("job_key", "attempt", "size_bucket", "job_state", "unit_time_lost_s")
@@ -65,9 +65,9 @@ _READ = (
 
 
 def savings(ended: pl.DataFrame, cluster: str, resource: Resource) -> pl.DataFrame:
-    """Time of the resource that the cluster is about, saved and spent by each rule: pre-runs only where that is GPUs.
+    """Compute the time of the binding resource that each rule saves and costs; pre-runs only where that is GPUs.
 
-    No row where what was held is not known.
+    There is no row where the amount held is unknown.
     """
     known = ended.select(_READ).drop_nulls(["unit_time_lost_s", "runtime_to_failure_s"])
     pre_runs = [_pre_run(known, limit) for limit in PRE_RUNS_S] if resource == "GPU" else []
@@ -78,7 +78,7 @@ def savings(ended: pl.DataFrame, cluster: str, resource: Resource) -> pl.DataFra
 
 
 def _pre_run(ended: pl.DataFrame, limit_s: int) -> pl.DataFrame:
-    """Every job of several GPUs first runs for `limit_s` on one."""
+    """Apply the first rule: every job with several GPUs first runs for `limit_s` on one."""
     run, gpus = pl.col("runtime_to_failure_s"), pl.col("gpus")
     met = (
         pl.col("is_failure") & (run <= limit_s) & pl.col("category").is_in(SHOWS_ON_ONE_GPU)
@@ -97,7 +97,7 @@ def _pre_run(ended: pl.DataFrame, limit_s: int) -> pl.DataFrame:
 
 
 def _no_retry(ended: pl.DataFrame) -> pl.DataFrame:
-    """A job is stopped at its first hopeless failure; by the reason of that failure, and for all."""
+    """Apply the second rule: a job stops at its first hopeless failure. Rows by reason of that failure, and for all."""
     stops = (
         ended.filter(pl.col("is_failure") & pl.col("is_hopeless"))
         .sort("attempt")

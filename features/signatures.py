@@ -1,8 +1,8 @@
-"""Why a job failed by the tails of its stdout and stderr: a rules file that users extend, and the folder of tails.
+"""Failure signatures in the tails of a job's stdout and stderr: the extensible rules file and the folder of tails.
 
-Tails lie in `logs/<cluster>/` of the data folder: files `<job id>.out` and `<job id>.err` of a job's last attempt, or
-`<job id>.<attempt>.out`; and files `*.jsonl` with an object a line: job_id, attempt (may be missing), stdout, stderr.
-Jeon et al., ATC'19, section 4.2: an explicit signature is preferred to "Traceback from crash".
+Tails are in `logs/<cluster>/` of the data folder: files `<job id>.out` and `<job id>.err` of a job's last attempt, or
+`<job id>.<attempt>.out`; and files `*.jsonl` with one object per line: job_id, attempt (optional), stdout, stderr.
+Following Jeon et al., ATC'19, section 4.2, an explicit signature is preferred to "Traceback from crash".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from traces.store.folder import DataFolder
 
 BUNDLED = Path(__file__).parent / "rules" / "log_signatures.toml"
 CATEGORIES = ("user", "engine", "infrastructure", "scheduler", "unknown")
-TAIL_BYTES = 64 * 1024  # of each file: what failed stands at the end
+TAIL_BYTES = 64 * 1024  # read from the end of each file, where the failure is
 _NAME = re.compile(r"(?P<job>.+?)(?:\.(?P<attempt>\d+))?\.(?:out|err)")
 TAILS = {
     "job_id": pl.String, "attempt": pl.Int64, "log_reason": pl.String, "log_category": pl.String,
@@ -35,7 +35,7 @@ TAILS = {
 
 @dataclass(frozen=True)
 class Signature:
-    """One rule: `pattern` anywhere in the text gives the reason; weak ones after all others."""
+    """A rule: a text that contains `pattern` failed for `reason`. Weak rules apply after all others."""
 
     reason: str
     category: str
@@ -45,9 +45,9 @@ class Signature:
 
 
 def signatures(data: DataFolder | None) -> list[Signature]:
-    """The data folder's own rules, then the bundled ones; weak ones last.
+    """Read the data folder's own rules, then the bundled ones; weak ones come last.
 
-    Raises InputError for a file that is not as documented.
+    Raises InputError for a file that does not follow the documented format.
     """
     own = [] if data is None else _read(data.root / "log_signatures.toml")
     return sorted([*own, *_read(BUNDLED)], key=lambda rule: rule.is_weak)
@@ -62,22 +62,23 @@ def _read(path: Path) -> list[Signature]:
         raise InputError(f"{path}: not readable as TOML: {' '.join(str(error).split())}") from error
     entries = tables.pop("signature", [])
     if tables or not isinstance(entries, list):
-        raise InputError(f"{path}: unknown {sorted(tables)}: allowed are [[signature]] tables")
+        raise InputError(f"{path}: unknown keys {sorted(tables)}: allowed are only [[signature]] tables")
     return [_signature(f"{path}: signature {number}", entry) for number, entry in enumerate(entries, 1)]
 
 
 def _signature(where: str, entry: Any) -> Signature:
     allowed = {"reason": str, "category": str, "pattern": str, "weak": bool, "hopeless": bool}
     if not isinstance(entry, dict):
-        raise InputError(f"{where}: a table with {', '.join(allowed)}, got {entry!r}")
+        raise InputError(f"{where} must be a table with {', '.join(allowed)}, but is {entry!r}")
     for key, value in entry.items():
         if key not in allowed or not isinstance(value, allowed[key]):
             raise InputError(
-                f"{where}: {key} = {value!r}: allowed are reason, category, pattern (text), weak, hopeless"
+                f"{where}: {key} = {value!r} is not allowed: "
+                "use reason, category, pattern (text), weak and hopeless (true or false)"
             )
     for key in ("reason", "category", "pattern"):
         if not entry.get(key):
-            raise InputError(f"{where}: {key} is missing")
+            raise InputError(f"{where}: {key} is missing or empty")
     if entry["category"] not in CATEGORIES:
         raise InputError(f"{where}: category {entry['category']!r}: allowed are {', '.join(CATEGORIES)}")
     try:
@@ -90,17 +91,17 @@ def _signature(where: str, entry: Any) -> Signature:
 
 
 def classify(text: str, rules: list[Signature]) -> Signature | None:
-    """The first rule that matches, None where none does ("no signature"). `rules`: weak ones last."""
+    """Return the first rule that matches, or None ("no signature"). `rules`: weak ones last."""
     return next((rule for rule in rules if rule.pattern.search(text)), None)
 
 
 def tails_folder(data: DataFolder, cluster: str) -> Path:
-    """The folder that may hold the last lines of each job's log."""
+    """Return the folder that may hold the last lines of each job's log."""
     return data.root / "logs" / cluster
 
 
 def tails_digest(data: DataFolder, cluster: str) -> str:
-    """Digest of the rules and of names, sizes and times of the tails: what the classes were made from."""
+    """Compute a digest of the rules and of the names, sizes and times of the tails."""
     digest = hashlib.sha256()
     own = data.root / "log_signatures.toml"
     for rules in (BUNDLED, own):
@@ -112,9 +113,9 @@ def tails_digest(data: DataFolder, cluster: str) -> str:
 
 
 def read_tails(data: DataFolder, cluster: str) -> pl.DataFrame:
-    """TAILS: one row a job and attempt (null: the last) whose tail is there; no reason where nothing matched.
+    """Read and classify the tails: TAILS, one row per job and attempt (null: the last); no reason without a match.
 
-    Raises InputError, with file and line, for a JSONL line that is not as documented.
+    Raises InputError, with file and line, for a JSONL line that does not follow the documented format.
     """
     rules = signatures(data)
     texts: dict[tuple[str, int | None], list[str]] = {}
@@ -165,7 +166,7 @@ def _lines(path: Path) -> Iterator[tuple[tuple[str, int | None], str]]:
             ):
                 raise InputError(
                     f"{path}:{number}: {line.strip()[:60]!r} is no tail: write job_id (text), attempt (0, 1, ..., "
-                    "may be missing), stdout and stderr (text)"
+                    "optional), stdout and stderr (text)"
                 )  # fmt: skip
             text = "\n".join(str(entry.get(name) or "")[-TAIL_BYTES:] for name in ("stdout", "stderr"))
             yield (str(entry["job_id"]), attempt), text

@@ -1,4 +1,4 @@
-"""Sizes of jobs, in steps of the resource that the cluster is about."""
+"""Size buckets of jobs in the binding resource of the cluster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from features.capacity import Resource
 from features.usage import asked_gpus, asked_nodes
 from traces.clusters import ClusterSettings
 
-# The largest amount of each size but the last: GPUs as in Jeon et al., ATC'19, with 0 for none; memory in GiB.
+# Largest amount of each size except the last. GPUs as in Jeon et al., ATC'19, with 0 for none; memory in GiB.
 STEPS: dict[Resource, tuple[int, int, int, int]] = {
     "GPU": (0, 1, 4, 8),
     "core": (1, 8, 32, 128),
@@ -20,7 +20,7 @@ STEPS: dict[Resource, tuple[int, int, int, int]] = {
 
 
 def size_names(resource: Resource) -> tuple[str, ...]:
-    """The sizes of jobs by that resource, the smallest first: 0, 1, 2-4, 5-8 and >8 for GPUs."""
+    """List the sizes of jobs in that resource, the smallest first: 0, 1, 2-4, 5-8 and >8 for GPUs."""
     steps = STEPS[resource]
     names = [str(steps[0])]
     for below, most in pairwise(steps):
@@ -29,7 +29,7 @@ def size_names(resource: Resource) -> tuple[str, ...]:
 
 
 def size_bucket(amount: pl.Expr, resource: Resource = "GPU") -> pl.Expr:
-    """The size of a job that asks for `amount` (GPUs, cores, nodes or MiB); null for an unknown amount."""
+    """Size of a job that requests `amount` (GPUs, cores, nodes or MiB); null for an unknown amount."""
     if resource == "memory":
         amount = (amount / 1024).ceil()
     *names, largest = size_names(resource)
@@ -40,7 +40,7 @@ def size_bucket(amount: pl.Expr, resource: Resource = "GPU") -> pl.Expr:
 
 
 def asked_amount(resource: Resource, settings: ClusterSettings) -> pl.Expr:
-    """What a row of jobs asks for of that resource, else held: GPUs, cores, nodes or MiB."""
+    """Amount of that resource that a row of jobs requests, else holds: GPUs, cores, nodes or MiB."""
     if resource == "GPU":
         return asked_gpus(settings)
     if resource == "node":
@@ -50,13 +50,13 @@ def asked_amount(resource: Resource, settings: ClusterSettings) -> pl.Expr:
 
 
 def size_in_words(size: str, unit: str) -> str:
-    """A size with its unit (GPU, core, GiB or node): 1 GPU, 2 to 8 cores, more than 128 nodes."""
+    """Format a size with its unit (GPU, core, GiB or node): 1 GPU, 2 to 8 cores, more than 128 nodes."""
     words = size.replace("-", " to ").replace(">", "more than ")
     return f"{words} {unit}" if size == "1" or unit == "GiB" else f"{words} {unit}s"
 
 
 def by_size(column: str) -> pl.Expr:
-    """Sort key that puts sizes of one resource in order, unknown ones last."""
+    """Sort key for the sizes of one resource; unknown sizes come last."""
     most = pl.col(column).cast(pl.String).str.extract(r"(\d+)$").cast(pl.Float64)
     is_largest = pl.col(column).cast(pl.String).str.starts_with(">")
     return (most + is_largest.cast(pl.Float64) / 2).fill_null(float("inf"))

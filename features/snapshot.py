@@ -1,4 +1,4 @@
-"""What anyone may see of a cluster at an instant, in arrays: what simulated worlds and a live agent alike observe."""
+"""The publicly visible state of a cluster at one instant, in arrays. Simulated worlds and the live agent build it."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from numpy.typing import NDArray
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 
-NO_LIMIT = 1_000_000  # jobs or nodes that a user may hold where nothing limits them
+NO_LIMIT = 1_000_000  # jobs or nodes that a user may hold where no limit is set
 
 
 class Snapshot(NamedTuple):
     """The visible state of a cluster at one instant. Times are epoch seconds, sizes whole nodes, arrays int64.
 
-    Everything here is in `squeue`, `sinfo` and `sacct` at that instant; nothing is learned later.
+    All of it is available from `squeue`, `sinfo` and `sacct` at that instant; nothing comes from later.
     """
 
     now_s: int
     capacity: int  # nodes of the cluster
-    usable: int  # those in service
+    usable: int  # nodes in service
     pending_nodes: Int64s  # (pending,) in queue order, first to start first
     pending_limit_s: Int64s
     pending_submit_s: Int64s
-    pending_held: Int64s  # 1: held by something other than the queue (squeue's Reason); 0
+    pending_held: Int64s  # 1 if held by something other than the queue (squeue's Reason), else 0
     pending_user: Int64s  # numbers of users
     running_nodes: Int64s  # (running,) in any order, the predecessor included
     running_limit_s: Int64s
     running_start_s: Int64s
     running_user: Int64s  # numbers of users
-    recent_start_s: Int64s  # (up to RECENT,) jobs that started last, in any order
+    recent_start_s: Int64s  # (up to RECENT,) starts of the jobs that started last, in any order
     recent_wait_s: Int64s
     recent_nodes: Int64s
     ended_use: Float64s  # (up to RECENT,) run time over limit of the jobs that ended last
@@ -43,6 +43,6 @@ class Snapshot(NamedTuple):
     successor_nodes: int
     successor_limit_s: int
     successor_user: int
-    successor_place: int  # pending jobs that would go ahead of it, if it were submitted now
-    user_max_jobs: int  # running jobs that a user may have; NO_LIMIT
-    user_max_nodes: int  # nodes that a user may hold, but for a single job that is wider; NO_LIMIT
+    successor_place: int  # pending jobs that would be ahead of it if it were submitted now
+    user_max_jobs: int  # running jobs that a user may have, or NO_LIMIT
+    user_max_nodes: int  # nodes that a user may hold (a single wider job may exceed it), or NO_LIMIT

@@ -1,8 +1,8 @@
-"""When a job would start if it were submitted now, from what anyone may see: the reservation profile and users' limits.
+"""Estimates of when a job would start if submitted now, from public information: reservation profile and user limits.
 
-The profile is what `squeue --start` shows: every pending job ahead of the successor, in queue order, takes the earliest
-place in a profile of free nodes in which running jobs hold theirs until their time limit (a conservative reservation
-profile; Mu'alem and Feitelson, IEEE TPDS 12(6), 2001, section 2.2). Imports numpy alone, as `features.observe`.
+`squeue --start` uses the same profile. It holds the free nodes over time, and running jobs keep theirs until their time
+limit. Every pending job ahead of the successor, in queue order, takes the earliest place in it (a conservative
+reservation profile; Mu'alem and Feitelson, IEEE TPDS 12(6), 2001, section 2.2). Imports numpy alone.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import numpy as np
 
 from features.snapshot import NO_LIMIT, Float64s, Int64s, Snapshot
 
-MAX_PLANNED = 400  # pending jobs that an estimate places; the rest are beyond any start within days
+MAX_PLANNED = 400  # pending jobs that an estimate places; later ones would not start within days
 
 
 def place(times: Float64s, free: Float64s, used: int, nodes: float, duration: float) -> tuple[float, int]:
     """Reserve `nodes` for `duration` seconds at the earliest instant where they stay free.
 
-    times, free: (room,) float64; free[i] nodes are free from times[i] until times[i + 1], the last for ever.
+    times, free: (room,) float64; free[i] nodes are free from times[i] until times[i + 1], the last one without end.
     used: entries in use. Returns (start, entries in use afterwards). The profile ends with all nodes free, so a job
-    that fits the cluster always has a place; one that is wider starts at infinity.
+    that fits the cluster always finds a place; a wider job starts at infinity.
     """
     first = 0
     while True:
@@ -38,7 +38,7 @@ def place(times: Float64s, free: Float64s, used: int, nodes: float, duration: fl
     stop = first
     while stop < used and times[stop] < end:
         stop += 1
-    if stop == used or times[stop] > end:  # a new breakpoint at the end, with what was free there before
+    if stop == used or times[stop] > end:  # add a breakpoint at the end, with the nodes that were free there
         for i in range(used, stop, -1):
             times[i] = times[i - 1]
             free[i] = free[i - 1]
@@ -60,9 +60,9 @@ def start_estimate(
     nodes: int,
     duration_s: float,
 ) -> float:
-    """Seconds until a job of `nodes` for `duration_s`, last in the queue, would start by the reservation profile.
+    """Estimate the seconds until a job of `nodes` for `duration_s`, last in the queue, starts by the profile.
 
-    running_left_s: (running,) seconds until each running job gives its nodes back. The first `planned` pending jobs
+    running_left_s: (running,) seconds until each running job releases its nodes. The first `planned` pending jobs
     hold reservations before it, in queue order.
     """
     running = len(running_nodes)
@@ -92,10 +92,11 @@ def start_estimate(
 
 
 def expected_left(elapsed_s: float, limit_s: float, sorted_use: Float64s) -> float:
-    """Expected seconds left of a job that has run `elapsed_s` of `limit_s`, from recent run-time-over-limit ratios.
+    """Estimate the remaining seconds of a job that has run `elapsed_s` of `limit_s`, from recent run times over limits.
 
-    The mean of the ratios above the job's own, less its own: the empirical conditional expectation. Without such a
-    ratio, the limit. sorted_use: (recent,) ascending.
+    The estimate is the empirical conditional expectation: the mean of the ratios above the job's own ratio, minus that
+    ratio, times the limit. Without a higher ratio the job is assumed to run to its limit. sorted_use: (recent,)
+    ascending.
     """
     used = elapsed_s / limit_s
     total = 0.0
@@ -111,9 +112,9 @@ def expected_left(elapsed_s: float, limit_s: float, sorted_use: Float64s) -> flo
 
 
 def planned(seen: Snapshot) -> Int64s:
-    """Which pending jobs hold nodes before the successor gets a place: rows, in queue order, at most MAX_PLANNED.
+    """List the pending jobs that reserve nodes before the successor: rows, in queue order, at most MAX_PLANNED.
 
-    Of those ahead of it, what is not held and what the limits on its user let start: the others are passed over.
+    These are the jobs ahead of it that are not held and that the limits on their users allow to start.
     """
     users = seen.successor_user + 1
     for i in range(len(seen.running_user)):
@@ -138,14 +139,14 @@ def planned(seen: Snapshot) -> Int64s:
 
 
 def headroom_wait_s(seen: Snapshot, left_s: Float64s, use: float) -> float:
-    """Seconds until the limits on users let the successor run; 0 where they do now.
+    """Estimate the seconds until the limits on users allow the successor to run; 0 if they allow it now.
 
-    The user's own jobs that pend ahead of it start first, each as soon as the limits allow, and run for `use` times
+    The user's own pending jobs ahead of it start first, each as soon as the limits allow, and run for `use` times
     their limit. A job wider than the limit on nodes may run alone.
     left_s: (running,) seconds until each running job ends.
 
-    An example with two jobs a user: the predecessor ends in 1 h and another job in 5 h, and a job of 10 h pends ahead.
-    That one starts in 1 h and ends in 11 h; the successor may run from 5 h on.
+    Example with a limit of two jobs per user: the predecessor ends in 1 h, another job ends in 5 h, and a job of 10 h
+    pends ahead. The pending job starts in 1 h and ends in 11 h; the successor may start in 5 h.
     """
     if seen.user_max_jobs >= NO_LIMIT and seen.user_max_nodes >= NO_LIMIT:
         return 0.0
@@ -169,9 +170,9 @@ def headroom_wait_s(seen: Snapshot, left_s: Float64s, use: float) -> float:
 def allowed_from(
     seen: Snapshot, end_s: Float64s, nodes: Int64s, alive: int, now: float, size: int
 ) -> tuple[float, int]:
-    """When a user with `alive` jobs, which end at `end_s` (s), may start one of `size` nodes, no earlier than `now`.
+    """Compute when a user with `alive` jobs, ending at `end_s` (s), may start one of `size` nodes, at `now` or later.
 
-    Jobs that have ended by then are taken out of end_s and nodes. Returns (s, jobs alive then).
+    Removes jobs that have ended by then from end_s and nodes. Returns (s, number of jobs alive then).
     """
     while True:
         held, kept, following = 0, 0, np.inf

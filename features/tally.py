@@ -1,6 +1,6 @@
-"""What the samples of a node say of each attempt on it, compiled: one pass over the cells that the attempt held.
+"""Sample statistics of each attempt on a node, compiled: one pass over the cells that the attempt held.
 
-Arrays in, arrays out. `features.samples` lays them out; a loop in plain Python in the tests gives the same.
+Arrays in, arrays out. `features.samples` prepares the arrays; the tests compare with a loop in plain Python.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def tally(
     """Count the cells of n placements.
 
     values (r, k): percent, NaN where offline or not sampled; times_read (r, k): samples of the cell; is_shared (k,).
-    A placement i holds the ticks [low[i], high[i]) of rows[bounds[i]:bounds[i + 1]].
-    Out: counts (n, 8): `samples.COUNTS`; totals (n,): sum of its online readings, which stand in `seen` from places[i]
-    on, those of dedicated minutes first; readings (n, 2): how many of each.
+    Placement i holds the ticks [low[i], high[i]) of rows[bounds[i]:bounds[i + 1]].
+    Output: counts (n, 8), as `samples.COUNTS`; totals (n,), the sum of the online readings; `seen`, these readings from
+    places[i] on, first those of dedicated minutes; readings (n, 2), the numbers of dedicated and of shared readings.
 
-    Over 50 lines: one pass over the cells, whose twelve counters every part of it would have to hand back.
+    The function is longer than 50 lines because every part of the pass shares its twelve counters.
     """
     for i in range(len(low)):
         samples = offline = repeated = minutes = shared = online_minutes = idle_minutes = idle_samples = 0
@@ -76,7 +76,7 @@ def tally(
                     idle_samples += online
         readings[i, 0] = front - places[i]
         readings[i, 1] = end - back
-        for place in range(end - back):  # close the gap
+        for place in range(end - back):  # close the gap between dedicated and shared readings
             seen[front + place] = seen[back + place]
         totals[i] = total
         counts[i, 0], counts[i, 1], counts[i, 2], counts[i, 3] = samples, offline, repeated, minutes
@@ -85,10 +85,10 @@ def tally(
 
 @kernel
 def quantiles(values: Float64s, first: Int64s, n: Int64s, shares: Float64s, scratch: Float64s, out: Float64s) -> None:
-    """Write the quantiles at `shares` (s,), rising, of m runs of values into `out` (m, s).
+    """Write the quantiles at `shares` (s,), rising, of m slices of values into `out` (m, s).
 
-    Run i is values[first[i]:first[i] + n[i]] and holds at least one value. Between neighbouring values it is linear, as
-    numpy's default. scratch: working memory, at least as long as the longest run.
+    Slice i is values[first[i]:first[i] + n[i]] and holds at least one value. Quantiles interpolate linearly, as numpy's
+    default. scratch: working memory, at least as long as the longest slice.
     """
     for i in range(len(first)):
         for place in range(n[i]):
@@ -111,7 +111,7 @@ def quantiles(values: Float64s, first: Int64s, n: Int64s, shares: Float64s, scra
 
 @kernel_inline
 def _select(values: Float64s, low: int, high: int, k: int) -> None:
-    """Order values[low:high + 1] just so far that the k-th smallest of all stands at k (Hoare's FIND, CACM 1961)."""
+    """Partially sort values[low:high + 1] so that the k-th smallest value is at index k (Hoare's FIND, CACM 1961)."""
     while low < high:
         pivot = values[(low + high) // 2]
         i, j = low, high

@@ -1,4 +1,4 @@
-"""The canonical tables of one cluster as frames, and their way to and from `traces.schema`."""
+"""The canonical tables of one cluster as frames, and conversions to the tables of `traces.schema`."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from traces.store.frames import conform, empty
 
 
 def shaped(frame: pl.DataFrame, table: schema.Table) -> pl.DataFrame:
-    """`frame` with exactly the columns of `table`, in order and cast; other columns are left out.
+    """Select the columns of `table` from `frame`, in order and cast; other columns are dropped.
 
     Raises WorkError for a null in a required column.
     """
     return conform(table, frame.select(name for name in frame.columns if name in table.names))
 
 
-def beside(frame: pl.DataFrame, other: pl.DataFrame, on: str | list[str]) -> pl.DataFrame:
-    """`frame` left-joined with `other`, which has at most one row a key; the columns of `frame` are not copied."""
+def left_join(frame: pl.DataFrame, other: pl.DataFrame, on: str | list[str]) -> pl.DataFrame:
+    """Left-join `frame` with `other`, which has at most one row per key, without copying the columns of `frame`."""
     matching = frame.select(on).join(other, on=on, how="left", maintain_order="left")
     return frame.hstack(matching.drop(on))
 
 
 def ordered(frame: pl.DataFrame, *by: str) -> pl.DataFrame:
-    """`frame` in rising order of those columns, a column at a time, so that the whole is not there twice.
+    """Sort `frame` by those columns, one column at a time, to avoid a second copy of the whole frame.
 
-    `frame` is used up: it has no columns afterwards.
+    `frame` is consumed: it has no columns afterwards.
     """
     order = frame.select(pl.arg_sort_by(*by)).to_series()
     return pl.DataFrame([frame.drop_in_place(name).gather(order) for name in frame.columns])
@@ -38,7 +38,7 @@ def ordered(frame: pl.DataFrame, *by: str) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class Trace:
-    """The tables of one cluster that describe jobs, of each the columns asked for; any of them may hold no row."""
+    """The tables of one cluster that describe jobs, with the requested columns; any of them may be empty."""
 
     jobs: pl.DataFrame
     attempts: pl.DataFrame
@@ -46,7 +46,8 @@ class Trace:
     nodes: pl.DataFrame
 
 
-# What `usage.runs`, `usage.horizon` and `usage.capacity` read. The other columns are most of the bytes of a long log.
+# Columns that `usage.runs`, `usage.horizon` and `capacity.capacity` read. The others are most of the bytes of a long
+# log.
 _JOBS = ("cluster", "job_key", "user_name", "account", "partition", "state", "submit_utc", "start_utc", "end_utc")
 _ATTEMPTS = (
     "job_key",
@@ -63,36 +64,38 @@ _ATTEMPTS = (
 )
 _PLACEMENTS = ("job_key", "attempt", "node", "gpus", "gpu_numbers")
 ASKED = ("eligible_utc", "requested_nodes", "allocated_nodes", "requested_gpus", "allocated_gpus")
-ASKED_OF_OTHERS = ("requested_cpus", "allocated_cpus", "requested_mem_mib", "allocated_mem_mib")  # than GPUs, nodes
-READ_MEMORY = "512MB"  # DuckDB's, beside what is read
-READ_ROWS = 100_000  # at a time
+ASKED_OF_OTHERS = ("requested_cpus", "allocated_cpus", "requested_mem_mib", "allocated_mem_mib")  # of CPUs and memory
+READ_MEMORY = "512MB"  # DuckDB's memory limit, in addition to the rows read
+READ_ROWS = 100_000  # rows per batch
 
 
 def read_trace(
     data: DataFolder, cluster: str, *, jobs: Sequence[str] = (), attempts: Sequence[str] = (), by_node: bool = False
 ) -> Trace:
-    """The warehouse's jobs, attempts, placements and nodes of `cluster`: the columns that `usage` reads, those that are
-    named of jobs and attempts beside, and all of nodes. Placements without GPU numbers only where `by_node` asks.
+    """Read the jobs, attempts, placements and nodes of `cluster` from the warehouse.
 
-    Text is read as categories: 4 bytes a row in place of 16 and its letters, sorted as text is.
+    The frames hold the columns that `usage` reads, plus the named columns of jobs and attempts, and all columns of
+    nodes. Placements without GPU numbers are included only if `by_node` is set. Text is read as categories, which take
+    4 bytes per row rather than 16 plus the text, and sort like text.
     """
 
-    def table(of: schema.Table, names: Sequence[str], condition: str = "true") -> pl.DataFrame:
-        chosen = schema.Table(of.name, of.meaning, tuple(c for c in of.columns if c.name in names), of.key)
+    def read(table: schema.Table, names: Sequence[str], condition: str = "true") -> pl.DataFrame:
+        columns_read = tuple(column for column in table.columns if column.name in names)
+        chosen = schema.Table(table.name, table.meaning, columns_read, table.key)
         columns = ", ".join(f'"{name}"' for name in chosen.names)
-        # Names come from the schema, not from a user; the cluster's name is a parameter.
-        sql = f"SELECT {columns} FROM {of.name} WHERE cluster = ? AND {condition}"  # noqa: S608
+        # The names come from the schema, not from a user; the cluster's name is a parameter.
+        sql = f"SELECT {columns} FROM {table.name} WHERE cluster = ? AND {condition}"  # noqa: S608
         parts = warehouse.batches(data, sql, (cluster,), rows=READ_ROWS, memory=READ_MEMORY)
-        # Copied: what comes of Arrow keeps the text of its whole batch for as long as any of its columns is kept.
+        # We copy, because a column from Arrow keeps the text of its whole batch in memory.
         rows = empty(chosen).cast({pl.String: pl.Categorical})
         for part in parts:
             rows.extend(shaped(part, chosen).cast({pl.String: pl.Categorical}))
         return rows
 
-    with warehouse.published(data, READ_MEMORY):  # held open: of one warehouse, and opened once
+    with warehouse.published(data, READ_MEMORY):  # keep one warehouse open for all four tables
         return Trace(
-            table(schema.JOBS, (*_JOBS, *jobs)),
-            table(schema.ATTEMPTS, (*_ATTEMPTS, *attempts)),
-            table(schema.PLACEMENTS, _PLACEMENTS, "true" if by_node else "gpu_numbers <> ''"),
-            table(schema.NODES, schema.NODES.names),
+            read(schema.JOBS, (*_JOBS, *jobs)),
+            read(schema.ATTEMPTS, (*_ATTEMPTS, *attempts)),
+            read(schema.PLACEMENTS, _PLACEMENTS, "true" if by_node else "gpu_numbers <> ''"),
+            read(schema.NODES, schema.NODES.names),
         )

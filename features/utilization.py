@@ -1,4 +1,4 @@
-"""How much of the cluster is held, and what the held GPUs do: allocated everywhere, measured where samples exist."""
+"""Utilization of the cluster: allocated resources everywhere, and measured GPU utilization where samples exist."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from features.capacity import AMOUNTS, KNOWN_BY, TIMED, Capacity, Resource, by_node, capacity
-from features.resource import UNITS, Binding, Part, binding, of_partitions
+from features.resource import UNITS, Binding, PartitionResource, binding, of_partitions
 from features.samples import Fetch, Joined, join, quantiles
 from features.sizes import size_bucket
 from features.tables.utilization import (
@@ -23,7 +23,7 @@ from features.tables.utilization import (
     UTILIZATION_PERCENTILES,
 )
 from features.trace import Trace, read_trace, shaped
-from features.usage import Int64s, Steps, runs, steps_of, whole_from
+from features.usage import Int64s, Steps, complete_from, runs, steps_of
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store import warehouse
@@ -41,16 +41,16 @@ TABLES: tuple[Table, ...] = (
 )
 HOUR_S, WEEK_S, MINUTE_S = 3600, 7 * 86_400, 60
 MONDAY_S = 4 * 86_400  # 1970-01-05, the first Monday of the epoch
-READ_MEMORY = "700MB"  # for the database's pages while the samples are read; the joined rows come on top
+READ_MEMORY = "700MB"  # database memory limit while samples are read, in addition to the joined rows
 GROUPINGS = (
     (), ("size_bucket",), ("state",), ("sharing",), ("size_bucket", "state"), ("gpus", "state"), ("gpus", "nodes"),
     ("gpus", "sharing"),
 )  # fmt: skip
-TOLD_APART = ("size_bucket", "gpus", "state", "nodes")
+GROUPED_BY = ("size_bucket", "gpus", "state", "nodes")
 
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
-    """The tables for the cluster of `settings`, from the warehouse."""
+    """Compute the tables for the cluster of `settings` from the warehouse."""
     return from_trace(
         read_trace(data, settings.name, by_node=True),
         settings,
@@ -59,13 +59,13 @@ def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFra
 
 
 def from_trace(trace: Trace, settings: ClusterSettings, fetch: Fetch | None = None) -> dict[str, pl.DataFrame]:
-    """The tables from canonical frames; `fetch` runs a SELECT on the samples, None where there are none."""
+    """Compute the tables from canonical frames; `fetch` runs a SELECT on the samples, None where there are none."""
     held = runs(trace, settings)
     size = capacity(trace, settings, held)
     attempts = _attempts(trace, held)
     joined: dict[str, Joined] = {}
     if fetch is not None:
-        kinds = attempts.select("job_key", "attempt", *TOLD_APART)
+        kinds = attempts.select("job_key", "attempt", *GROUPED_BY)
         joined = {resource: join(trace, settings.name, resource, kinds, fetch) for resource in ("GPU", "CPU", "memory")}
     measured = _measured(joined, settings.name)
     whole = binding(held, by_node(trace, held), size, settings)
@@ -82,9 +82,9 @@ def from_trace(trace: Trace, settings: ClusterSettings, fetch: Fetch | None = No
 
 
 def _resources(
-    held: pl.DataFrame, size: Capacity, whole: Binding, parts: Mapping[str, Part], cluster: str
+    held: pl.DataFrame, size: Capacity, whole: Binding, parts: Mapping[str, PartitionResource], cluster: str
 ) -> pl.DataFrame:
-    """What the cluster and each partition are about, and how large they are."""
+    """List the binding resource and the capacity of the cluster and of each partition."""
     rows: list[dict[str, object]] = [_statement("cluster", None, size, whole)]
     rows += [_statement("partition", name, part.size, part.binding) for name, part in parts.items()]
     since, until = (None, None) if held.is_empty() else _shown(held)[:2]
@@ -96,19 +96,21 @@ def _resources(
     return shaped(frame.cast(dict.fromkeys(AMOUNTS.values(), pl.Int64)), RESOURCES)
 
 
-def _statement(scope: str, partition: str | None, size: Capacity, of: Binding) -> dict[str, object]:
+def _statement(scope: str, partition: str | None, size: Capacity, chosen: Binding) -> dict[str, object]:
     return {
-        "scope": scope, "partition": partition, "resource": of.resource, "why": of.why, "is_declared": of.is_declared,
+        "scope": scope, "partition": partition, **chosen._asdict(),
         "known_by": KNOWN_BY[size.source], **{name: getattr(size, name) for name in AMOUNTS.values()},
         "contradictions": "; ".join(size.contradictions) or None,
     }  # fmt: skip
 
 
 def allocated(
-    held: pl.DataFrame, size: Capacity, whole: Binding, parts: Mapping[str, Part], cluster: str
+    held: pl.DataFrame, size: Capacity, whole: Binding, parts: Mapping[str, PartitionResource], cluster: str
 ) -> pl.DataFrame:
-    """What is held in each hour from the first start to the last end (`held`: see `runs`), in all and by partition, of
-    every resource that the log knows."""
+    """Compute what is held in each hour from the first start to the last end (`held`: see `runs`).
+
+    The rows cover the cluster and each partition, for every resource that the log records.
+    """
     if held.is_empty():
         return empty(UTILIZATION_ALLOCATED)
     edges, shown = _edges(held, HOUR_S, 0), _shown(held)
@@ -123,8 +125,12 @@ def allocated(
             hours = _hours(rows, resource, edges, size if part is None else part.size, shown)
             hours = hours.filter(pl.col("allocated_s") > 0)
             is_binding = resource == (whole if part is None else part.binding).resource
-            of = {"scope": pl.lit("partition"), "partition": pl.lit(name, pl.String), "is_binding": pl.lit(is_binding)}
-            frames.append(hours.with_columns(**of))
+            scope = {
+                "scope": pl.lit("partition"),
+                "partition": pl.lit(name, pl.String),
+                "is_binding": pl.lit(is_binding),
+            }
+            frames.append(hours.with_columns(**scope))
     if not frames:
         return empty(UTILIZATION_ALLOCATED)
     frame = pl.concat(frames, how="diagonal").with_columns(
@@ -136,14 +142,14 @@ def allocated(
 
 
 def _edges(held: pl.DataFrame, step_s: int, zero_s: int) -> Int64s:
-    """Instants `step_s` apart, from `zero_s` counted, around all of `held`."""
+    """List instants `step_s` apart, aligned to `zero_s`, that enclose all of `held`."""
     first, last = int(str(held["start_epoch"].min())), int(str(held["end_epoch"].max()))
     edges = np.arange((first - zero_s) // step_s * step_s + zero_s, last + step_s, step_s, dtype=np.int64)
     return edges if len(edges) > 1 else np.array([edges[0], edges[0] + step_s])
 
 
 class _Shown(NamedTuple):
-    """The time (epoch s) in which the log shows all that ran, and whether something ran before (see `whole_from`)."""
+    """The period (epoch s) in which the log shows everything that ran, and whether anything ran before."""
 
     since: int
     until: int
@@ -151,13 +157,15 @@ class _Shown(NamedTuple):
 
 
 def _shown(held: pl.DataFrame) -> _Shown:
-    since, first = whole_from(held), int(str(held["start_epoch"].min()))
+    since, first = complete_from(held), int(str(held["start_epoch"].min()))
     return _Shown(since, int(str(held["end_epoch"].max())), first < since)
 
 
 def _hours(held: pl.DataFrame, resource: Resource, edges: Int64s, size: Capacity, shown: _Shown) -> pl.DataFrame:
-    """Unit seconds held between neighbouring edges (epoch s), exactly, and those of the capacity in the time `shown`;
-    null for a piece that begins before the log shows all that ran."""
+    """Compute the exact unit seconds held between neighbouring edges (epoch s), and the capacity while `shown`.
+
+    The capacity is null for an interval that begins before the log shows everything that ran.
+    """
     amount, in_unit = TIMED[resource]
     of_whole = 1024 if resource == "memory" else 1  # MiB to GiB
     steps = size.steps(resource) or Steps(np.zeros(1, np.int64), np.array([size.of(resource) or 0], np.int64))
@@ -181,7 +189,7 @@ def _hours(held: pl.DataFrame, resource: Resource, edges: Int64s, size: Capacity
 
 
 def _by_user(held: pl.DataFrame, size: Capacity, resource: Resource, cluster: str) -> pl.DataFrame:
-    """What each user held of the binding resource in each week from the first start to the last end."""
+    """Compute what each user held of the binding resource in each week from the first start to the last end."""
     if held.is_empty():
         return empty(ALLOCATED_BY_USER)
     edges, shown = _edges(held, WEEK_S, MONDAY_S), _shown(held)
@@ -199,7 +207,7 @@ def _by_user(held: pl.DataFrame, size: Capacity, resource: Resource, cluster: st
 
 
 def _attempts(trace: Trace, held: pl.DataFrame) -> pl.DataFrame:
-    """Attempts that ran, one row each: state (of the job), size, nodes, GPU time, and whose they were."""
+    """List the attempts that ran, with the job's state, size, nodes, GPU time, user and partition."""
     jobs = trace.jobs.select("job_key", pl.col("state").alias("job_state"))
     placed = trace.placements.group_by("job_key", "attempt").agg(
         pl.col("node").n_unique().cast(pl.Int64).alias("placed")
@@ -218,7 +226,7 @@ def _attempts(trace: Trace, held: pl.DataFrame) -> pl.DataFrame:
 
 
 def _measured(joined: dict[str, Joined], cluster: str) -> pl.DataFrame:
-    """Attempts with GPU samples, the readings of their nodes' CPU and memory beside."""
+    """List the attempts with GPU samples, with the readings of their nodes' CPU and memory."""
     if not joined:
         return empty(UTILIZATION_MEASURED)
     online = pl.col("online_node_minutes")
@@ -237,7 +245,7 @@ def _measured(joined: dict[str, Joined], cluster: str) -> pl.DataFrame:
 
 
 def _percentiles(joined: dict[str, Joined], attempts: pl.DataFrame, cluster: str) -> pl.DataFrame:
-    """Mean and percentiles of every group of GROUPINGS."""
+    """Compute mean and percentiles of every group of GROUPINGS."""
     parts = [empty(UTILIZATION_PERCENTILES)]
     for resource, of_resource in joined.items():
         counted = of_resource.attempts.join(attempts, on=["job_key", "attempt"])
@@ -273,7 +281,7 @@ def _percentiles(joined: dict[str, Joined], attempts: pl.DataFrame, cluster: str
 
 
 def _idle(attempts: pl.DataFrame, measured: pl.DataFrame, cluster: str) -> pl.DataFrame:
-    """Idle but allocated: in all, by user, partition and job."""
+    """Compute idle but allocated GPU time: in total, by user, partition and job."""
     rows = measured.select("job_key", "attempt", "samples", "offline_samples", "idle_samples").join(
         attempts, on=["job_key", "attempt"]
     )
@@ -298,7 +306,7 @@ def _idle(attempts: pl.DataFrame, measured: pl.DataFrame, cluster: str) -> pl.Da
 
 
 def _by(attempts: pl.DataFrame, measured: pl.DataFrame, cluster: str) -> pl.DataFrame:
-    """Attempts by size and final state, measured figures weighted by samples."""
+    """Summarize attempts by size and final state; measured figures are weighted by samples."""
     rows = attempts.join(measured.drop("cluster"), on=["job_key", "attempt"], how="left")
     total = rows["gpu_time_s"].sum()
     online = pl.col("samples") - pl.col("offline_samples")

@@ -31,7 +31,7 @@ from agent.artifact import Artifact
 from agent.decide import looks_ahead
 from features import observe
 from features.ahead.arrivals import cycles_s
-from features.ahead.run_times import History
+from features.ahead.run_times import RunTimeHistory
 from features.ahead.summary import BEYOND_S, FUTURES, summary
 from models.ahead.futures import Ground, ground_of, history_of, most_arrivals, play
 from models.ahead.table import is_due
@@ -256,7 +256,7 @@ class _Play:
         return starts
 
     @cached_property
-    def _known(self) -> History:
+    def _known(self) -> RunTimeHistory:
         return history_of(self.record)
 
     def _turn_to(self, now: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from features.explain import Record, node_time
+from features.explain import JobExplainer, node_time
 from reports import format as fmt
 from reports.causes import CAUSES
 from reports.source import NAME_COLUMNS, Source
@@ -72,7 +72,7 @@ def _texts(source: Source, job_keys: list[str]) -> dict[str, str]:
     settings = ClusterSettings(source.cluster)
     with warehouse.published(source.data):  # held open: opening it takes longer than each of the reads
         delays = warehouse.read(source.data, "SELECT * FROM queueing_delay WHERE cluster = ?", [source.cluster])
-        record = Record(source.data, source.cluster, delays, node_time(source.data, settings, delays))
+        record = JobExplainer(source.data, source.cluster, delays, node_time(source.data, settings, delays))
         facts = {key: _hidden(source, record.job(key)) for key in job_keys}
     return {key: job_text({**job, "what_if": None, "why_no_what_if": NO_REPLAY}) for key, job in facts.items()}
 

@@ -1,4 +1,4 @@
-"""What may happen next, from what may be known at an instant: run times, arrivals, and futures played out.
+"""Possible futures of a cluster, drawn from what is known at an instant: run times, arrivals and simulated futures.
 
-Imports numpy alone, so that an agent plays futures as they are; training hands the same functions to numba.
+Imports numpy alone, so that an agent runs the code uncompiled; training compiles the same functions with numba.
 """

@@ -1,8 +1,9 @@
-"""Which earlier time the arrivals of a future are taken from: whole blocks, so that users' bursts stay together.
+"""The past period that a future repeats as its arrivals: whole blocks, so that the bursts of a user stay together.
 
-The jobs submitted in the `cycle` before the decision come again, each a cycle later, and so on round and round. A cycle
-of whole weeks keeps the hour of the week, one of whole days the hour of the day. Weeks come first, then days between
-them, the latest first (a block bootstrap: Kunsch, Annals of Statistics 17(3), 1989).
+The jobs submitted within one `cycle` before the decision arrive again one cycle later, and again after every further
+cycle. A cycle of whole weeks keeps the hour of the week; a cycle of whole days keeps the hour of the day. Weeks
+alternate with days, each in rising order; the remaining days follow (a block bootstrap: Kunsch, Annals of Statistics
+17(3), 1989).
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from numpy.typing import NDArray
 DAY_S = 86400
 WEEKS_S = tuple(7 * DAY_S * week for week in (1, 2, 3, 4))
 DAYS_S = tuple(DAY_S * days for days in (1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 15, 16, 17, 18, 19, 20, 22, 23))
-MOST_S = max(*WEEKS_S, *DAYS_S)  # of the past that futures look back on
+MOST_S = max(*WEEKS_S, *DAYS_S)  # longest period of the past that a future repeats
 
 
 def cycles_s(futures: int) -> NDArray[np.int64]:
-    """The cycle of each future, s, (futures,): the four weeks in turn with the days between them."""
+    """Choose the cycle of each future, s, (futures,): the four week cycles alternate with the day cycles."""
     in_turn = [cycle for pair in zip(WEEKS_S, DAYS_S, strict=False) for cycle in pair]
     in_turn += DAYS_S[len(WEEKS_S) :]
     return np.array([in_turn[k % len(in_turn)] for k in range(futures)], np.int64)

@@ -1,11 +1,11 @@
-"""The random numbers of futures: the same for the same job in the same future, at every decision.
+"""The random numbers of futures: a job has the same number in the same future at every decision.
 
-Common random numbers (Law, Simulation Modeling and Analysis, section 11.2): two decisions differ by what they do and
-not by their luck. So a number is made from the job's and the future's number alone, and nothing is drawn in order. The
-K numbers of a job are a Latin hypercube (McKay, Beckman and Conover, Technometrics 21(2), 1979): one in each of K equal
-parts of [0, 1), in an order of the job's own.
+These are common random numbers (Law, Simulation Modeling and Analysis, section 11.2): two decisions differ by their
+action and not by chance. A number therefore depends only on the numbers of the job and the future, and not on the order
+of the draws. The K numbers of a job form a Latin hypercube (McKay, Beckman and Conover, Technometrics 21(2), 1979): one
+in each of K equal parts of [0, 1), in an order specific to the job.
 
-Plain functions over numpy arrays, which numba compiles as they are.
+The functions are plain Python over numpy arrays, which numba can compile.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from numpy.typing import NDArray
 Float64s = NDArray[np.float64]
 
 RUN, RELEASE = 0, 1  # uses of a job's random numbers
-_PRIME = 2147483647  # 2**31 - 1: products of two numbers below it are whole in an int64
-_STREAMS = 8  # uses of one job in one future that differ
+_PRIME = 2147483647  # 2**31 - 1: the product of two numbers below it fits an int64
+_STREAMS = 8  # number of independent draws per job and future
 
 
 def uniform(job: int, future: int, use: int) -> float:
-    """A number in [0, 1) that hangs on these three alone; `use` below 8 keeps several draws of one job apart."""
+    """Return a number in [0, 1) that depends only on the arguments; `use`, below 8, separates the draws of one job."""
     x = (job * 48271 + (future * _STREAMS + use) * 69621 + 40692) % _PRIME
-    for turn in range(3):  # squares modulo a prime: no lattice of jobs and futures is left
+    for turn in range(3):  # squaring modulo a prime removes the lattice over jobs and futures
         x = (x * x + 16807 * (turn + 1) + job % 65536) % _PRIME
     return x / _PRIME
 
 
 def spread(job: int, use: int, out: Float64s) -> None:
-    """Write the job's numbers in `out` (K,): one in each K-th part of [0, 1), in an order of the job's own."""
+    """Write the job's numbers into `out` (K,): one in each K-th part of [0, 1), in an order specific to the job."""
     count = len(out)
     for k in range(count):
         mine, rank = uniform(job, k, use), 0

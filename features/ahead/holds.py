@@ -1,10 +1,11 @@
-"""How much longer a held job stays held, given how long it has been: a law, as a log says nothing of the cause.
+"""The remaining time that a held job stays held, given the time it has been held so far.
 
-A job that has been held for a seconds is released after another x or later with probability (a / (a + x))**POWER: a
-Lomax distribution (Lomax, "Business failures", JASA 49, 1954), half of it within .41 a, its mean a. How the power was
-chosen, and what was tried in place of the law: docs/decisions/0040-how-long-jobs-stay-held.md.
+A log does not record why a job is held, so we assume a distribution. A job that has been held for a seconds is released
+after another x seconds or later with probability (a / (a + x))**POWER. This is a Lomax distribution (Lomax, "Business
+failures", JASA 49, 1954) with median 0.41 a and mean a. docs/decisions/0040-how-long-jobs-stay-held.md explains the
+choice of POWER and the alternatives that were tried.
 
-A plain function, which numba compiles as it is.
+The function is plain Python, which numba can compile.
 """
 
 from __future__ import annotations
@@ -14,5 +15,5 @@ MOST_S = 1e9
 
 
 def held_longer_s(held_s: int, quantile: float) -> int:
-    """The quantile in [0, 1) of how much longer, s, a job stays held that has been for `held_s`."""
+    """Return a quantile, in [0, 1), of the further time, s, that a job stays held after being held for `held_s`."""
     return int(min(held_s * ((1.0 - quantile) ** (-1.0 / POWER) - 1.0), MOST_S))

@@ -1,10 +1,10 @@
-"""One future of a cluster in plain Python: what `simulator.recorded.future` plays compiled, and its slow twin.
+"""Simulation of one future of a cluster in plain Python: the slow twin of the compiled `simulator.recorded.future`.
 
-Who is there goes on for the run times given, others arrive at the times given, and a scheduling pass starts jobs: in
-queue order each gets the earliest place in a profile of free nodes that delays none before it, by time limits; a job
-over its user's limits, or held, is passed over. A pass comes a second after what it waits for, and STEP_S after the
-last one at the earliest. A job that waits for a held one of its user ahead of it, which asks for no more than it does,
-keeps its place in the plan and does not start.
+Present jobs run for the given run times, others arrive at the given times, and scheduling passes start jobs. In a pass,
+each job in queue order takes the earliest place in a profile of free nodes that delays no job before it, assuming time
+limits. A held job, or one over its user's limits, is skipped. A pass runs one second after the event that triggers it,
+and at least STEP_S after the previous pass. A job may wait for a held job of the same user that is ahead of it and no
+larger or longer; such a job keeps its place in the plan but does not start.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 STEP_S = 60  # as `simulator.recorded.future`
-OUT_S = 7200  # as `simulator.recorded.forked`: nodes that are out come back after so long
+OUT_S = 7200  # as `simulator.recorded.forked`: nodes out of service return after this time
 FAR_S = 1 << 60
 
 
 @dataclass(eq=False)
-class Job:
+class FutureJob:
     """A job of one future. Times in s."""
 
     nodes: int
@@ -27,20 +27,20 @@ class Job:
     key: int  # place in the queue: falling key, equal keys in order of `row`
     row: int
     run_s: int
-    start_s: int = FAR_S  # of one that runs
-    submit_s: int = 0  # of one that arrives
-    release_s: int = FAR_S  # when one that is held is released
+    start_s: int = FAR_S  # start of a running job
+    submit_s: int = 0  # submission of an arriving job
+    release_s: int = FAR_S  # release of a held job
     is_held: bool = False
 
     @property
     def rank(self) -> tuple[int, int]:
-        """First in the queue, first here."""
+        """Sort key of the queue order."""
         return -self.key, self.row
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What users may have, and whether jobs wait for held ones of their user."""
+class FutureUserLimits:
+    """Limits per user, and whether jobs wait for held jobs of the same user (`siblings`)."""
 
     max_jobs: int
     max_nodes: int
@@ -49,26 +49,27 @@ class Limits:
 
 @dataclass(frozen=True)
 class Usable:
-    """Nodes that may be used until those that are out have come back, and from then on."""
+    """Usable nodes until nodes out of service return (`yet`), and from then on (`then`)."""
 
     yet: int
     then: int
 
 
 def start_in_future(
-    pending: Sequence[Job],
-    running: Sequence[Job],
-    arriving: Sequence[Job],
-    watched: Job,
-    limits: Limits,
+    pending: Sequence[FutureJob],
+    running: Sequence[FutureJob],
+    arriving: Sequence[FutureJob],
+    watched: FutureJob,
+    limits: FutureUserLimits,
     usable: Usable,
     now_s: int,
     last_s: int,
     goes_on: Callable[[], bool] = lambda: True,
 ) -> int | None:
-    """When `watched`, one of `pending`, starts, s; `last_s` where it has not started by then.
+    """Compute when `watched`, one of `pending`, starts, s; `last_s` if it has not started by then.
 
-    arriving: by rising `submit_s`. Jobs given are used up. goes_on: asked before each pass; None where it says no.
+    arriving: in order of `submit_s`. The jobs passed in are modified. goes_on: called before each pass; if it returns
+    False, the result is None.
     """
     queue, alive, coming = sorted(pending, key=lambda job: job.rank), list(running), list(arriving)[::-1]
     back_s, now = now_s + OUT_S, now_s + 1
@@ -99,8 +100,8 @@ def start_in_future(
     return last_s
 
 
-def _waits_for_held(job: Job, queue: Sequence[Job]) -> bool:
-    """Whether a held job ahead of it, of the same user, asks for neither more nodes nor a longer limit."""
+def _waits_for_held(job: FutureJob, queue: Sequence[FutureJob]) -> bool:
+    """Return whether a held job of the same user is ahead of `job` and asks for no more nodes and no longer limit."""
     return any(
         other.is_held
         and other.rank < job.rank
@@ -111,8 +112,10 @@ def _waits_for_held(job: Job, queue: Sequence[Job]) -> bool:
     )
 
 
-def _placed_now(queue: Sequence[Job], alive: Sequence[Job], limits: Limits, nodes: int, now: int) -> list[Job]:
-    """The jobs that one pass places now, in queue order; of a user's, also those that wait for a held one."""
+def _placed_now(
+    queue: Sequence[FutureJob], alive: Sequence[FutureJob], limits: FutureUserLimits, nodes: int, now: int
+) -> list[FutureJob]:
+    """List the jobs that one pass places at `now`, in queue order, including those that wait for a held job."""
     jobs_of: dict[int, int] = {}
     nodes_of: dict[int, int] = {}
     for job in alive:
@@ -126,18 +129,18 @@ def _placed_now(queue: Sequence[Job], alive: Sequence[Job], limits: Limits, node
         if job.is_held or over:
             continue
         jobs_of[job.user], nodes_of[job.user] = held_jobs + 1, held_nodes + job.nodes
-        at = _earliest(profile, job)
-        if at == now:
+        begin_s = _earliest(profile, job)
+        if begin_s == now:
             placed.append(job)
-        if at < FAR_S:
-            _reserve(profile, at, at + job.limit_s, job.nodes)
+        if begin_s < FAR_S:
+            _reserve(profile, begin_s, begin_s + job.limit_s, job.nodes)
         if profile[0][1] <= 0:
             break
     return placed
 
 
-def _profile(alive: Sequence[Job], nodes: int, now: int) -> list[list[int]]:
-    """[from, free nodes] by the limits of those that run; one past its limit ends at any moment."""
+def _profile(alive: Sequence[FutureJob], nodes: int, now: int) -> list[list[int]]:
+    """Build the profile [from, free nodes] from the limits of running jobs; one past its limit ends at `now` + 1 s."""
     profile = [[now, nodes - sum(job.nodes for job in alive)]]
     for job in sorted(alive, key=lambda job: max(job.start_s + job.limit_s, now + 1)):
         until = max(job.start_s + job.limit_s, now + 1)
@@ -147,26 +150,26 @@ def _profile(alive: Sequence[Job], nodes: int, now: int) -> list[list[int]]:
     return profile
 
 
-def _earliest(profile: list[list[int]], job: Job) -> int:
-    """The first step from which enough nodes stay free for its limit; FAR_S where there is none."""
+def _earliest(profile: list[list[int]], job: FutureJob) -> int:
+    """Find the first step from which enough nodes stay free for the job's limit; FAR_S where there is none."""
     first = 0
     while first < len(profile):
-        at = profile[first][0]
+        begin_s = profile[first][0]
         last = first
-        while last < len(profile) and profile[last][0] < at + job.limit_s and profile[last][1] >= job.nodes:
+        while last < len(profile) and profile[last][0] < begin_s + job.limit_s and profile[last][1] >= job.nodes:
             last += 1
-        if last == len(profile) or profile[last][0] >= at + job.limit_s:
-            return at
+        if last == len(profile) or profile[last][0] >= begin_s + job.limit_s:
+            return begin_s
         first = last + 1
     return FAR_S
 
 
 def _reserve(profile: list[list[int]], from_s: int, until_s: int, nodes: int) -> None:
-    """Take the nodes from the profile between two times."""
+    """Subtract nodes from the profile between two times."""
     for instant in (from_s, until_s):
-        at = max(place for place, step in enumerate(profile) if step[0] <= instant)
-        if profile[at][0] < instant:
-            profile.insert(at + 1, [instant, profile[at][1]])
+        index = max(place for place, step in enumerate(profile) if step[0] <= instant)
+        if profile[index][0] < instant:
+            profile.insert(index + 1, [instant, profile[index][1]])
     for step in profile:
         if from_s <= step[0] < until_s:
             step[1] -= nodes

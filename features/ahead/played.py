@@ -1,8 +1,8 @@
-"""The futures of one decision in plain Python: what an agent plays, and the slow twin of `models.ahead.futures`.
+"""Simulation of the futures of one decision in plain Python: used by the agent, and the slow twin of `models.ahead`.
 
-A future is the cluster at the decision as anybody sees it, and what is drawn: how long each job there will run (by the
-jobs that had ended), when held ones are released, and who arrives (by the weeks before). Each is played by
-`features.ahead.plain` until the successor starts.
+A future consists of the publicly visible cluster at the decision and of random draws: the run time of each present job
+(from jobs that have ended), the release of held jobs, and the arrivals (from the previous weeks).
+`features.ahead.plain` simulates each future until the successor starts. The compiled twin is `models.ahead.futures`.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from numpy.typing import NDArray
 from features.ahead.arrivals import cycles_s
 from features.ahead.draws import RELEASE, RUN, spread
 from features.ahead.holds import held_longer_s
-from features.ahead.plain import FAR_S, Job, Limits, Usable, start_in_future
-from features.ahead.run_times import ROOM, History, draw_run_s, like_runs
+from features.ahead.plain import FAR_S, FutureJob, FutureUserLimits, Usable, start_in_future
+from features.ahead.run_times import ROOM, RunTimeHistory, draw_run_s, like_runs
 
 Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A job that pends or runs, or the successor. Times are epoch s."""
+class ObservedJob:
+    """A pending or running job, or the successor. Times are epoch s."""
 
-    number: int  # its random numbers hang on it: the same job has the same at every decision
+    number: int  # seeds the random numbers: the same job has the same ones at every decision
     nodes: int
     limit_s: int
     user: int  # from 0, as in the history
     name: int
     key: int  # place in the queue: falling key
     submit_s: int
-    start_s: int | None = None  # None: it pends
+    start_s: int | None = None  # None while it pends
     is_held: bool = False
-    known_end_s: int | None = None  # of the predecessor, which is known to run to its limit
+    known_end_s: int | None = None  # end of the predecessor, which is known to run to its limit
 
 
-class Came(NamedTuple):
-    """A job that was submitted before the decision, as it may come again. Times are epoch s."""
+class PastArrival(NamedTuple):
+    """A job that was submitted before the decision and that futures may repeat. Times are epoch s."""
 
     number: int
     nodes: int
@@ -48,40 +48,40 @@ class Came(NamedTuple):
     user: int
     name: int
     submit_s: int
-    run_s: int | None  # None: it has not ended
+    run_s: int | None  # None if it has not ended
 
 
 @dataclass(frozen=True)
-class Scene:
-    """All that the futures of one decision are made from; the same things as `models.ahead.futures` takes of a record.
+class FutureInputs:
+    """The inputs of the futures of one decision; `models.ahead.futures` takes the same from a record.
 
-    pending: in queue order, held ones with their place. came: by submission, those withdrawn from the queue left out.
-    key_of: the key of a job that comes again at an instant. usable: nodes. horizon_s: a future in which the successor
-    has not started after so long counts as started then.
+    pending: in queue order, including held jobs at their place. came: past arrivals by submission, without jobs that
+    were withdrawn from the queue. key_of: the queue key of a repeated job at an instant. usable: nodes. horizon_s: a
+    successor that has not started after this time counts as started then.
     """
 
     now_s: int
-    pending: Sequence[Seen]
-    running: Sequence[Seen]
-    came: Sequence[Came]
-    key_of: Callable[[Came, int], int]
-    history: History
-    successor: Seen
-    limits: Limits
+    pending: Sequence[ObservedJob]
+    running: Sequence[ObservedJob]
+    came: Sequence[PastArrival]
+    key_of: Callable[[PastArrival, int], int]
+    history: RunTimeHistory
+    successor: ObservedJob
+    limits: FutureUserLimits
     usable: Usable
     horizon_s: int
 
 
 def starts(
-    scene: Scene,
+    scene: FutureInputs,
     futures: int,
     goes_on: Callable[[], bool] = lambda: True,
     is_enough: Callable[[Sequence[int]], bool] = lambda _: False,
 ) -> Int64s:
-    """When the successor starts in each of so many futures, epoch s, int64, (up to futures,).
+    """Simulate futures and return when the successor starts in each: epoch s, int64, (at most `futures`,).
 
-    goes_on: asked again and again; where it says no, the futures that were played by then are returned. is_enough:
-    asked after each future, with the starts so far; where it says yes, these are returned.
+    goes_on: called repeatedly; if it returns False, the starts of the completed futures are returned. is_enough: called
+    after each future with the starts so far; if it returns True, these are returned.
     """
     run_s = {}
     for job in (*scene.pending, *scene.running):
@@ -89,54 +89,54 @@ def starts(
             return np.zeros(0, np.int64)
         run_s[job.number] = _run_s(scene, job, futures)
     release_s = {job.number: _release_s(scene, job, futures) for job in scene.pending if job.is_held}
-    found: list[int] = []
+    start_times: list[int] = []
     for future, cycle_s in enumerate(cycles_s(futures).tolist()):
         drawn = {number: int(each[future]) for number, each in run_s.items()}
         released = {number: int(each[future]) for number, each in release_s.items()}
         start_s = _start(scene, drawn, released, cycle_s, goes_on)
         if start_s is None:
             break
-        found.append(start_s)
-        if is_enough(found):
+        start_times.append(start_s)
+        if is_enough(start_times):
             break
-    return np.array(found, np.int64)
+    return np.array(start_times, np.int64)
 
 
-def _run_s(scene: Scene, job: Seen, futures: int) -> Int64s:
-    """The run times of a job in so many futures, s."""
+def _run_s(scene: FutureInputs, job: ObservedJob, futures: int) -> Int64s:
+    """Draw the run times of a job in each future, s."""
     out = np.empty(futures, np.int64)
     if job.known_end_s is not None and job.start_s is not None:
         out[:] = job.known_end_s - job.start_s
         return out
     elapsed_s = 0 if job.start_s is None else scene.now_s - job.start_s
     share, weight, quantile = np.empty(ROOM), np.empty(ROOM), np.empty(futures)
-    found = like_runs(scene.history, job.user, job.name, job.limit_s, elapsed_s, scene.now_s, share, weight)
+    count = like_runs(scene.history, job.user, job.name, job.limit_s, elapsed_s, scene.now_s, share, weight)
     spread(job.number, RUN, quantile)
-    draw_run_s(share, weight, found, job.limit_s, elapsed_s, quantile, out)
+    draw_run_s(share, weight, count, job.limit_s, elapsed_s, quantile, out)
     return out
 
 
-def _release_s(scene: Scene, job: Seen, futures: int) -> Int64s:
-    """When a held job is released in so many futures, epoch s."""
+def _release_s(scene: FutureInputs, job: ObservedJob, futures: int) -> Int64s:
+    """Draw when a held job is released in each future, epoch s."""
     quantile = np.empty(futures)
     spread(job.number, RELEASE, quantile)
-    longer_s = [held_longer_s(scene.now_s - job.submit_s, one) for one in quantile.tolist()]
+    longer_s = [held_longer_s(scene.now_s - job.submit_s, share) for share in quantile.tolist()]
     return np.array(longer_s, np.int64) + scene.now_s
 
 
 def _start(
-    scene: Scene, run_s: dict[int, int], release_s: dict[int, int], cycle_s: int, goes_on: Callable[[], bool]
+    scene: FutureInputs, run_s: dict[int, int], release_s: dict[int, int], cycle_s: int, goes_on: Callable[[], bool]
 ) -> int | None:
-    """When the successor starts in one future; None where `goes_on` said no."""
+    """Simulate one future and return when the successor starts; None if `goes_on` returned False."""
     now_s, last_s = scene.now_s, scene.now_s + scene.horizon_s
     pending, running = [], []
-    for row, one in enumerate(scene.pending):
-        job = _job(one, row, run_s[one.number])
-        job.is_held, job.release_s = one.is_held, release_s.get(one.number, FAR_S)
+    for row, seen in enumerate(scene.pending):
+        job = _job(seen, row, run_s[seen.number])
+        job.is_held, job.release_s = seen.is_held, release_s.get(seen.number, FAR_S)
         pending.append(job)
-    for row, one in enumerate(scene.running, len(pending)):
-        job = _job(one, row, run_s[one.number])
-        job.start_s = now_s if one.start_s is None else one.start_s
+    for row, seen in enumerate(scene.running, len(pending)):
+        job = _job(seen, row, run_s[seen.number])
+        job.start_s = now_s if seen.start_s is None else seen.start_s
         running.append(job)
     watched = _job(scene.successor, len(pending) + len(running), scene.successor.limit_s)
     arriving = _arriving(scene, run_s, cycle_s, watched.row + 1, last_s)
@@ -146,28 +146,29 @@ def _start(
     return start_in_future(queue, running, arriving, watched, scene.limits, usable, now_s, last_s, goes_on)
 
 
-def _job(one: Seen, row: int, run_s: int) -> Job:
-    return Job(one.nodes, one.limit_s, one.user, one.key, row, run_s, submit_s=one.submit_s)
+def _job(seen: ObservedJob, row: int, run_s: int) -> FutureJob:
+    return FutureJob(seen.nodes, seen.limit_s, seen.user, seen.key, row, run_s, submit_s=seen.submit_s)
 
 
-def _arriving(scene: Scene, run_s: dict[int, int], cycle_s: int, row: int, last_s: int) -> list[Job]:
-    """Who comes until `last_s`: the jobs of the last `cycle_s`, each that much later, round and round; rows from `row`.
+def _arriving(scene: FutureInputs, run_s: dict[int, int], cycle_s: int, row: int, last_s: int) -> list[FutureJob]:
+    """List the arrivals until `last_s`: the jobs of the last `cycle_s`, repeated every cycle. Rows count from `row`.
 
-    Jobs of the successor's user and name do not: it stands in their place.
+    Jobs with the successor's user and name are left out, because the successor replaces them.
     """
     own = scene.successor
-    again = [
-        one
-        for one in scene.came
-        if scene.now_s - cycle_s <= one.submit_s < scene.now_s and (one.user, one.name) != (own.user, own.name)
+    repeated = [
+        past
+        for past in scene.came
+        if scene.now_s - cycle_s <= past.submit_s < scene.now_s and (past.user, past.name) != (own.user, own.name)
     ]
-    found: list[Job] = []
-    for later_s in range(cycle_s, scene.horizon_s + cycle_s if again else 0, cycle_s):
-        for one in again:
-            submit_s = one.submit_s + later_s
+    arrivals: list[FutureJob] = []
+    for later_s in range(cycle_s, scene.horizon_s + cycle_s if repeated else 0, cycle_s):
+        for past in repeated:
+            submit_s = past.submit_s + later_s
             if submit_s >= last_s:
                 break
-            runs_s = run_s[one.number] if one.run_s is None else one.run_s
-            key = scene.key_of(one, submit_s)
-            found.append(Job(one.nodes, one.limit_s, one.user, key, row + len(found), runs_s, submit_s=submit_s))
-    return found
+            runs_s = run_s[past.number] if past.run_s is None else past.run_s
+            key = scene.key_of(past, submit_s)
+            row_here = row + len(arrivals)
+            arrivals.append(FutureJob(past.nodes, past.limit_s, past.user, key, row_here, runs_s, submit_s=submit_s))
+    return arrivals

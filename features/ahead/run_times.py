@@ -1,15 +1,16 @@
-"""How long a job will run, given who submitted what and how long it has run: a distribution, from jobs that had ended.
+"""The distribution of a job's run time, given its user, name, limit and elapsed time, from jobs that have ended.
 
-Like jobs are looked for on four levels: the same user and name, the same user, the same limit, anybody. On each, those
-of the LAST jobs that ended before the instant that ran for a longer share of their limits than this one has. A level
-with m of them gets m / (m + PRIOR) of the weight that the levels before it left, shared alike; the last level gets the
-rest. So a user's habit with a script counts as soon as it shows, and a job of which nothing is known runs like others.
+We look for similar jobs on four levels: the same user and name, the same user, the same limit, any job. Each level
+considers the LAST jobs that ended before the instant, and keeps those that ran for a larger share of their limits than
+this job has so far. A level with m such jobs gets m / (m + PRIOR) of the weight that the previous levels left, divided
+equally; the last level gets the rest. So a user's habit with a script counts as soon as it is observed, and an unknown
+job runs like the others.
 
-Shares of limits and not seconds: users change limits and habits together. Where nobody has run for longer, the run is
-uniform between what has passed and the limit.
+Run times are shares of limits rather than seconds, because users change limits and habits together. Where no similar
+job ran for longer, the run time is uniform between the elapsed time and the limit.
 
-Jobs that still run are not counted as censored (Kaplan and Meier, JASA 53, 1958): tried, that was no better
-(docs/results.md). Plain functions over numpy arrays, which numba compiles as they are.
+Jobs that still run do not count as censored observations (Kaplan and Meier, JASA 53, 1958); we tried this and it was no
+better (docs/results.md). The functions are plain Python over numpy arrays, which numba can compile.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from numpy.typing import NDArray
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 
-LAST = 48  # jobs looked at on a level
-PRIOR = (3.0, 12.0, 12.0)  # like jobs with which a level gets half of what the levels before it left
+LAST = 48  # jobs considered on each level
+PRIOR = (3.0, 12.0, 12.0)  # similar jobs with which a level gets half of the weight that the previous levels left
 LEVELS = 4
-ROOM = LEVELS * LAST  # of the arrays that `like_runs` writes
-LEAST_LEFT_S = 60  # a job past its limit is within Slurm's KillWait and about to go
-NOBODY = -1  # in place of a group that no job is in
+ROOM = LEVELS * LAST  # length of the arrays that `like_runs` writes
+LEAST_LEFT_S = 60  # Slurm ends a job past its limit within KillWait
+NOBODY = -1  # the group of a job without similar jobs
 MOST_NAMES = 1 << 31
 
 
-class History(NamedTuple):
-    """Ended jobs by level and group: those of group g are rows first[g] .. first[g + 1] - 1, by end.
+class RunTimeHistory(NamedTuple):
+    """Ended jobs by level and group: the jobs of group g are rows first[g] .. first[g + 1] - 1, by end.
 
-    The groups of level 0 come first, then those of level 1, ...; `level` says where each level's begin.
+    The groups of level 0 come first, then those of level 1, and so on; `level` holds the first group of each level.
     """
 
     first: Int64s  # (groups of all levels + 1,)
@@ -45,8 +46,8 @@ class History(NamedTuple):
     limits: Int64s  # (groups of level 2,) rising
 
 
-def history(end_s: Int64s, run_s: Int64s, limit_s: Int64s, user: Int64s, name: Int64s) -> History:
-    """The history of jobs that ended; arrays (jobs,), in any order. `user` and `name` count from 0."""
+def history(end_s: Int64s, run_s: Int64s, limit_s: Int64s, user: Int64s, name: Int64s) -> RunTimeHistory:
+    """Build the history of ended jobs from arrays (jobs,), in any order. `user` and `name` count from 0."""
     share = np.minimum(run_s / np.maximum(limit_s, 1), 1.0)
     names, by_name = np.unique(user * MOST_NAMES + name, return_inverse=True)
     limits, by_limit = np.unique(limit_s, return_inverse=True)
@@ -56,7 +57,7 @@ def history(end_s: Int64s, run_s: Int64s, limit_s: Int64s, user: Int64s, name: I
     orders = [np.lexsort((share, end_s, group)) for group in groups]
     firsts = [k * len(user) + np.searchsorted(groups[k][orders[k]], np.arange(counts[k])) for k in range(LEVELS)]
     row = np.concatenate(orders)
-    return History(
+    return RunTimeHistory(
         np.append(np.concatenate(firsts), LEVELS * len(user)).astype(np.int64),
         np.cumsum((0, *counts[:-1])).astype(np.int64),
         end_s[row].astype(np.int64),
@@ -66,28 +67,36 @@ def history(end_s: Int64s, run_s: Int64s, limit_s: Int64s, user: Int64s, name: I
     )
 
 
-def group_of(past: History, level: int, user: int, name: int, limit_s: int) -> int:
-    """Which group of a level a job belongs to, as it stands in `first`; NOBODY where no ended job is in it."""
+def group_of(past: RunTimeHistory, level: int, user: int, name: int, limit_s: int) -> int:
+    """Find the group of a level to which a job belongs, as an index into `first`; NOBODY if no ended job is in it."""
     if level == 0:
-        wanted = user * MOST_NAMES + name
-        at = int(np.searchsorted(past.names, wanted))
-        return at if at < len(past.names) and past.names[at] == wanted else NOBODY
+        code = user * MOST_NAMES + name
+        place = int(np.searchsorted(past.names, code))
+        return place if place < len(past.names) and past.names[place] == code else NOBODY
     if level == 1:
-        at = int(past.level[1]) + user
-        return at if at < past.level[2] else NOBODY
+        group = int(past.level[1]) + user
+        return group if group < past.level[2] else NOBODY
     if level == 2:
-        at = int(np.searchsorted(past.limits, limit_s))
-        return int(past.level[2]) + at if at < len(past.limits) and past.limits[at] == limit_s else NOBODY
+        place = int(np.searchsorted(past.limits, limit_s))
+        is_known = place < len(past.limits) and past.limits[place] == limit_s
+        return int(past.level[2]) + place if is_known else NOBODY
     return int(past.level[3])
 
 
 def like_runs(
-    past: History, user: int, name: int, limit_s: int, elapsed_s: int, known_s: int, share: Float64s, weight: Float64s
+    past: RunTimeHistory,
+    user: int,
+    name: int,
+    limit_s: int,
+    elapsed_s: int,
+    known_s: int,
+    share: Float64s,
+    weight: Float64s,
 ) -> int:
-    """Write shares of the limit that the job may run, rising, and how likely each is; returns how many.
+    """Write the possible run times, as rising shares of the limit, with their probabilities; return how many.
 
-    share, weight: (ROOM,), overwritten. By what had ended before `known_s` (epoch s) alone. The weights add up to 1
-    where there is any; 0 is returned where nobody ran for longer.
+    share, weight: (ROOM,), overwritten. Only jobs that ended before `known_s` (epoch s) count. The weights add up to 1.
+    Returns 0 where no similar job ran for longer.
     """
     used = elapsed_s / limit_s
     count, left = 0, 1.0
@@ -118,9 +127,9 @@ def like_runs(
 def draw_run_s(
     share: Float64s, weight: Float64s, count: int, limit_s: int, elapsed_s: int, quantile: Float64s, out: Int64s
 ) -> None:
-    """Write run times, s, at `quantile` (K,) of what `like_runs` found into `out` (K,).
+    """Write the run times, s, at `quantile` (K,) of the distribution from `like_runs` into `out` (K,).
 
-    At least LEAST_LEFT_S longer than the job has run.
+    A run time is at least LEAST_LEFT_S longer than the elapsed time.
     """
     for k in range(len(quantile)):
         if count == 0:

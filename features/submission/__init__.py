@@ -1,1 +1,1 @@
-"""The observation of one job at its submission: what may be known of its wait then, for fits, scores and live use."""
+"""The observation of one job at its submission, from which its wait is predicted in fits, scores and live use."""

@@ -1,9 +1,9 @@
-"""What may be known about one job's wait at the instant of its submission: the names, the order, and how to fill them.
+"""Features of one job at the instant of its submission: their names, their order, and the functions that fill them.
 
-Beside `features.observe`, which observes a pair, and made of its parts: the queue, the running jobs, the reservation
-profile, the limits on users, recent waits, arrivals and the calendar are the very same numbers. To these come what the
-job asks for, what is ahead of it, and what became of the earlier jobs of its user, account, partition, QOS and shape.
-Imports numpy alone; the functions are plain Python that numba compiles as well.
+`features.observe` observes a pair of jobs; this module observes a single job and reuses its parts: the queue, the
+running jobs, the reservation profile, the limits on users, recent waits, arrivals and the calendar. It adds the job's
+request, the jobs ahead of it, and the history of its user, account, partition, QOS and shape.
+Imports numpy alone; the functions are plain Python that numba can also compile.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ Float64s = NDArray[np.float64]
 Int64s = NDArray[np.int64]
 
 VERSION = 1
-# What `features.observe` has of a pair and one job has not.
+# Features of `features.observe` that describe a pair and do not apply to a single job.
 OF_A_PAIR = (
     "remaining_h", "predecessor_elapsed_h", "predecessor_wait_h", "successor_nodes", "successor_limit_h",
     "start_estimate_gap_h",
 )  # fmt: skip
 SHARED: tuple[str, ...] = tuple(name for name in observe.FEATURES if name not in OF_A_PAIR)
-# Size is counted in nodes, or in CPUs where the log of a cluster knows no nodes.
+# The size is in nodes, or in CPUs where the cluster's log records no nodes.
 ASKED: tuple[str, ...] = (
     "size", "limit_h", "size_h", "cpus", "gpus", "mem_gib", "priority", "is_array_task",
 )  # fmt: skip
 AHEAD: tuple[str, ...] = (
-    "ahead_jobs",  # pending jobs before it in the queue, held ones left out
+    "ahead_jobs",  # pending jobs ahead of it in the queue, without held ones
     "ahead_size",
     "ahead_size_h",  # size x limit
-    "ahead_others_jobs",  # those of other users
-    "ahead_fitting_jobs",  # those that ask for neither more nor longer: nothing that it could slip past
+    "ahead_others_jobs",  # jobs ahead that belong to other users
+    "ahead_fitting_jobs",  # jobs ahead that are no larger and no longer, so that it cannot be backfilled before them
     "behind_jobs",
     "running_ending_1h_jobs",  # running jobs whose limit ends within the hour
-    "fits_now",  # 1: its size is free at this instant, whoever waits
+    "fits_now",  # 1 if its size is free at this instant, whatever waits in the queue
 )
-# Of each group of jobs that the job belongs to. `log_wait`: natural logarithm of 1 + seconds.
+# Statistics of each group of jobs to which the job belongs. `log_wait`: natural logarithm of 1 + seconds.
 TALLIED: tuple[str, ...] = (
     "running_jobs",
     "running_size",
@@ -51,11 +51,11 @@ TALLIED: tuple[str, ...] = (
     "pending_age_max_h",
     "since_submit_h",  # since the last submission, at most numbers.SINCE_MOST_H
     "since_start_h",
-    "submitted_day_jobs",  # submissions, each worth half as much a day later
-    "last_log_wait",  # of the job that started last; of the cluster's where none has
-    "mean_log_wait",  # the same over the last jobs that started, each a tenth of what is left
-    "mean_use",  # run time over limit, likewise, of those that ended
-    "started_jobs",  # logarithm of 1 + how many have started
+    "submitted_day_jobs",  # submissions, with a weight that halves every day
+    "last_log_wait",  # of the group's job that started last; of the cluster's where none has started
+    "mean_log_wait",  # exponential moving average over jobs that started; each new job weighs 0.1
+    "mean_use",  # the same average of run time over limit, over jobs that ended
+    "started_jobs",  # natural logarithm of 1 + number of jobs started
 )
 GROUPS: tuple[str, ...] = ("user", "account", "partition", "qos", "shape", "user_shape", "everybody")
 
@@ -65,7 +65,7 @@ FEATURES: tuple[str, ...] = (
     *AHEAD,
     *(f"{group}_{name}" for group in GROUPS for name in TALLIED),
 )
-# What is known where no queue can be rebuilt: the request, the calendar.
+# The calendar features. With the request, they are all that is known where the queue cannot be rebuilt.
 CALENDAR: tuple[str, ...] = ("hour_sin", "hour_cos", "weekday_sin", "weekday_cos")
 ASKED_AT = len(SHARED)
 AHEAD_AT = ASKED_AT + len(ASKED)
@@ -73,8 +73,8 @@ TALLIED_AT = AHEAD_AT + len(AHEAD)
 SHARED_COLUMNS: Int64s = np.array([observe.FEATURES.index(name) for name in SHARED], np.int64)
 
 
-class Asked(NamedTuple):
-    """What one job asks for beside the nodes and the limit that a Snapshot holds; 0 where the log does not say."""
+class SubmissionRequest(NamedTuple):
+    """The request of one job apart from the nodes and the limit in the Snapshot; 0 where the log does not record it."""
 
     cpus: float
     gpus: float
@@ -83,10 +83,10 @@ class Asked(NamedTuple):
     is_array_task: float
 
 
-def fill_submission(out: Float32s, seen: Snapshot, asked: Asked) -> None:
-    """Write what `seen` and `asked` say into out (float32, (TALLIED_AT,)): SHARED, ASKED, AHEAD.
+def fill_submission(out: Float32s, seen: Snapshot, asked: SubmissionRequest) -> None:
+    """Write the features SHARED, ASKED and AHEAD of `seen` and `asked` into out (float32, (TALLIED_AT,)).
 
-    Of `seen` the successor is the job, and its predecessor means nothing.
+    The job is the successor of `seen`; the predecessor of `seen` is ignored.
     """
     pair = np.zeros(observe.AT.own_pending_jobs + 1, np.float32)
     observe.fill(pair, seen)
@@ -96,8 +96,8 @@ def fill_submission(out: Float32s, seen: Snapshot, asked: Asked) -> None:
     fill_ahead(out, seen, pair[observe.AT.free_nodes])
 
 
-def fill_asked(out: Float32s, seen: Snapshot, asked: Asked) -> None:
-    """What the job asks for, in the order of ASKED."""
+def fill_asked(out: Float32s, seen: Snapshot, asked: SubmissionRequest) -> None:
+    """Fill in the request of the job, in the order of ASKED."""
     limit_h = seen.successor_limit_s / HOUR_S
     out[ASKED_AT] = seen.successor_nodes
     out[ASKED_AT + 1] = limit_h
@@ -110,7 +110,7 @@ def fill_asked(out: Float32s, seen: Snapshot, asked: Asked) -> None:
 
 
 def fill_ahead(out: Float32s, seen: Snapshot, free: float) -> None:
-    """What is before the job in the queue, in the order of AHEAD. free: nodes that nobody holds now."""
+    """Fill in the state of the queue around the job, in the order of AHEAD. free: nodes that no job holds now."""
     jobs, size, size_h, others, fitting, ending = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(seen.successor_place):
         if seen.pending_held[i] == 1:

@@ -1,4 +1,4 @@
-"""A cluster's jobs as queue-time prediction reads them: the record, what else a job asks for, the groups it is in."""
+"""A cluster's jobs as input of queue-time prediction: the record, each job's request, and the groups it belongs to."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ COLUMNS = (
     "allocated_nodes", "requested_nodes", "requested_cpus", "allocated_cpus", "requested_gpus", "allocated_gpus",
     "requested_mem_mib", "job_name", "user_name", "account", "partition", "qos", "priority", "is_open",
 )  # fmt: skip
-KNOWN_SHARE = 0.9  # of jobs whose nodes a log must know for sizes to be counted in nodes
-LEAST_SPAN = 0.5  # ends must span so much of what submissions span, else the log was cut by ends
-AT_ONCE_SHARE = 0.001  # of jobs that start within a minute: fewer, and the log holds those alone that had to wait
+KNOWN_SHARE = 0.9  # share of jobs with a known node count from which sizes are in nodes
+LEAST_SPAN = 0.5  # span of ends over span of submissions, below which the log was selected by end time
+AT_ONCE_SHARE = 0.001  # share of jobs that start within 1 min, below which all had to wait
 
 
 @dataclass(frozen=True)
 class SubmissionLog:
-    """The jobs of a record in its order, and what else is known of them at their submission; arrays of shape (jobs,).
+    """The jobs of a record, in its order, with what is known of them at their submission; arrays of shape (jobs,).
 
-    `record.size` is in `unit`. A column is "" or 0 where the log does not say.
+    `record.size` is in `unit`. A value is "" or 0 where the log does not record it.
     """
 
     record: RecordedTrace
@@ -41,30 +41,32 @@ class SubmissionLog:
 
     @property
     def group_codes(self) -> Int64s:
-        """(jobs, len(GROUPS)) which user, account ... each job is of."""
+        """Number of each job's user, account ... in each of GROUPS: int64, (jobs, len(GROUPS))."""
         columns = self.group_names
         codes = [np.unique(np.asarray(columns[name], dtype=str), return_inverse=True)[1] for name in GROUPS]
         return np.stack(codes, axis=1).astype(np.int64).reshape(len(self.record), len(GROUPS))
 
     @property
     def group_names(self) -> dict[str, list[str]]:
-        """For each of GROUPS, the name of each job's."""
-        shape = [str(one) for one in shapes(self.record.size, self.record.limit_s)]
-        of_user = [f"{user}\n{one}" for user, one in zip(self.names["user"], shape, strict=True)]
-        return {**self.names, "shape": shape, "user_shape": of_user, "everybody": [""] * len(shape)}
+        """Name of each job's user, account ... for each of GROUPS."""
+        shape_names = [str(shape) for shape in shapes(self.record.size, self.record.limit_s)]
+        user_shapes = [f"{user}\n{shape}" for user, shape in zip(self.names["user"], shape_names, strict=True)]
+        everybody = [""] * len(shape_names)
+        return {**self.names, "shape": shape_names, "user_shape": user_shapes, "everybody": everybody}
 
 
 def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> SubmissionLog:
-    """The log of a cluster's canonical `jobs` (COLUMNS and limit_s), in the order of `simulator.recorded.record`.
+    """Build the log of a cluster's canonical `jobs` (COLUMNS, limit_s), in the order of `simulator.recorded.record`.
 
-    Sizes are those asked for, else those held: nodes, or CPUs where under KNOWN_SHARE of the jobs know their nodes.
+    Sizes are the requested ones, else the held ones. They are in nodes, or in CPUs where fewer than KNOWN_SHARE of the
+    jobs have a known node count.
     """
     unit = NODES if _knows(jobs, "nodes") or not _knows(jobs, "cpus") else CPUS
     part = "nodes" if unit == NODES else "cpus"
     size = pl.coalesce(*(pl.when(pl.col(f"{how}_{part}") > 0).then(pl.col(f"{how}_{part}")) for how in _HOW))
     sized = jobs.with_columns(size.alias("requested_nodes"), pl.lit(None, pl.Int64).alias("allocated_nodes"))
     record = record_of(sized, default_limit_s=default_limit_s)
-    beside = jobs.unique("job_key", keep="first").select(
+    described = jobs.unique("job_key", keep="first").select(
         "job_key",
         *(pl.col(column).cast(pl.String).fill_null("").alias(name) for name, column in _NAMES.items()),
         *(
@@ -78,7 +80,7 @@ def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> SubmissionLog:
         pl.col("array_task_id").is_not_null().cast(pl.Float64).alias("is_array_task"),
     )
     rows = pl.DataFrame({"job_key": record.job_key}, schema={"job_key": pl.String}).join(
-        beside, on="job_key", how="left", maintain_order="left"
+        described, on="job_key", how="left", maintain_order="left"
     )
     asked = rows.select("cpus_asked", "gpus_asked", "mem_gib", "priority", "is_array_task").to_numpy()
     names = {name: rows[name].to_list() for name in _NAMES}
@@ -89,16 +91,16 @@ _NAMES = {"user": "user_name", "account": "account", "partition": "partition", "
 _HOW = ("requested", "allocated")
 
 
-def _knows(jobs: pl.DataFrame, what: str) -> bool:
-    known = (pl.col(f"requested_{what}").fill_null(0) > 0) | (pl.col(f"allocated_{what}").fill_null(0) > 0)
+def _knows(jobs: pl.DataFrame, amount: str) -> bool:
+    known = (pl.col(f"requested_{amount}").fill_null(0) > 0) | (pl.col(f"allocated_{amount}").fill_null(0) > 0)
     return len(jobs) == 0 or float(jobs.select(known.mean()).item()) >= KNOWN_SHARE
 
 
 def why_not_rebuilt(log: SubmissionLog) -> str | None:
-    """Why the queue cannot be rebuilt from the log, in one sentence; None where it can.
+    """Explain in one sentence why the queue cannot be rebuilt from the log; None where it can.
 
-    A log that holds only jobs which had to wait, or only those that ended within a few days, lacks most of those that
-    ran and waited beside them.
+    A log that holds only jobs that had to wait, or only jobs that ended within a few days, lacks most of the jobs that
+    ran and waited at the same time.
     """
     record = log.record
     ran = record.ran
@@ -106,10 +108,10 @@ def why_not_rebuilt(log: SubmissionLog) -> str | None:
         return "none of its jobs ran"
     wait_s = (record.start_s - record.submit_s)[ran]
     if np.mean(wait_s < 60) < AT_ONCE_SHARE:
-        return "hardly a job in it started within a minute: it holds those alone that had to wait"
+        return "hardly any of its jobs started within a minute, so it holds only jobs that had to wait"
     submits, ends = record.submit_s[ran], record.end_s[ran]
     ends = ends[ends < record.start_s.max(initial=0, where=ran) + 10 * 365 * 86400]
     span_s = np.quantile(submits, 0.99) - np.quantile(submits, 0.01)
     if len(ends) and np.quantile(ends, 0.99) - np.quantile(ends, 0.01) < LEAST_SPAN * span_s:
-        return "its jobs were chosen by when they ended: those that ran beside them are not in it"
+        return "its jobs were selected by end time, so it lacks jobs that ran at the same time"
     return None

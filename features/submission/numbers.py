@@ -1,6 +1,6 @@
-"""What is kept of a group of jobs, and the numbers that it gives a job at its submission. Imports numpy alone.
+"""Statistics kept for a group of jobs, and the features that a job gets from them at submission. Imports numpy alone.
 
-Plain Python for one job asked about, and the same compiled for all jobs of a log (`features.submission.tally`).
+The code is plain Python for a single job; `features.submission.tally` compiles it for all jobs of a log.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from numpy.typing import NDArray
 Float64s = NDArray[np.float64]
 Float32s = NDArray[np.float32]
 
-HALF_LIFE_S = 86400.0  # of a submission in submitted_day_jobs
+HALF_LIFE_S = 86400.0  # of the weight of a submission in submitted_day_jobs
 SINCE_MOST_H = 24.0 * 14
 RUNNING, RUNNING_SIZE, PENDING, PENDING_SIZE, LAST_SUBMIT = 0, 1, 2, 3, 4
 LAST_START, DECAYED, LAST_WAIT, MEAN_WAIT, MEAN_USE = 5, 6, 7, 8, 9
 STARTS, ENDS = 10, 11
-KEPT = 12  # numbers kept of a group
+KEPT = 12  # statistics kept for each group
 
 
-def write(state: Float64s, c: int, everybody: int, now: int, age_s: int, out: Float32s, at: int) -> None:
-    """The numbers of group c into out[at:], in the order of `index.TALLIED`.
+def write(state: Float64s, group: int, everybody: int, now: int, age_s: int, out: Float32s, offset: int) -> None:
+    """Write the features of group `group` into out[offset:], in the order of `index.TALLIED`.
 
-    state: (groups, KEPT). age_s: of the one of the group that pends longest. Where none of the group has started or
-    ended yet, the waits or run times are those of `everybody`.
+    state: (groups, KEPT). age_s: age of the group's longest pending job, s. Where no job of the group has started or
+    ended yet, the waits or run times are those of the group `everybody`.
     """
-    waits = c if state[c, STARTS] > 0 else everybody
-    uses = c if state[c, ENDS] > 0 else everybody
-    since_s = now - state[c, LAST_SUBMIT]
-    out[at] = state[c, RUNNING]
-    out[at + 1] = state[c, RUNNING_SIZE]
-    out[at + 2] = state[c, PENDING]
-    out[at + 3] = state[c, PENDING_SIZE]
-    out[at + 4] = age_s / 3600.0
-    out[at + 5] = min(since_s / 3600.0, SINCE_MOST_H)
-    out[at + 6] = min((now - state[c, LAST_START]) / 3600.0, SINCE_MOST_H)
-    out[at + 7] = state[c, DECAYED] * 0.5 ** (since_s / HALF_LIFE_S)
-    out[at + 8] = state[waits, LAST_WAIT]
-    out[at + 9] = state[waits, MEAN_WAIT]
-    out[at + 10] = state[uses, MEAN_USE] if state[uses, ENDS] > 0 else 1.0
-    out[at + 11] = math.log(1.0 + state[c, STARTS])
+    waits = group if state[group, STARTS] > 0 else everybody
+    uses = group if state[group, ENDS] > 0 else everybody
+    since_s = now - state[group, LAST_SUBMIT]
+    out[offset] = state[group, RUNNING]
+    out[offset + 1] = state[group, RUNNING_SIZE]
+    out[offset + 2] = state[group, PENDING]
+    out[offset + 3] = state[group, PENDING_SIZE]
+    out[offset + 4] = age_s / 3600.0
+    out[offset + 5] = min(since_s / 3600.0, SINCE_MOST_H)
+    out[offset + 6] = min((now - state[group, LAST_START]) / 3600.0, SINCE_MOST_H)
+    out[offset + 7] = state[group, DECAYED] * 0.5 ** (since_s / HALF_LIFE_S)
+    out[offset + 8] = state[waits, LAST_WAIT]
+    out[offset + 9] = state[waits, MEAN_WAIT]
+    out[offset + 10] = state[uses, MEAN_USE] if state[uses, ENDS] > 0 else 1.0
+    out[offset + 11] = math.log(1.0 + state[group, STARTS])

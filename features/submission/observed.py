@@ -1,8 +1,8 @@
-"""The observations of all jobs of a log at their submissions: the recorded world is followed, once. Compiled.
+"""The observations of all jobs of a log at their submissions, from one compiled pass over the recorded world.
 
-Until a job is submitted the cluster is what the log shows, seen as `simulator.recorded` sees it: pending jobs that were
-overtaken count as held, the most nodes in use over three days as usable. The rules on users and the growth of
-priorities are those inferred from what was recorded before one instant, which every row is given alike.
+Until a job is submitted, the cluster is as the log shows it and as `simulator.recorded` interprets it: overtaken
+pending jobs count as held, and the most nodes in use over three days count as usable. The rules on users and the growth
+of priorities are inferred from the record before one instant and are the same for every row.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from features import observe
 from features.snapshot import Snapshot
 from features.submission import index
-from features.submission.index import FEATURES, TALLIED_AT, Asked
+from features.submission.index import FEATURES, TALLIED_AT, SubmissionRequest
 from features.submission.log import SubmissionLog
 from features.submission.tally import tallies
 from simulator.cluster import Visible, visible
@@ -33,7 +33,7 @@ from simulator.recorded.judge import ALL
 from simulator.recorded.parameters import Parameters, jobs_of, rules_of
 from simulator.recorded.record import NONE, events
 from simulator.recorded.state import PENDING, goes_ahead
-from simulator.recorded.world import build as build  # its module implements `visible` for the recorded cluster
+from simulator.recorded.world import build as build  # importing it implements `visible` for the recorded cluster
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
@@ -45,10 +45,10 @@ _fill = njit(index.fill_submission)
 
 
 def observe_log(log: SubmissionLog, parameters: Parameters, wanted: NDArray[np.bool_]) -> Float32s:
-    """float32, (wanted jobs, len(FEATURES)): each wanted job at its submission, in the order of the record.
+    """Observe each wanted job at its submission: float32, (wanted jobs, len(FEATURES)), in the order of the record.
 
-    Nothing that was recorded after a submission reaches its row; `parameters` are what was inferred before some
-    instant, the fit's.
+    No row depends on what was recorded after its submission. `parameters` are inferred from the record before the
+    instant of the fit.
     """
     record = log.record
     out = np.zeros((int(wanted.sum()), len(FEATURES)), np.float32)
@@ -64,17 +64,17 @@ def observe_log(log: SubmissionLog, parameters: Parameters, wanted: NDArray[np.b
 
 
 class Present(NamedTuple):
-    """A cluster at the last event of its log, for jobs that are only asked about."""
+    """The cluster at the last event of its log, for predictions of hypothetical jobs."""
 
     now_s: int
     seen: Visible
-    pending_key: Int64s  # (pending,) the queue's order, falling
+    pending_key: Int64s  # (pending,) place in the queue, by falling key
     origin_s: int  # a job submitted at t with priority p has the key 3600 p - points x (t - origin), or origin - t
     points_per_hour: float | None
 
 
 def present(log: SubmissionLog, parameters: Parameters) -> Present:
-    """The cluster when the last job of the log was submitted, that job included."""
+    """Rebuild the cluster right after the submission of the last job of the log."""
     record = log.record
     jobs = jobs_of(record, parameters.points_per_hour)
     cluster = new_cluster(record, events(record), jobs, rules_of(parameters, ALL))
@@ -83,7 +83,7 @@ def present(log: SubmissionLog, parameters: Parameters) -> Present:
     advance(cluster, branch, now, NONE)
     seen = visible(cluster, branch, now + 1)
     pending = branch.state.pending[: branch.state.scalars[PENDING]]
-    arrays = (one.copy() if isinstance(one, np.ndarray) else int(one) for one in seen)
+    arrays = (field.copy() if isinstance(field, np.ndarray) else int(field) for field in seen)
     return Present(
         now + 1,
         Visible(*arrays),  # type: ignore[arg-type]
@@ -95,7 +95,7 @@ def present(log: SubmissionLog, parameters: Parameters) -> Present:
 
 @njit
 def _follow(cluster: RecordedCluster, branch: RecordedBranch, rows: Int64s, asked: Float64s, out: Float32s) -> None:
-    """Follow the log up to the submission of each of `rows` (rising), and write what is seen there."""
+    """Replay the log up to the submission of each of `rows` (rising), and write the observation there."""
     state = branch.state
     for i in range(len(rows)):
         job = rows[i]
@@ -134,5 +134,5 @@ def _follow(cluster: RecordedCluster, branch: RecordedBranch, rows: Int64s, aske
             seen.user_max_jobs,
             seen.user_max_nodes,
         )
-        of = Asked(asked[job, 0], asked[job, 1], asked[job, 2], asked[job, 3], asked[job, 4])
-        _fill(out[i], snapshot, of)
+        request = SubmissionRequest(asked[job, 0], asked[job, 1], asked[job, 2], asked[job, 3], asked[job, 4])
+        _fill(out[i], snapshot, request)

@@ -1,4 +1,4 @@
-"""Which jobs are alike: one number for a size and a limit. Imports numpy alone."""
+"""The shape of a job: one number for its size and limit. Imports numpy alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Int64s = NDArray[np.int64]
 
 
 def shapes(size: Int64s, limit_s: Int64s) -> Int64s:
-    """(jobs,) one number for jobs alike: powers of two of the size, and of the quarter hours of the limit."""
+    """Number the shape of each job, (jobs,): powers of two of its size, and of its limit in quarter hours."""
     wide = np.ceil(np.log2(np.maximum(size, 1))).astype(np.int64)
     long = np.clip(np.ceil(np.log2(np.maximum(limit_s, 1) / 900.0)), 0, 15).astype(np.int64)
     return np.asarray(wide * 16 + long, np.int64)

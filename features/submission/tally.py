@@ -1,7 +1,7 @@
-"""What became of earlier jobs of the same user, account, partition, QOS and shape, at each submission. Compiled.
+"""History of the jobs of the same user, account, partition, QOS and shape, at each submission. Compiled.
 
-One pass over the events of a record in order. A number of a job is written before its submission counts, from events
-before it alone: starts tell of waits and ends of run times only once they have happened.
+This is one pass over the events of a record in order. The features of a job are written before its own submission
+counts, so they depend only on earlier events: a wait is known from its start on, a run time from its end on.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 Float32s = NDArray[np.float32]
 
-REMEMBERED = 0.9  # of a running mean, at each further job
+REMEMBERED = 0.9  # weight that the moving average keeps at each further job
 _write = kernel(write)
 
 
 class Tally(NamedTuple):
-    """What is known of every group after the last event of a record."""
+    """The statistics of every group after the last event of a record."""
 
     first: Int64s  # (columns + 1,) the groups of column k of the codes are rows first[k] .. first[k + 1] - 1
-    state: Float64s  # (groups, KEPT) as `features.submission.numbers` has it
-    oldest_submit_s: Int64s  # (groups,) of the one that pends longest, 0 where none does
+    state: Float64s  # (groups, KEPT), columns as in `features.submission.numbers`
+    oldest_submit_s: Int64s  # (groups,) submission of the longest pending job, 0 where none pends
 
 
 def tallies(record: RecordedTrace, happened: Events, code: Int64s, wanted: NDArray[np.bool_]) -> Float32s:
-    """float32, (wanted jobs, groups x len(TALLIED)) of each wanted job at its submission.
+    """Compute the features TALLIED of each wanted job at its submission: float32, (wanted jobs, groups x len(TALLIED)).
 
-    code: int64, (jobs, groups), which user, account ... a job belongs to, numbered from 0 in each column; the last
-    column is that of everybody, whose waits stand in for those of a group in which no job has started.
+    code: int64, (jobs, groups), the number of the job's user, account ..., from 0 in each column. The last column is
+    everybody; its waits replace those of a group in which no job has started.
     """
     return _tallied(record, happened, code, wanted)[0]
 
 
 def last_tally(record: RecordedTrace, happened: Events, code: Int64s) -> Tally:
-    """What the tallies have come to after the last of the events."""
+    """Compute the statistics of every group after the last event."""
     return _tallied(record, happened, code, np.zeros(len(record), bool))[1]
 
 
@@ -72,8 +72,8 @@ def _tallied(
     flat = np.ascontiguousarray(code + base[:-1], np.int64)
     codes = int(base[-1])
     member = np.concatenate([np.argsort(flat[:, k], kind="stable") for k in range(groups)]).astype(np.int64)
-    of = np.concatenate([np.sort(flat[:, k], kind="stable") for k in range(groups)])
-    first = np.searchsorted(of, np.arange(codes + 1)).astype(np.int64)
+    group_of_member = np.concatenate([np.sort(flat[:, k], kind="stable") for k in range(groups)])
+    first = np.searchsorted(group_of_member, np.arange(codes + 1)).astype(np.int64)
     state = np.zeros((codes, KEPT))
     state[:, LAST_SUBMIT] = state[:, LAST_START] = -np.inf
     out = np.zeros((int(wanted.sum()), groups * len(TALLIED)), np.float32)
@@ -107,10 +107,11 @@ def _sweep(
     row: Int64s,
     out: Float32s,
 ) -> None:
-    """All events in order. code: (jobs, groups) numbers over all groups; member[first[c]:first[c + 1]] are the jobs of
-    number c by submission, of which those before oldest[c] do not pend any more; pends: (jobs,) 1 while it pends.
+    """Process all events in order and write the features of the wanted jobs.
 
-    row: (jobs,) of `out`, or -1 where nobody asks.
+    code: (jobs, groups), numbers over all groups. member[first[c]:first[c + 1]]: the jobs of group c by submission;
+    those before oldest[c] no longer pend. pends: (jobs,), 1 while the job pends. row: (jobs,), row in `out`, or -1 for
+    a job that is not wanted.
     """
     groups = code.shape[1]
     for e in range(len(time_s)):
@@ -134,7 +135,7 @@ def _sweep(
 
 @kernel
 def _count(state: Float64s, c: int, kind: int, now: int, submit_s: int, start_s: int, size: int, limit_s: int) -> None:
-    """An event of a job in group c."""
+    """Update the statistics of group c with one event of one of its jobs."""
     if kind == SUBMITTED:
         since_s = now - state[c, LAST_SUBMIT]
         state[c, DECAYED] = state[c, DECAYED] * 0.5 ** (since_s / HALF_LIFE_S) + 1.0

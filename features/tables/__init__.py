@@ -1,1 +1,1 @@
-"""Declared tables of the analytics, a module a topic, as `traces.schema` does it. Only `features` imports from here."""
+"""Declared tables of the analytics, one module per topic. Only `features` imports from here."""

@@ -22,7 +22,7 @@ from features.ahead import run_times
 from features.ahead.arrivals import cycles_s
 from features.ahead.draws import RELEASE, RUN, spread, uniform
 from features.ahead.holds import held_longer_s
-from features.ahead.run_times import ROOM, History, draw_run_s, history, like_runs
+from features.ahead.run_times import ROOM, RunTimeHistory, draw_run_s, history, like_runs
 from features.ahead.summary import FUTURES
 from models.ahead.told import NOTHING, Told
 from models.recorded_pairs import week_of, week_world
@@ -152,7 +152,7 @@ def most_arrivals(submit_s: Int64s, cycles: Int64s, horizon_s: int) -> int:
 
 def _week(
     record: RecordedTrace,
-    known: History,
+    known: RunTimeHistory,
     asked: Asked,
     rows: Int64s,
     from_s: int,
@@ -187,14 +187,14 @@ class Ground(NamedTuple):
 
     cluster: Any  # `simulator.recorded.branch.RecordedCluster`
     past: RecordedHistory
-    known: History
+    known: RunTimeHistory
     ageing: Ageing
     room: RecordedFutureBuffers
     at: Int64s  # row of the past of each row of the cluster's record
     has_priority: bool
 
 
-def history_of(record: RecordedTrace) -> History:
+def history_of(record: RecordedTrace) -> RunTimeHistory:
     """How long the jobs of a record ran that ended."""
     ended = record.ran & (record.end_s < NEVER)
     return history(
@@ -210,7 +210,7 @@ def _names(record: RecordedTrace) -> Int64s:
     return record.name if len(record.name) else np.zeros_like(record.user)
 
 
-def ground_of(record: RecordedTrace, known: History, world: Built, place: Int64s, most: int) -> Ground:
+def ground_of(record: RecordedTrace, known: RunTimeHistory, world: Built, place: Int64s, most: int) -> Ground:
     """The ground of a week, of which `week_world` made the world and place. most: jobs that may arrive in a future."""
     cluster: Any = world.clusters[0]
     has_priority = bool(cluster.beyond.usual.any())
@@ -245,7 +245,7 @@ def _play(
     cluster: RecordedCluster,
     followed: RecordedBranch,
     past: RecordedHistory,
-    known: History,
+    known: RunTimeHistory,
     ageing: Ageing,
     room: RecordedFutureBuffers,
     at: Int64s,

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from features.ahead.arrivals import DAY_S, cycles_s
 from features.ahead.draws import RUN, spread
-from features.ahead.run_times import ROOM, History, draw_run_s, history, like_runs
+from features.ahead.run_times import ROOM, RunTimeHistory, draw_run_s, history, like_runs
 from features.ahead.summary import BEYOND_S, FUTURES
 from models.ahead.futures import most_arrivals
 from models.ahead.table import carried_over, is_fresh
@@ -182,7 +182,7 @@ def _play(
     branch: FlatState,
     predecessor: int,
     past: FlatHistory,
-    known: History,
+    known: RunTimeHistory,
     who: Who,
     room: FlatFutureBuffers,
     now: int,

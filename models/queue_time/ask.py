@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from features.observe import HOUR_S
-from features.submission.index import FEATURES, GROUPS, TALLIED, TALLIED_AT, Asked, fill_submission
+from features.submission.index import FEATURES, GROUPS, TALLIED, TALLIED_AT, SubmissionRequest, fill_submission
 from features.submission.numbers import write
 from features.submission.shape import shapes
 from models.queue_time.protocol import COLUMN, LEVELS, Float32s, Forecast, forecast_of
@@ -106,7 +106,7 @@ def observed_of(stored: Stored, request: Request) -> Float32s:
     m = stored.manifest
     out = np.zeros(len(FEATURES), np.float32)
     user = m["users"].get(request.user, len(m["users"]))
-    asked = Asked(
+    asked = SubmissionRequest(
         request.nodes * m["cpus_a_unit"], request.nodes * m["gpus_a_unit"], 0.0, float(m["usual_priority"]), 0.0
     )
     key = -(m["now_s"] - m["origin_s"])

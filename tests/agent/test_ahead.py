@@ -34,7 +34,7 @@ from agent.slurm.accounting import PastJob, parse_named_past
 from agent.slurm.commands import SlurmError
 from agent.slurm.settings import BASIC, Settings
 from agent.state import State
-from features.ahead.played import Scene
+from features.ahead.played import FutureInputs
 from features.ahead.summary import AHEAD, FUTURES, SEEN_AHEAD, summary
 from features.observe import FEATURES
 from models import recorded_pairs
@@ -145,7 +145,7 @@ def test_no_future_that_is_left_out_would_change_the_decision(
     """After each number of futures: where the policy decides alike at both ends, it decides as on all of them."""
     if is_at_the_brink:
         left_s = max(round(setting * sorted(waits_s)[4]), 1)
-    scene = cast(Scene, SimpleNamespace(now_s=FIRST_S, horizon_s=40 * HOUR))
+    scene = cast(FutureInputs, SimpleNamespace(now_s=FIRST_S, horizon_s=40 * HOUR))
     observed = {**dict.fromkeys(FEATURES, 0.0), "remaining_h": left_s / HOUR}
     found, end_s = [FIRST_S + wait_s for wait_s in waits_s], FIRST_S + left_s
     on_all = summary(np.array([found]), np.array([FIRST_S]), np.array([end_s]))[0].tolist()

@@ -64,7 +64,7 @@ def test_capacity_is_given_listed_or_the_peak_and_says_which() -> None:
     assert first(short) == (held, 6 * 3600, "machine list")
     whole = utilization.from_trace(short, ClusterSettings(CLUSTER))["resources"].row(0, named=True)
     assert (whole["known_by"], whole["gpus"]) == ("in the machine list", 6)
-    assert whole["contradictions"] == "3 GPUs are in the machine list, and jobs held 6 at once"
+    assert whole["contradictions"] == "3 GPUs are in the machine list, but jobs held 6 at once"
     assert first(of) == (held, 6 * 3600, "peak in use")
     by_date = first(of, nodes=5, gpus_per_node=4, nodes_by_date=((at(1800), 10),))
     assert by_date == (held, 20 * 1800 + 40 * 1800, "settings")

@@ -79,8 +79,8 @@ def test_what_the_log_shows_beyond_a_machine_list_is_named_and_counts() -> None:
     placed = [*on("a", "n2", gpus=2), *on("b", "n1", gpus=10), *on("c", "new1"), *on("d", "new2")]
     size = size_of(jobs, placed, LIST)
     assert size.contradictions == (
-        "2 nodes gave out more GPUs at once than the machine list says (most: n1, 10)",
-        "the machine list has 2 nodes, and jobs ran on 2 others",
+        "on 2 nodes, jobs held more GPUs at once than the machine list says (most: n1, 10)",
+        "the machine list has 2 nodes, but jobs ran on 2 others",
     )
     assert (size.gpus, size.nodes) == (14, 4)
 
@@ -103,19 +103,19 @@ def test_more_than_declared_is_named_with_the_count_and_the_larger_counts() -> N
     placed = [row for i in range(3) for row in on(f"j{i}", f"n{i}", gpus=4)]
     size = size_of(jobs, placed, nodes=2, gpus_per_node=2)
     assert size.contradictions == (
-        "3 nodes gave out more GPUs at once than declared (most: n0, 4)",
-        "2 nodes are declared, and jobs ran on 3 at once",
+        "on 3 nodes, jobs held more GPUs at once than declared (most: n0, 4)",
+        "2 nodes are declared, but jobs ran on 3 at once",
     )
     assert (size.nodes, size.gpus) == (3, 12)
     size = size_of(jobs, nodes=2, gpus_per_node=2)  # a log without the nodes of its jobs
-    assert size.contradictions == ("4 GPUs are declared, and jobs held 12 at once",) and size.gpus == 12
+    assert size.contradictions == ("4 GPUs are declared, but jobs held 12 at once",) and size.gpus == 12
     size = size_of([ran("j", 0, 9000, None, nodes=3)], nodes=2)
-    assert size.contradictions == ("2 nodes are declared, and jobs held 3 at once",) and size.nodes == 3
+    assert size.contradictions == ("2 nodes are declared, but jobs held 3 at once",) and size.nodes == 3
 
 
 def test_one_node_that_gives_out_too_much_is_one_node() -> None:
     said = size_of([ran("a", 0, 9000, 4)], on("a", "n0", gpus=4), gpus_per_node=2).contradictions
-    assert said == ("1 node gave out more GPUs at once than declared (most: n0, 4)",)
+    assert said == ("on 1 node, jobs held more GPUs at once than declared (most: n0, 4)",)
 
 
 def test_nodes_by_date_change_every_amount_in_step() -> None:

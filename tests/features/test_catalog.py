@@ -134,7 +134,7 @@ def test_the_a100_log(shared_traces: Path, tmp_path: Path) -> None:
     assert (waited.select(pl.sum_horizontal(CAUSES)).to_series() == waited["wait_s"]).all()
     assert waited["cause_basis"].unique().to_list() == ["GPU counts"]
     # No user of this log runs more than eight jobs at once, and 22 reach exactly eight.
-    assert delays["own_limit"].drop_nulls().unique().to_list() == ["8 running jobs a user (inferred)"]
+    assert delays["own_limit"].drop_nulls().unique().to_list() == ["8 running jobs per user (inferred)"]
     full = int(waited["cluster_full_s"].sum()) / int(waited["wait_s"].sum())
     assert 0.03 < full < 0.06  # of the declared 80 nodes; of the 76 ever in use at once it would be 17 %
     jobs = warehouse.read(data, "SELECT wait_s, start_utc, end_utc, allocated_nodes FROM jobs")

@@ -187,7 +187,7 @@ def own_limits(users: int, most: int, reason: str | None = None, hogs: int = 0) 
 def test_a_limit_shows_where_three_users_stop_with_a_job_waiting_that_would_have_fitted() -> None:
     found = own_limits(users=4, most=8)
     assert (
-        spent(found["0-9"]) == {"own_limit": 3600} and found["0-9"]["own_limit"] == "8 running jobs a user (inferred)"
+        spent(found["0-9"]) == {"own_limit": 3600} and found["0-9"]["own_limit"] == "8 running jobs per user (inferred)"
     )
     assert found["0-9"]["main_cause"] == "own limit"
 

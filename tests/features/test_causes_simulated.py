@@ -95,7 +95,7 @@ def test_a_simulated_limit_on_running_jobs_is_found_and_takes_what_it_took(capac
     waited = int((starts - of.submit_s).sum())
     ours = np.array([got[str(i)]["own_limit_s"] for i in range(len(of))])
     assert at_limit.sum() > 0.2 * waited
-    assert {row["own_limit"] for row in got.values() if row["own_limit_s"]} == {"5 running jobs a user (inferred)"}
+    assert {row["own_limit"] for row in got.values() if row["own_limit_s"]} == {"5 running jobs per user (inferred)"}
     assert np.array_equal(ours, at_limit)
     if capacity == 400:  # room for all: nothing else is waited for
         assert totals(got)["cluster_full_s"] < 0.02 * waited

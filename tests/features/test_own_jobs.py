@@ -42,7 +42,7 @@ def test_numbered_jobs_of_one_name_in_turn_likely_depend_on_each_other() -> None
     for i in range(1, 6):
         assert spent(found[str(i)]) == {"dependency": i * 3610 - 10, "unknown": 10}
         assert found[str(i)]["main_cause"] == "likely dependency"
-    said = "started 10 s after the end of the same user's job 1 of that name; it had fitted"
+    said = "started 10 s after job 1 of the same user and name ended; it would have fitted earlier"
     assert found["2"]["evidence"] == said and found["0"]["evidence"] is None
 
 
@@ -118,7 +118,7 @@ def test_by_counts_a_users_long_queue_shows_no_nodes_out_of_service(at_once: int
 @pytest.mark.parametrize(("jobs", "is_inferred"), [(3 + MANY_ALIKE, True), (2 + MANY_ALIKE, False)])
 def test_several_at_a_time_must_show_ten_times(jobs: int, is_inferred: bool) -> None:
     found = delays([*in_turn(jobs, at_once=3, name="{}"), *WIDE], declared=ROOM)
-    said = "started 10 s after the same user's job 8 ended: 3 at a time, though more fitted"
+    said = "started 10 s after the same user's job 8 ended: 3 at a time; more would fit"
     assert found["9"]["evidence"] == (said if is_inferred else None)
     assert (found["9"]["own_jobs_s"] == found["9"]["wait_s"] - 10) == is_inferred
 
@@ -137,7 +137,7 @@ def test_a_limit_that_three_users_share_is_a_limit_and_no_dependency() -> None:
         rows += [{**row, "job_key": f"{user}-{row['job_key']}", "job_id": user + row["job_key"]} for row in mine]
     found = delays([*rows, *WIDE], declared=ROOM)
     assert found["eve-7"]["own_limit_s"] == 3 * HOUR_S == found["eve-7"]["wait_s"] - 30
-    assert found["eve-7"]["own_limit"] == "2 running jobs a user (inferred)"
+    assert found["eve-7"]["own_limit"] == "2 running jobs per user (inferred)"
     assert total(found, "dependency") == 0 and total(found, "own_jobs") <= 30 * 36  # 10 s after each end
 
 

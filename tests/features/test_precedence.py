@@ -67,7 +67,7 @@ def test_who_was_before_is_that_of_a_loop_over_pairs(rows: list[dict[str, Any]])
                 continue
             others[i] = max(others[i], job["left"]) if is_ahead else others[i]
             others[i] = max(others[i], job["start"]) if started and as_wide(job, me) else others[i]
-    got = precedence.who_was_before(frame(rows))
+    got = precedence.behind_until(frame(rows))
     assert got["job_key"].to_list() == [row["job_key"] for row in rows]
     assert (got["others_until"].to_list(), got["own_until"].to_list()) == (others, own)
 
@@ -100,7 +100,7 @@ def row(key: str, begin: int, start: int | None, user: str | None = "eve", **mor
 
 def before(*rows: dict[str, Any]) -> tuple[int, int]:
     """others_until and own_until of the job `me`."""
-    got = precedence.who_was_before(frame([*rows])).row(by_predicate=pl.col("job_key") == "me", named=True)
+    got = precedence.behind_until(frame([*rows])).row(by_predicate=pl.col("job_key") == "me", named=True)
     return got["others_until"], got["own_until"]
 
 

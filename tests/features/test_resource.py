@@ -55,7 +55,7 @@ def test_a_log_without_cpus_is_weighed_by_node_time_else_run_time() -> None:
     assert found == Binding("GPU", "jobs that hold GPUs take 75 % of the node time held")
     found = about([ran("gpu", gpus=4, nodes=None), ran("cpu", nodes=None)])
     assert found == Binding("GPU", "jobs that hold GPUs take 50 % of the run time")
-    assert about([ran("cpu"), ran("gpu", 10, gpus=1)]).why == "the log does not say the CPUs of its jobs"
+    assert about([ran("cpu"), ran("gpu", 10, gpus=1)]).why == "the log does not record the CPUs of its jobs"
 
 
 def test_two_of_4285_jobs_with_a_gpu_on_46_nodes_leave_a_cpu_cluster() -> None:
@@ -88,7 +88,7 @@ def test_nodes_of_several_sizes_are_each_whole() -> None:
 
 def test_one_cpu_a_node_is_a_log_that_counts_nodes() -> None:
     jobs = [ran("wide", nodes=8, allocated_cpus=8), ran("one", allocated_cpus=1)]
-    assert about(jobs) == Binding("node", "every job has one CPU a node: the log counts nodes")
+    assert about(jobs) == Binding("node", "every job has one CPU per node, so the log counts nodes")
     assert about([jobs[1]]).resource == "core"  # one CPU of a node says nothing of it
 
 
@@ -132,4 +132,4 @@ def test_each_partition_is_about_what_its_own_jobs_hold() -> None:
 
 @pytest.mark.parametrize("jobs", [[], [job("never", 0, None, 9, 4)]])
 def test_a_log_in_which_nothing_ran_says_so(jobs: list[Row]) -> None:
-    assert about(jobs) == Binding("node", "the log does not say the CPUs of its jobs")
+    assert about(jobs) == Binding("node", "the log does not record the CPUs of its jobs")

@@ -7,7 +7,7 @@ import pytest
 
 from features.ahead.arrivals import DAY_S, MOST_S, WEEKS_S, cycles_s
 from features.ahead.draws import spread, uniform
-from features.ahead.run_times import LEAST_LEFT_S, ROOM, History, draw_run_s, history, like_runs
+from features.ahead.run_times import LEAST_LEFT_S, ROOM, RunTimeHistory, draw_run_s, history, like_runs
 from features.ahead.summary import AHEAD, summary
 
 HOUR = 3600
@@ -31,7 +31,7 @@ def test_numbers_of_jobs_and_futures_are_uniform_and_unrelated() -> None:
     assert uniform(7, 3, 0) == uniform(7, 3, 0) != uniform(7, 3, 1)
 
 
-def known() -> History:
+def known() -> RunTimeHistory:
     """User 0 runs script 5 for a tenth of its limit and script 6 for all of it; user 1 runs for half of it."""
     shares = [(0, 5, 0.1)] * 30 + [(0, 6, 1.0)] * 30 + [(1, 7, 0.5)] * 30
     user, name, share = (np.array(column) for column in zip(*shares, strict=True))

@@ -10,7 +10,16 @@ import pytest
 
 from features.observe import FEATURES as OF_PAIRS
 from features.observe import observe
-from features.submission.index import AHEAD, AHEAD_AT, FEATURES, GROUPS, SHARED, TALLIED, Asked, fill_submission
+from features.submission.index import (
+    AHEAD,
+    AHEAD_AT,
+    FEATURES,
+    GROUPS,
+    SHARED,
+    TALLIED,
+    SubmissionRequest,
+    fill_submission,
+)
 from features.submission.log import CPUS, NODES, SubmissionLog, from_jobs, why_not_rebuilt
 from features.submission.observed import observe_log
 from features.submission.shape import shapes
@@ -34,7 +43,7 @@ def test_what_is_shared_with_pairs_is_the_same_number() -> None:
     seen = snapshot(pending_nodes=np.array([4, 1, 2]), pending_limit_s=np.array([3600, 7200, 3600]),
                     pending_submit_s=np.array([1_699_990_000] * 3))  # fmt: skip
     out = np.zeros(len(FEATURES), np.float32)
-    fill_submission(out, seen, Asked(64.0, 24.0, 2.0, 900.0, 1.0))
+    fill_submission(out, seen, SubmissionRequest(64.0, 24.0, 2.0, 900.0, 1.0))
     pair = dict(zip(OF_PAIRS, observe(seen), strict=True))
     assert {name: float(out[AT[name]]) for name in SHARED} == {name: float(pair[name]) for name in SHARED}
     told = {name: float(out[AT[name]]) for name in ("size", "limit_h", "size_h", "cpus", "gpus", "priority")}
@@ -49,7 +58,7 @@ def test_what_is_ahead_leaves_out_the_held_and_those_behind() -> None:
     )
     seen = seen._replace(pending_held=np.array([0, 0, 1, 0]), pending_user=np.array([7, 8, 8, 8]), successor_place=3)
     out = np.zeros(len(FEATURES), np.float32)
-    fill_submission(out, seen, Asked(0.0, 0.0, 0.0, 0.0, 0.0))
+    fill_submission(out, seen, SubmissionRequest(0.0, 0.0, 0.0, 0.0, 0.0))
     found = dict(zip(AHEAD, out[AHEAD_AT : AHEAD_AT + len(AHEAD)].tolist(), strict=True))
     assert found == {
         "ahead_jobs": 2, "ahead_size": 5, "ahead_size_h": 64, "ahead_others_jobs": 1, "ahead_fitting_jobs": 1,
@@ -158,6 +167,6 @@ def test_a_log_of_jobs_that_all_waited_or_were_chosen_by_their_end_is_not_rebuil
     assert "within a minute" in str(why_not_rebuilt(replace(log, record=waited)))
     ended = ORIGIN_S + 20 * DAY_S
     chosen = replace(log.record, end_s=np.where(log.record.ran, ended, log.record.end_s))
-    assert "when they ended" in str(why_not_rebuilt(replace(log, record=chosen)))
+    assert "selected by end time" in str(why_not_rebuilt(replace(log, record=chosen)))
     nobody = replace(log.record, start_s=np.full(len(log.record), NEVER))
     assert why_not_rebuilt(replace(log, record=nobody)) == "none of its jobs ran"

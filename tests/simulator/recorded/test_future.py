@@ -101,13 +101,13 @@ def compiled(case: dict[str, Any], rows: int = 400) -> int:
 
 def by_hand(case: dict[str, Any]) -> int:
     pending = [
-        plain.Job(one["nodes"], one["limit_s"], one["user"], one["key"], row, one["run_s"], is_held=one["held_s"] > 0,
-                  release_s=AT + one["held_s"])
+        plain.FutureJob(one["nodes"], one["limit_s"], one["user"], one["key"], row, one["run_s"],
+                        is_held=one["held_s"] > 0, release_s=AT + one["held_s"])
         for row, one in enumerate(case["pending"])
     ]  # fmt: skip
     pending[-1].is_held = False
     running = [
-        plain.Job(one["nodes"], one["limit_s"], one["user"], 0, 50 + row, one["elapsed_s"] + one["run_s"],
+        plain.FutureJob(one["nodes"], one["limit_s"], one["user"], 0, 50 + row, one["elapsed_s"] + one["run_s"],
                   start_s=AT - one["elapsed_s"])
         for row, one in enumerate(case["running"])
     ]  # fmt: skip
@@ -118,10 +118,10 @@ def by_hand(case: dict[str, Any]) -> int:
                 at_s = AT - one["ago_s"] + turn * CYCLE
                 key = int(np.rint(-0.5 * at_s))
                 arriving.append(
-                    plain.Job(one["nodes"], one["limit_s"], one["user"], key, row, one["run_s"], submit_s=at_s)
+                    plain.FutureJob(one["nodes"], one["limit_s"], one["user"], key, row, one["run_s"], submit_s=at_s)
                 )
                 row += 1
-    limits = plain.Limits(case["max_jobs"], case["max_nodes"], bool(case["siblings"]))
+    limits = plain.FutureUserLimits(case["max_jobs"], case["max_nodes"], bool(case["siblings"]))
     usable = plain.Usable(6 - case["out"], 6)
     start_s = plain.start_in_future(pending, running, arriving, pending[-1], limits, usable, AT, AT + LONGEST)
     assert start_s is not None
