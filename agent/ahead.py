@@ -26,9 +26,9 @@ import numpy as np
 
 from agent.memory import holds_nodes
 from agent.slurm.accounting import DAY_S, PastJob
-from agent.slurm.limits import Limits
-from agent.slurm.queue import Job
-from agent.slurm.settings import BASIC, Settings
+from agent.slurm.limits import UserLimits
+from agent.slurm.queue import SqueueJob
+from agent.slurm.settings import BASIC, SlurmSettings
 from features.ahead import plain
 from features.ahead.arrivals import MOST_S
 from features.ahead.played import Came, Scene, Seen, starts
@@ -44,7 +44,7 @@ HOUR_S = 3600
 BUDGET_S = 8.0  # a future under way is given up; what is around it takes far less than a second
 LEAST = 4  # futures that tell anything
 SETTLED = "the others cannot change the decision"
-LINK = re.compile(r"-[0-9a-f]{8}-\d+\.\d+$")  # what `agent.state.State.job_name` puts behind a chain's name
+LINK = re.compile(r"-[0-9a-f]{8}-\d+\.\d+$")  # what `agent.state.ChainState.job_name` puts behind a chain's name
 TIER_KEY = 1 << 60  # a tier of the partition counts for more than any priority
 
 
@@ -157,20 +157,20 @@ class Live:
     the successor, before it has waited.
     """
 
-    pending: Sequence[Job]
-    running: Sequence[tuple[Job, int]]
+    pending: Sequence[SqueueJob]
+    running: Sequence[tuple[SqueueJob, int]]
     past: Sequence[PastJob]
     tier: Callable[[str], int]
-    limit_s: Callable[[Job | PastJob], int]
-    is_held: Callable[[Job], bool]
+    limit_s: Callable[[SqueueJob | PastJob], int]
+    is_held: Callable[[SqueueJob], bool]
     partition: str  # of the successor
     user: str
     priority: int
-    settings: Settings | None
-    limits: Limits | None
+    settings: SlurmSettings | None
+    limits: UserLimits | None
 
 
-def scene_of(live: Live, seen: Snapshot, predecessor: Job, site: Site) -> Scene:
+def scene_of(live: Live, seen: Snapshot, predecessor: SqueueJob, site: Site) -> Scene:
     """The scene of an instant, from the same text as the snapshot `seen` of it."""
     now_s = seen.now_s
     there = [*live.pending, *(job for job, _ in live.running)]
@@ -178,7 +178,9 @@ def scene_of(live: Live, seen: Snapshot, predecessor: Job, site: Site) -> Scene:
     named = _Named.of(live, seen, [predecessor, *there], past, points_per_hour(live.settings, site))
     ids = {job.id for job in there}
     again = [job for job in past if now_s - MOST_S <= job.submit_s < now_s and (job.end_s is not None or job.id in ids)]
-    limits = Limits(site.max_jobs or plain.FAR_S, site.max_nodes or plain.FAR_S) if live.limits is None else live.limits
+    limits = (
+        UserLimits(site.max_jobs or plain.FAR_S, site.max_nodes or plain.FAR_S) if live.limits is None else live.limits
+    )
     back = min(max(most_held(past, now_s), seen.usable), seen.capacity)
     by_number = {_number(job.id): job for job in again}
     end_s = seen.predecessor_end_s
@@ -216,14 +218,14 @@ class _Named:
 
     @classmethod
     def of(
-        cls, live: Live, seen: Snapshot, there: Sequence[Job], past: Sequence[PastJob], growth: float | None
+        cls, live: Live, seen: Snapshot, there: Sequence[SqueueJob], past: Sequence[PastJob], growth: float | None
     ) -> _Named:
         """Numbers from 0 on, by who is there and who was."""
         users = [live.user, *(job.user for job in there), *(job.user for job in past)]
         names = [*(script_name(job.name) for job in there), *(script_name(job.name) for job in past)]
         return cls(live, seen.now_s, growth, _numbers(users), _numbers(names))
 
-    def name_of(self, job: Job | PastJob) -> int:
+    def name_of(self, job: SqueueJob | PastJob) -> int:
         """The number of the job's name."""
         return self.name[script_name(job.name)]
 
@@ -234,7 +236,7 @@ class _Named:
             points = HOUR_S * priority - round(self.growth * max(submit_s - self.now_s, 0))
         return self.live.tier(partition) * TIER_KEY + points
 
-    def seen(self, job: Job, nodes: int, *, is_held: bool = False, known_end_s: int | None = None) -> Seen:
+    def seen(self, job: SqueueJob, nodes: int, *, is_held: bool = False, known_end_s: int | None = None) -> Seen:
         """A job that pends or runs."""
         limit_s, key = self.live.limit_s(job), self.key(job.partition, job.priority, job.submit_s)
         start_s = job.start_s if holds_nodes(job) else None
@@ -269,7 +271,7 @@ def script_name(name: str) -> str:
     return LINK.sub("", name)
 
 
-def points_per_hour(settings: Settings | None, site: Site) -> float | None:
+def points_per_hour(settings: SlurmSettings | None, site: Site) -> float | None:
     """How fast the priority of a job that pends grows; None: first come, first served."""
     if settings is None:
         return site.points_per_hour

@@ -459,7 +459,7 @@ def no_arrays(artifact: Artifact) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Kind:
+class ArtifactKind:
     """How one kind of artifact decides."""
 
     scores: Callable[[Artifact, Float32s, Float64s], Float64s]  # (n, F), (k,) -> (k, n)
@@ -702,10 +702,10 @@ def check_mlp(artifact: Artifact) -> None:
 
 
 TREES = ("feature", "threshold", "child", "value", "root")
-KINDS: dict[str, Kind] = {
-    "constant-lead": Kind(constant_lead),
-    "estimate-ratio": Kind(estimate_ratio, check=check_estimate),
-    "trees": Kind(trees, lambda artifact: TREES, check_trees),
-    "stopping-trees": Kind(stopping_trees, lambda artifact: (*TREES, "group"), check_stopping_trees),
-    "mlp": Kind(mlp, mlp_arrays, check_mlp),
+KINDS: dict[str, ArtifactKind] = {
+    "constant-lead": ArtifactKind(constant_lead),
+    "estimate-ratio": ArtifactKind(estimate_ratio, check=check_estimate),
+    "trees": ArtifactKind(trees, lambda artifact: TREES, check_trees),
+    "stopping-trees": ArtifactKind(stopping_trees, lambda artifact: (*TREES, "group"), check_stopping_trees),
+    "mlp": ArtifactKind(mlp, mlp_arrays, check_mlp),
 }

@@ -10,10 +10,10 @@ from agent.artifact import Artifact
 from agent.decide import looks_ahead, trained_capacity
 from agent.eyes import CALLS_A_LOOK, CALLS_A_REFRESH, REFRESH_S, Eyes
 from agent.hidden_cost import hidden_costs, words_of
-from agent.sight import Request, Scene, asked_partitions, hidden_features, hides_futures
+from agent.sight import SlurmContext, SlurmRequest, asked_partitions, hidden_features, hides_futures
 from agent.slurm.accounting import DAY_S
 from agent.slurm.commands import NOT_RUN, Commands, SlurmError
-from agent.slurm.queue import Job, Queue
+from agent.slurm.queue import Queue, SqueueJob
 from agent.slurm.settings import Partition
 from features.observe import FILLS, HIDDEN_TOGETHER
 from features.snapshot import NO_LIMIT
@@ -36,7 +36,7 @@ class Finding:
 
 def check(
     commands: Commands,
-    request: Request,
+    request: SlurmRequest,
     *,
     now_s: Callable[[], float],
     trial: Callable[[], object] | None = None,
@@ -86,7 +86,7 @@ def wrong_size(artifact: Artifact | None, partitions: Mapping[str, Partition], p
     )
 
 
-def wrong_first(first: str, jobs: Iterable[Job], user: str) -> str:
+def wrong_first(first: str, jobs: Iterable[SqueueJob], user: str) -> str:
     """Why the job of that id cannot be the first link of a chain of `user`; "" where it can, or none is asked for."""
     owner = next((job.user for job in jobs if job.id == first), None)
     if not first or owner == user:
@@ -96,7 +96,7 @@ def wrong_first(first: str, jobs: Iterable[Job], user: str) -> str:
     return f"first is {first}: that job is {owner}'s; allowed: one of {user}"
 
 
-def _slurm(scene: Scene, queue: Queue, now_s: int) -> list[Finding]:
+def _slurm(scene: SlurmContext, queue: Queue, now_s: int) -> list[Finding]:
     """The controller, its version, its clock, the accounting, and what could not be parsed."""
     others = len({job.user for job in queue.jobs})
     found = [Finding(GOOD, "queue", f"{counted(len(queue.jobs), 'job')} of {counted(others, 'user')}")]
@@ -124,7 +124,7 @@ def _slurm(scene: Scene, queue: Queue, now_s: int) -> list[Finding]:
     return found
 
 
-def _sizes(scene: Scene, request: Request) -> list[Finding]:
+def _sizes(scene: SlurmContext, request: SlurmRequest) -> list[Finding]:
     """Whether the request fits its partition and the limits."""
     asked = asked_partitions(scene.partitions, request.partition)
     names = ",".join(one.name for one in asked)
@@ -153,7 +153,7 @@ def _sizes(scene: Scene, request: Request) -> list[Finding]:
     return found
 
 
-def _hidden(queue: Queue, scene: Scene, artifact: Artifact | None) -> list[Finding]:
+def _hidden(queue: Queue, scene: SlurmContext, artifact: Artifact | None) -> list[Finding]:
     """A line for each cause: which features it hides, what stands in for them, and what that costs the artifact."""
     costs = None if artifact is None else hidden_costs(artifact)
     causes: dict[str, list[str]] = {}

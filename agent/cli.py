@@ -26,15 +26,15 @@ from agent import chain as chains
 from agent import status, submission
 from agent.chain import Chain, option
 from agent.check import GOOD, PROBLEM, Finding, check, wrong_first, wrong_size
-from agent.decide import Policy
+from agent.decide import ReleasedPolicy
 from agent.eyes import Eyes
-from agent.loop import EXIT, FAILED, STOPPED, Agent, World
-from agent.sight import Request, asked_partitions
+from agent.loop import EXIT, FAILED, STOPPED, Agent, AgentServices
+from agent.sight import SlurmRequest, asked_partitions
 from agent.slurm.commands import Commands, SlurmError
 from agent.slurm.queue import read_queue
 from agent.slurm.settings import read_partitions
 from agent.slurm_time import SlurmTime
-from agent.state import GOING, Attempt, Busy, Folder, State, new_state
+from agent.state import GOING, Busy, ChainState, Folder, LinkAttempt, new_state
 from agent.streams import reader_gone
 from traces.slurm.text import MOST_NODES, parse_limit_s
 from traces.visible import visible
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace, of_sbatch: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, lambda *_: _interrupt(stop))
     commands = Commands()
-    world = World(
+    world = AgentServices(
         commands, SlurmTime(commands), stop.wait, say, partial(Eyes, commands), os.environ, stop.is_set
     )  # fmt: skip
     chain, folder = _chain(_values(options, of_sbatch))
@@ -111,14 +111,14 @@ def _interrupt(stop: threading.Event) -> None:
 def keep(
     chain: Chain,
     folder: Folder,
-    world: World,
+    world: AgentServices,
     *,
     dry_run: bool = False,
     take_over: bool = False,
     metrics: Path | None = None,
 ) -> int:
     """Keep a chain in a world; returns the exit status. Raises ValueError, Busy, OSError, SlurmError."""
-    policy = Policy(chain.artifact, chain.setting)
+    policy = ReleasedPolicy(chain.artifact, chain.setting)
     if not dry_run:
         folder.make()
         folder.end_holder() if take_over else folder.lock()
@@ -141,14 +141,14 @@ def keep(
         folder.unlock()
 
 
-def _another_chain(folder: Folder, state: State | None, chain: Chain) -> str:
+def _another_chain(folder: Folder, state: ChainState | None, chain: Chain) -> str:
     """Why the folder's state is not that of the chain; "" where it is, or there is none."""
     if state is None or state.script == str(chain.script):
         return ""
     return f"{folder.path} holds the chain of {state.script}; give {chain.script} another --state"
 
 
-def check_with_slurm(chain: Chain, policy: Policy, commands: Commands) -> None:
+def check_with_slurm(chain: Chain, policy: ReleasedPolicy, commands: Commands) -> None:
     """Hold what the chain asks for against the cluster. Raises ValueError, and SlurmError where it does not answer."""
     partitions = read_partitions(commands)
     asked = asked_partitions(partitions, option(chain.submitted_options, "--partition", "-p") or "")
@@ -166,7 +166,7 @@ def check_with_slurm(chain: Chain, policy: Policy, commands: Commands) -> None:
         raise ValueError(f"{chain.script}: Slurm would refuse it: {error.detail}") from error
 
 
-def _first_state(chain: Chain, world: World) -> State:
+def _first_state(chain: Chain, world: AgentServices) -> ChainState:
     """The state of a new chain; with `first`, that job is its first link."""
     state = new_state(chain.name, str(chain.script), chain.links)
     if not chain.first:
@@ -176,7 +176,7 @@ def _first_state(chain: Chain, world: World) -> State:
     if why := wrong_first(chain.first, jobs, _me()):
         raise ValueError(why)
     found = next(job for job in jobs if job.id == chain.first)
-    attempt = Attempt(1, 1, state.job_name(1, 1), now_s, job_id=chain.first, submit_s=found.submit_s)
+    attempt = LinkAttempt(1, 1, state.job_name(1, 1), now_s, job_id=chain.first, submit_s=found.submit_s)
     return replace(state, attempts=(attempt,))
 
 
@@ -233,7 +233,9 @@ def show(options: argparse.Namespace, of_sbatch: list[str]) -> int:
 def look(options: argparse.Namespace, of_sbatch: list[str]) -> int:
     """Say what this Slurm shows of what a chain needs, and refuse what `run` would; 1 where none can be kept."""
     values = _values(options, of_sbatch)
-    artifact = Policy(Path(values["artifact"]), values.get("setting")).artifact if "artifact" in values else None
+    artifact = (
+        ReleasedPolicy(Path(values["artifact"]), values.get("setting")).artifact if "artifact" in values else None
+    )
     chain = None
     found: list[Finding] = []
     if "script" in values:
@@ -258,7 +260,7 @@ def _overlap(chain: Chain) -> str:
     return f"a successor that starts over {chain.most_overlap_h:g} h early is cancelled (--most-overlap)"
 
 
-def _request(chain: Chain | None, of_sbatch: list[str]) -> Request:
+def _request(chain: Chain | None, of_sbatch: list[str]) -> SlurmRequest:
     """What a link asks for; without a chain one node for an hour, but for the options of sbatch. Raises ValueError."""
     asked = of_sbatch if chain is None else chain.submitted_options
     limit_s = parse_limit_s(option(asked, "--time", "-t") or "") or 3600
@@ -269,7 +271,7 @@ def _request(chain: Chain | None, of_sbatch: list[str]) -> Request:
         option(asked, long, short) or ""
         for long, short in (("--partition", "-p"), ("--account", "-A"), ("--qos", "-q"))
     ]
-    return Request(int(nodes), limit_s, _me(), *names)
+    return SlurmRequest(int(nodes), limit_s, _me(), *names)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -26,7 +26,7 @@ ONE_NUMBER = "estimate-ratio"  # the kind of artifact whose score moves one way 
 
 
 @dataclass(frozen=True)
-class Decision:
+class SubmitDecision:
     """What was decided, by what, and why. score: the policy's, not negative where it submits."""
 
     submit: bool
@@ -40,7 +40,7 @@ class Decision:
         return self.by == END
 
 
-class Policy:
+class ReleasedPolicy:
     """The released policy at a path. Raises ValueError, one line, where there is none that this program can use."""
 
     def __init__(self, path: Path, setting: float | None = None) -> None:
@@ -82,7 +82,7 @@ class Policy:
             return f"the new version at {self.path} cannot be used, the old one is kept: {error}"
         return f"a new version is used from now on: {self.name}"
 
-    def decide(self, observed: Observation) -> Decision:
+    def decide(self, observed: Observation) -> SubmitDecision:
         """Ask the policy; where it cannot decide, the safe rule."""
         try:
             row = [self.artifact.row(observed)]
@@ -91,7 +91,7 @@ class Policy:
         except ValueError as error:
             return by_rule(observed, f"the policy cannot decide: {error}")
         answer = "submits" if submit else "waits"
-        return Decision(submit, POLICY, f"{self.name} {answer}, score {score:+.2f}; {seen(observed)}", score)
+        return SubmitDecision(submit, POLICY, f"{self.name} {answer}, score {score:+.2f}; {seen(observed)}", score)
 
     def decides_alike(self, observed: Sequence[Observation]) -> bool:
         """Whether it decides the same on these and on all between them, which differ in what futures say alone."""
@@ -99,7 +99,7 @@ class Policy:
 
 
 def decides_alike(artifact: Artifact, setting: float, observed: Sequence[Observation]) -> bool:
-    """Whether a policy decides the same on these observations, and on all between them. See `Policy.decides_alike`.
+    """Whether a policy decides the same on these observations, and on all between them. See `ReleasedPolicy.decides_alike`.
 
     False of one whose decision is no matter of one number: between two observations it may decide otherwise.
     """
@@ -107,7 +107,7 @@ def decides_alike(artifact: Artifact, setting: float, observed: Sequence[Observa
         return False
     try:
         submit = artifact.decide([artifact.row(each) for each in observed], setting)
-    except ValueError:  # where something else is not observed, `Policy.decide` says so
+    except ValueError:  # where something else is not observed, `ReleasedPolicy.decide` says so
         return False
     return bool(submit.all() or not submit.any())
 
@@ -141,14 +141,16 @@ def trained_capacity(artifact: Artifact) -> int | None:
     return capacity if isinstance(capacity, int) and not isinstance(capacity, bool) else None
 
 
-def by_rule(observed: Observation, why: str) -> Decision:
+def by_rule(observed: Observation, why: str) -> SubmitDecision:
     """Without a policy: submit when the estimated wait reaches the time left; without an estimate, for P's end."""
     left_h, wait_h = observed.get(REMAINING), observed.get("start_estimate_h")
     if left_h is None or wait_h is None:
-        return Decision(True, END, f"{why}; no start estimate either, so the successor waits for the predecessor's end")
+        return SubmitDecision(
+            True, END, f"{why}; no start estimate either, so the successor waits for the predecessor's end"
+        )
     submit = wait_h >= left_h
     answer = "submits" if submit else "waits"
-    return Decision(submit, ESTIMATE, f"{why}; the start estimate {answer}; {seen(observed)}")
+    return SubmitDecision(submit, ESTIMATE, f"{why}; the start estimate {answer}; {seen(observed)}")
 
 
 def seen(observed: Observation) -> str:

@@ -37,7 +37,7 @@ from agent.artifact import (
     unpack_arrays,
     write_folder,
 )
-from agent.trees import TREES, Forest, check_trees
+from agent.trees import TREES, TreeEnsemble, check_trees
 
 FORMAT_VERSION = 1
 KIND = "distribution"
@@ -72,7 +72,7 @@ class Waits(NamedTuple):
     p_under_600s: Float64s  # (n,)
 
 
-class Told(NamedTuple):
+class ForecastInputs(NamedTuple):
     """What a part sees of n jobs."""
 
     observed: Float32s  # (n, features)
@@ -80,15 +80,15 @@ class Told(NamedTuple):
     group: Int64s  # (n,) partition x size, negative likewise
 
 
-class Part(NamedTuple):
+class DistributionPart(NamedTuple):
     """A part of a distribution as it is asked."""
 
     stated: Mapping[str, Any]  # of it in the manifest
     arrays: Arrays
-    forests: Mapping[str, Forest]  # by the prefix of their arrays
+    forests: Mapping[str, TreeEnsemble]  # by the prefix of their arrays
 
 
-Form = Callable[[Part, Told], Waits]
+Form = Callable[[DistributionPart, ForecastInputs], Waits]
 
 
 @dataclass(frozen=True)
@@ -130,14 +130,14 @@ class Distribution:
         return {name.removeprefix(begins): array for name, array in self.arrays.items() if name.startswith(begins)}
 
     @cached_property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[DistributionPart]:
         """With the tables of their trees. Raises ValueError for trees that are too deep."""
         made = []
         for k, stated in enumerate(self.manifest["parts"]):
             own = self._arrays_of(k)
             _, trees = NEEDED[stated["form"]]
-            forests = {prefix: Forest({name: own[f"{prefix}{name}"] for name in TREES}) for prefix in trees}
-            made.append(Part(stated, own, forests))
+            forests = {prefix: TreeEnsemble({name: own[f"{prefix}{name}"] for name in TREES}) for prefix in trees}
+            made.append(DistributionPart(stated, own, forests))
         return made
 
     def forecast(self, observations: ArrayLike, partition: Sequence[str] | None = None) -> Waits:
@@ -154,11 +154,11 @@ class Distribution:
             code = np.array([names.get(name, -1) for name in partition], np.int64)
         size = rows[:, self.manifest["features"].index("size")]
         size_class = np.searchsorted(np.asarray(self.manifest["sizes"], np.float64), size)
-        told = Told(rows, code, np.where(code < 0, -1, code * 3 + size_class))
+        told = ForecastInputs(rows, code, np.where(code < 0, -1, code * 3 + size_class))
         quantiles, short = np.zeros((len(rows), len(LEVELS))), np.zeros(len(rows))
         for begin in range(0, len(rows), BLOCK_ROWS):
             block = slice(begin, begin + BLOCK_ROWS)
-            of_block = Told(told.observed[block], told.partition[block], told.group[block])
+            of_block = ForecastInputs(told.observed[block], told.partition[block], told.group[block])
             for part in self.parts:
                 said = FORMS[part.stated["form"]](part, of_block)
                 quantiles[block] += float(part.stated["of_wait"]) * ordered(said.quantiles_s)
@@ -341,7 +341,7 @@ def of_hierarchy(p: Float64s, log_wait: Float64s, short_s: Float64s, error: Floa
 # -- forms ---------------------------------------------------------------------------------------------------------
 
 
-def bins(part: Part, told: Told) -> Waits:
+def bins(part: DistributionPart, told: ForecastInputs) -> Waits:
     """Trees score classes of the wait, from a start by the estimate of feature `column` (h), in classes of `cuts_h`.
 
     `is_relative`: the points are relative to it. `start` (classes of estimates, classes), `of_class` (trees,).
@@ -354,7 +354,7 @@ def bins(part: Part, told: Told) -> Waits:
     return of_bins(score, arrays["points"], base, float(stated["longest_s"]))
 
 
-def hierarchy(part: Part, told: Told) -> Waits:
+def hierarchy(part: DistributionPart, told: ForecastInputs) -> Waits:
     """The log-odds of a short wait are the sum of the trees `class_`, log(1 + s) of a long one that of `number_`."""
     odds, number = (
         np.ascontiguousarray(part.forests[prefix].leaves(told.observed).T).sum(axis=1)  # row by row, pairwise
@@ -364,7 +364,7 @@ def hierarchy(part: Part, told: Told) -> Waits:
     return of_hierarchy(p, number, part.arrays["short_s"], part.arrays["error"], float(part.stated["longest_s"]))
 
 
-def residuals(part: Part, told: Told) -> Waits:
+def residuals(part: DistributionPart, told: ForecastInputs) -> Waits:
     """The estimate of feature `column` (h) with its residuals, by class of estimate (`cuts_s`) and group."""
     stated, arrays = part.stated, part.arrays
     point_s = told.observed[:, stated["column"]].astype(np.float64) * 3600.0
@@ -377,7 +377,7 @@ def residuals(part: Part, told: Told) -> Waits:
     return Waits(np.minimum(quantiles, float(stated["longest_s"])), short)
 
 
-def table(part: Part, told: Told) -> Waits:
+def table(part: DistributionPart, told: ForecastInputs) -> Waits:
     """The quantiles and the share of short waits of each partition; of all jobs for one that was never seen."""
     arrays = part.arrays
     place = {int(one): at for at, one in enumerate(arrays["partition"])}

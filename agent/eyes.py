@@ -8,13 +8,22 @@ from typing import TypeVar
 
 from agent.ahead import PAST_S, Numbers, Site, look_ahead, scene_of
 from agent.memory import Memory, holds_nodes
-from agent.sight import Request, Scene, Sight, asked_partitions, hides_futures, live_of, sharing_partitions, sight_of
+from agent.sight import (
+    ClusterObservation,
+    SlurmContext,
+    SlurmRequest,
+    asked_partitions,
+    hides_futures,
+    live_of,
+    sharing_partitions,
+    sight_of,
+)
 from agent.slurm import json_form
 from agent.slurm.accounting import DAY_S, PastJob, read_named_past, read_past
 from agent.slurm.commands import Commands, SlurmError
 from agent.slurm.limits import read_limits
 from agent.slurm.nodes import read_nodes
-from agent.slurm.queue import JOBS, Job, Queue, read_queue
+from agent.slurm.queue import JOBS, Queue, SqueueJob, read_queue
 from agent.slurm.settings import Partition, read_partitions, read_settings
 from features.ahead.summary import AHEAD
 
@@ -34,11 +43,11 @@ class Eyes:
     that looks ahead; then futures are played at each sight, from weeks of accounting.
     """
 
-    def __init__(self, commands: Commands, request: Request, site: Site | None = None) -> None:
+    def __init__(self, commands: Commands, request: SlurmRequest, site: Site | None = None) -> None:
         self.request = request
         self.site = site
         self.queue: Queue | None = None
-        self.scene: Scene | None = None
+        self.scene: SlurmContext | None = None
         self._commands = commands
         self._memory = Memory(DAY_S if site is None else PAST_S)
         self._refreshed_s = 0
@@ -66,11 +75,11 @@ class Eyes:
         return self.queue
 
     def sight(
-        self, predecessor: Job, decides_alike: Callable[[Sequence[Observation]], bool] = lambda _: False
-    ) -> Sight:
+        self, predecessor: SqueueJob, decides_alike: Callable[[Sequence[Observation]], bool] = lambda _: False
+    ) -> ClusterObservation:
         """What a policy may know at the last look. Raises ValueError for a predecessor that does not run.
 
-        decides_alike: `agent.decide.Policy.decides_alike`, so that no more futures are played than its decision needs.
+        decides_alike: `agent.decide.ReleasedPolicy.decides_alike`, so that no more futures are played than its decision needs.
         """
         if self.queue is None or self.scene is None:
             raise ValueError("nothing has been looked at")
@@ -90,7 +99,7 @@ class Eyes:
         observation = sight.observation | dict(found.numbers)
         return replace(sight, observation=observation, hidden=sight.hidden | hidden, ahead=found.text)
 
-    def newcomer(self) -> Sight:
+    def newcomer(self) -> ClusterObservation:
         """What a job that no other precedes would meet at the last look."""
         if self.queue is None or self.scene is None:
             raise ValueError("nothing has been looked at")
@@ -118,7 +127,7 @@ class Eyes:
             self._as_json[program] = f"{program} is read as JSON, its text cannot be: {error.detail}"
             return answer
 
-    def _refreshed(self, queue: Queue) -> Scene:
+    def _refreshed(self, queue: Queue) -> SlurmContext:
         """All but the nodes. Limits that cannot be read stay those that were."""
         partitions = read_partitions(self._commands)
         asked = asked_partitions(partitions, self.request.partition)[0]
@@ -131,7 +140,7 @@ class Eyes:
             )  # fmt: skip
         except SlurmError as error:
             limits_why = str(error)
-        return Scene(partitions, None, settings, limits, limits_why, self._past_why(queue, partitions))
+        return SlurmContext(partitions, None, settings, limits, limits_why, self._past_why(queue, partitions))
 
     def _past_why(self, queue: Queue, partitions: dict[str, Partition]) -> str:
         """Ask the accounting until it has answered; why it has not, or ""."""
@@ -150,6 +159,6 @@ class Eyes:
         self._memory.learn(past)
         return ""
 
-    def _others(self, jobs: Sequence[Job | PastJob]) -> bool:
+    def _others(self, jobs: Sequence[SqueueJob | PastJob]) -> bool:
         """Whether another user's job is among these."""
         return any(job.user != self.request.user for job in jobs)

@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from agent.state import COMPLETING, MISSING, Attempt, State
+from agent.state import COMPLETING, MISSING, ChainState, LinkAttempt
 from traces.counted import counted
 
 LOG_VERSION = 1
@@ -68,7 +68,7 @@ def _ends_a_line(path: Path) -> bool:
         return file.read(1) == b"\n"
 
 
-def events(before: State, after: State) -> list[Event]:
+def events(before: ChainState, after: ChainState) -> list[Event]:
     """What has changed between two states of one chain."""
     old = {attempt.name: attempt for attempt in before.attempts}
     found = [event for a in after.attempts for event in _attempt_events(old.get(a.name), a)]
@@ -79,8 +79,8 @@ def events(before: State, after: State) -> list[Event]:
     return found
 
 
-def _attempt_events(old: Attempt | None, new: Attempt) -> Iterator[Event]:
-    was = old or Attempt(new.link, new.number, new.name, new.intended_s)
+def _attempt_events(old: LinkAttempt | None, new: LinkAttempt) -> Iterator[Event]:
+    was = old or LinkAttempt(new.link, new.number, new.name, new.intended_s)
     who = {"link": new.link, "attempt": new.number, "job_id": new.job_id, "job_name": new.name}
     if new.job_id and not was.job_id:
         yield {"event": "submitted", **who, "submit_s": new.submit_s or new.intended_s, "after": new.after}
@@ -97,7 +97,7 @@ def _attempt_events(old: Attempt | None, new: Attempt) -> Iterator[Event]:
         yield {"event": "ended", **who, "how": new.how, "exit_status": new.exit_status, **times}
 
 
-def handovers(state: State) -> dict[tuple[str, str], Event]:
+def handovers(state: ChainState) -> dict[tuple[str, str], Event]:
     """From each link's run to the next one's, where the one has ended and the other started: gap or overlap."""
     runs = sorted((a for a in state.attempts if a.start_s is not None and not a.never_was), key=_start_s)
     found = {}
@@ -117,7 +117,7 @@ def handovers(state: State) -> dict[tuple[str, str], Event]:
     return found
 
 
-def _start_s(attempt: Attempt) -> int:
+def _start_s(attempt: LinkAttempt) -> int:
     assert attempt.start_s is not None
     return attempt.start_s
 

@@ -11,8 +11,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.slurm.queue import Job
-from agent.state import COMPLETING, GOING, MISSING, Attempt, State
+from agent.slurm.queue import SqueueJob
+from agent.state import COMPLETING, GOING, MISSING, ChainState, LinkAttempt
 from traces.counted import counted as so_many
 from traces.slurm.text import parse_state
 
@@ -31,7 +31,7 @@ NO_FAULT = ("NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "REVOKED")
 
 
 @dataclass(frozen=True)
-class Rules:
+class ChainRules:
     """What of a chain the keeper goes by. Seconds."""
 
     links: int
@@ -48,7 +48,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Found:
+class LookedUpJob:
     """What Slurm knows of a job that the queue does not show."""
 
     job_id: str
@@ -60,7 +60,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Sight:
+class ChainView:
     """What one good look shows of the chain.
 
     jobs: the user's jobs in the queue. found: by name of the attempt, what was asked for beyond it; None: no source
@@ -68,8 +68,8 @@ class Sight:
     """
 
     now_s: int
-    jobs: tuple[Job, ...] = ()
-    found: Mapping[str, Found | None] = field(default_factory=dict)
+    jobs: tuple[SqueueJob, ...] = ()
+    found: Mapping[str, LookedUpJob | None] = field(default_factory=dict)
     more: frozenset[int] = frozenset()
 
 
@@ -101,7 +101,7 @@ Action = Submit | Cancel
 # -- what is seen -----------------------------------------------------------------------------------------------------
 
 
-def in_queue(attempt: Attempt, jobs: tuple[Job, ...]) -> Job | None:
+def in_queue(attempt: LinkAttempt, jobs: tuple[SqueueJob, ...]) -> SqueueJob | None:
     """The job of a living attempt in the queue, by id or, where none is known, by name."""
     for job in jobs:
         if (job.id == attempt.job_id if attempt.job_id else job.name == attempt.name) and _phase(job.state) != "over":
@@ -109,12 +109,12 @@ def in_queue(attempt: Attempt, jobs: tuple[Job, ...]) -> Job | None:
     return None
 
 
-def missing(state: State, jobs: tuple[Job, ...]) -> tuple[Attempt, ...]:
+def missing(state: ChainState, jobs: tuple[SqueueJob, ...]) -> tuple[LinkAttempt, ...]:
     """The living attempts that the queue does not show: other sources are to be asked."""
     return tuple(a for a in state.attempts if a.is_alive and in_queue(a, jobs) is None)
 
 
-def absorb(state: State, sight: Sight) -> State:
+def absorb(state: ChainState, sight: ChainView) -> ChainState:
     """The state with what is seen taken over; nothing is decided."""
     return replace(state, attempts=tuple(_seen(a, sight) for a in state.attempts))
 
@@ -131,7 +131,7 @@ def _phase(state: str) -> str:
     return "running" if base in ("RUNNING", "SUSPENDED", "RESIZING") else "over"
 
 
-def _seen(attempt: Attempt, sight: Sight) -> Attempt:
+def _seen(attempt: LinkAttempt, sight: ChainView) -> LinkAttempt:
     if not attempt.is_alive:
         return attempt
     job = in_queue(attempt, sight.jobs)
@@ -149,7 +149,7 @@ def _seen(attempt: Attempt, sight: Sight) -> Attempt:
     return replace(known, start_s=start_s, end_s=start_s + job.limit_s, reason="")
 
 
-def _looked_up(attempt: Attempt, sight: Sight) -> Attempt:
+def _looked_up(attempt: LinkAttempt, sight: ChainView) -> LinkAttempt:
     if attempt.name not in sight.found:
         return replace(attempt, reason=MISSING)
     found = sight.found[attempt.name]
@@ -179,7 +179,7 @@ def _looked_up(attempt: Attempt, sight: Sight) -> Attempt:
 # -- what it means ----------------------------------------------------------------------------------------------------
 
 
-def outcome(rules: Rules, attempt: Attempt) -> str:
+def outcome(rules: ChainRules, attempt: LinkAttempt) -> str:
     """What an attempt means for the chain: alive, void, on (the next link goes on), done, failed, again, cancelled."""
     if attempt.is_alive:
         return "alive"
@@ -197,12 +197,12 @@ def outcome(rules: Rules, attempt: Attempt) -> str:
     return "again" if attempt.how in NO_FAULT else "failed"
 
 
-def real(state: State) -> list[Attempt]:
+def real(state: ChainState) -> list[LinkAttempt]:
     """The attempts that count, in order of link and number."""
     return sorted((a for a in state.attempts if not a.never_was), key=lambda a: (a.link, a.number))
 
 
-def next_link(rules: Rules, state: State) -> int | None:
+def next_link(rules: ChainRules, state: ChainState) -> int | None:
     """The link that would be submitted next; None after the last one."""
     counted = real(state)
     if not counted:
@@ -212,7 +212,7 @@ def next_link(rules: Rules, state: State) -> int | None:
     return link if link <= rules.links else None
 
 
-def _in_a_row(rules: Rules, state: State, what: str) -> int:
+def _in_a_row(rules: ChainRules, state: ChainState, what: str) -> int:
     """Attempts with this outcome since the last link that went on."""
     count = 0
     for attempt in reversed(real(state)):
@@ -223,7 +223,7 @@ def _in_a_row(rules: Rules, state: State, what: str) -> int:
     return count
 
 
-def _refusals(state: State) -> int:
+def _refusals(state: ChainState) -> int:
     """Submissions in a row that were refused, or that nobody has seen since."""
     count = 0
     for attempt in reversed(state.attempts):
@@ -233,7 +233,7 @@ def _refusals(state: State) -> int:
     return count
 
 
-def verdict(rules: Rules, state: State) -> tuple[str, str, int] | None:
+def verdict(rules: ChainRules, state: ChainState) -> tuple[str, str, int] | None:
     """(status, why, link) where the chain is over by what has ended: links after that one are cancelled."""
     for attempt in real(state):
         result = outcome(rules, attempt)
@@ -260,7 +260,7 @@ def verdict(rules: Rules, state: State) -> tuple[str, str, int] | None:
 # -- what is done -----------------------------------------------------------------------------------------------------
 
 
-def question(rules: Rules, state: State, now_s: int) -> Attempt | None:
+def question(rules: ChainRules, state: ChainState, now_s: int) -> LinkAttempt | None:
     """The running link on whose successor the policy is to be asked at this instant; None: nothing to ask."""
     living = [a for a in state.attempts if a.is_alive]
     if state.status != GOING or verdict(rules, state) or len(living) != 1 or not living[0].is_running:
@@ -271,7 +271,9 @@ def question(rules: Rules, state: State, now_s: int) -> Attempt | None:
     return running if _instant(running, now_s) != state.decided else None
 
 
-def act(rules: Rules, state: State, now_s: int, advice: Advice | None = None) -> tuple[State, tuple[Action, ...]]:
+def act(
+    rules: ChainRules, state: ChainState, now_s: int, advice: Advice | None = None
+) -> tuple[ChainState, tuple[Action, ...]]:
     """The state after this cycle and what is to be done, in order. The state is to be on disk before it is done."""
     before, asked = state, question(rules, state, now_s) if advice is not None else None
     over = verdict(rules, state) if state.status == GOING else None
@@ -288,7 +290,9 @@ def act(rules: Rules, state: State, now_s: int, advice: Advice | None = None) ->
     return state, _actions(before, state)
 
 
-def act_blind(rules: Rules, state: State, now_s: int, blind_s: float) -> tuple[State, tuple[Action, ...]]:
+def act_blind(
+    rules: ChainRules, state: ChainState, now_s: int, blind_s: float
+) -> tuple[ChainState, tuple[Action, ...]]:
     """As `act`, where Slurm takes calls but its answers show nothing: the successor is queued for P's end in time."""
     running = [a for a in state.attempts if a.is_alive]
     if state.status == GOING and len(running) == 1 and running[0].is_running and not running[0].withdrawn:
@@ -299,17 +303,17 @@ def act_blind(rules: Rules, state: State, now_s: int, blind_s: float) -> tuple[S
     return state, ()
 
 
-def is_over(state: State) -> bool:
+def is_over(state: ChainState) -> bool:
     """Whether nothing is left to do: the chain has ended and what was to be cancelled is gone."""
     return state.status != GOING and not any(a.is_alive and a.withdrawn for a in state.attempts)
 
 
-def _actions(before: State, after: State) -> tuple[Action, ...]:
+def _actions(before: ChainState, after: ChainState) -> tuple[Action, ...]:
     cancels = [Cancel(a.name) for a in after.attempts if a.is_alive and a.withdrawn and a.job_id]
     return (*cancels, *(Submit(a.name) for a in after.attempts[len(before.attempts) :]))
 
 
-def _corrected(rules: Rules, state: State) -> State:
+def _corrected(rules: ChainRules, state: ChainState) -> ChainState:
     """Withdraw a job that stands where it must not."""
     living = [a for a in state.attempts if a.is_alive and not a.withdrawn]
     for late in living[1:]:
@@ -328,13 +332,13 @@ def _corrected(rules: Rules, state: State) -> State:
     return state
 
 
-def _waits_in_vain(attempt: Attempt) -> bool:
+def _waits_in_vain(attempt: LinkAttempt) -> bool:
     """Whether a job whose predecessor is gone waits without need."""
     never = attempt.reason == "DependencyNeverSatisfied"
     return attempt.is_pending and (never or (attempt.reason == "Dependency" and attempt.after.startswith("after:")))
 
 
-def _with_next(rules: Rules, state: State, now_s: int, advice: Advice | None) -> State:
+def _with_next(rules: ChainRules, state: ChainState, now_s: int, advice: Advice | None) -> ChainState:
     """The state with an intent to submit the next link, where one is due."""
     living = [a for a in state.attempts if a.is_alive]
     link = next_link(rules, state)
@@ -356,33 +360,33 @@ def _with_next(rules: Rules, state: State, now_s: int, advice: Advice | None) ->
     return _intended(rules, state, now_s, f"after:{running.job_id}" + (f"+{minutes}" if minutes else ""))
 
 
-def _intended(rules: Rules, state: State, now_s: int, after: str) -> State:
+def _intended(rules: ChainRules, state: ChainState, now_s: int, after: str) -> ChainState:
     link = next_link(rules, state)
     assert link is not None
     number = 1 + sum(a.link == link for a in state.attempts)
-    attempt = Attempt(link, number, state.job_name(link, number), now_s, after)
+    attempt = LinkAttempt(link, number, state.job_name(link, number), now_s, after)
     return replace(state, attempts=(*state.attempts, attempt))
 
 
-def _withdrawn(state: State, attempt: Attempt, why: str) -> State:
+def _withdrawn(state: ChainState, attempt: LinkAttempt, why: str) -> ChainState:
     return replace(state, attempts=tuple(replace(a, withdrawn=why) if a is attempt else a for a in state.attempts))
 
 
-def _withdrawals(state: State, link: int) -> int:
+def _withdrawals(state: ChainState, link: int) -> int:
     return sum(bool(a.withdrawn) for a in state.attempts if a.link == link)
 
 
-def _may_submit(state: State, now_s: int) -> bool:
+def _may_submit(state: ChainState, now_s: int) -> bool:
     """Whether the pause after submissions that became no job is over: 1, 2, 4 ... minutes, at most 10."""
     refusals = _refusals(state)
     return not refusals or now_s >= state.attempts[-1].intended_s + min(60 * 2 ** min(refusals - 1, 4), 600)
 
 
-def _left_s(running: Attempt, now_s: int) -> float:
+def _left_s(running: LinkAttempt, now_s: int) -> float:
     return (running.end_s or now_s) - now_s
 
 
-def _instant(running: Attempt, now_s: int) -> str:
+def _instant(running: LinkAttempt, now_s: int) -> str:
     """The decision instant that has come last: the link, its start, and how many intervals ago that was."""
     start_s = running.start_s or now_s
     return f"{running.name}:{start_s}:{(now_s - start_s) // DECIDE_EVERY_S}"

@@ -17,14 +17,14 @@ from typing import Protocol
 from agent import keeper, submission
 from agent.ahead import Site
 from agent.chain import HOUR_S, Chain, option
-from agent.decide import Decision, Observation, Policy, by_rule
+from agent.decide import Observation, ReleasedPolicy, SubmitDecision, by_rule
 from agent.journal import Journal, events, told
 from agent.metrics import exposition
-from agent.sight import Request, Sight
+from agent.sight import ClusterObservation, SlurmRequest
 from agent.slurm.commands import Commands, SlurmError
-from agent.slurm.queue import Job, Queue
+from agent.slurm.queue import Queue, SqueueJob
 from agent.slurm_time import SlurmTime
-from agent.state import Attempt, Folder, State, replace_file
+from agent.state import ChainState, Folder, LinkAttempt, replace_file
 
 MOST_PAUSE_S = 600.0  # between looks at a Slurm that does not answer
 DONE, FAILED, CANCELLED, STOPPED = 0, 1, 3, 4  # exit statuses
@@ -34,25 +34,27 @@ EXIT = {"done": DONE, "failed": FAILED, "cancelled": CANCELLED}
 class Seeing(Protocol):
     """`agent.eyes.Eyes`, or what stands in for them in a test."""
 
-    request: Request
+    request: SlurmRequest
     site: Site | None
 
     def look(self, now_s: int) -> Queue:
         """The queue of now."""
 
-    def sight(self, predecessor: Job, decides_alike: Callable[[Sequence[Observation]], bool]) -> Sight:
+    def sight(
+        self, predecessor: SqueueJob, decides_alike: Callable[[Sequence[Observation]], bool]
+    ) -> ClusterObservation:
         """What a policy may know at the last look."""
 
 
 @dataclass
-class World:
+class AgentServices:
     """What an agent works with. `pause` waits so many seconds, or less once the agent is told to stop."""
 
     commands: Commands
     time: SlurmTime
     pause: Callable[[float], object]
     say: Callable[[str], None]
-    eyes: Callable[[Request, Site | None], Seeing]  # with the rules of a policy that looks ahead
+    eyes: Callable[[SlurmRequest, Site | None], Seeing]  # with the rules of a policy that looks ahead
     environment: Mapping[str, str]
     stopping: Callable[[], bool]
 
@@ -64,9 +66,9 @@ class Agent:
         self,
         chain: Chain,
         folder: Folder,
-        policy: Policy,
-        world: World,
-        state: State,
+        policy: ReleasedPolicy,
+        world: AgentServices,
+        state: ChainState,
         *,
         dry_run: bool = False,
         metrics: Path | None = None,
@@ -74,14 +76,14 @@ class Agent:
         self.chain, self.folder, self.policy, self.world = chain, folder, policy, world
         self.state = state
         most_overlap_s = chain.most_overlap_h * HOUR_S
-        self.rules = keeper.Rules(
+        self.rules = keeper.ChainRules(
             chain.links, chain.limit_s, most_overlap_s, chain.retries, chain.more_status, chain.cycle_s
         )
         self._dry_run = dry_run
         self._metrics = metrics
         self._journal = Journal(None if dry_run else folder.path / "decisions.jsonl")
         self._user = pwd.getpwuid(os.getuid()).pw_name
-        self._eyes = world.eyes(Request(1, chain.limit_s, self._user, self._partition("")), policy.site)
+        self._eyes = world.eyes(SlurmRequest(1, chain.limit_s, self._user, self._partition("")), policy.site)
         self._failures_in_a_row = 0
         self._failures = 0
         self._last_look_s = world.time.now_s()
@@ -107,7 +109,7 @@ class Agent:
         try:
             queue = self._eyes.look(now_s)
             jobs = tuple(job for job in queue.jobs if job.user == self._user)
-            sight = keeper.Sight(now_s, jobs, self._look_up(jobs), self._more())
+            sight = keeper.ChainView(now_s, jobs, self._look_up(jobs), self._more())
         except (SlurmError, ValueError) as error:
             return self._no_look(error, now_s)
         if self._failures_in_a_row:
@@ -120,7 +122,7 @@ class Agent:
         self._write_metrics()
         return self.chain.cycle_s
 
-    def _cycle_with(self, sight: keeper.Sight) -> None:
+    def _cycle_with(self, sight: keeper.ChainView) -> None:
         seen = keeper.absorb(self.state, sight)
         if not self._keep(seen):
             return
@@ -131,7 +133,7 @@ class Agent:
             advice = keeper.Advice(decision.submit, decision.for_end)
         self._do(*keeper.act(self.rules, seen, sight.now_s, advice))
 
-    def _do(self, state: State, actions: tuple[keeper.Action, ...]) -> None:
+    def _do(self, state: ChainState, actions: tuple[keeper.Action, ...]) -> None:
         """Put the state on disk, and only then act."""
         if self._dry_run:
             self._tell_only(state, actions)
@@ -143,7 +145,7 @@ class Agent:
                 else:
                     self._cancel(attempt)
 
-    def _submit(self, attempt: Attempt) -> None:
+    def _submit(self, attempt: LinkAttempt) -> None:
         world = self.world
         ids = [a.job_id for a in self.state.attempts if a.link < attempt.link and a.job_id and not a.never_was]
         try:
@@ -160,7 +162,7 @@ class Agent:
             known = replace(attempt, job_id=job_id)
         self._learn(known)
 
-    def _cancel(self, attempt: Attempt) -> None:
+    def _cancel(self, attempt: LinkAttempt) -> None:
         try:
             submission.cancel(self.world.commands, attempt.job_id)
         except SlurmError as error:
@@ -168,7 +170,7 @@ class Agent:
 
     # -- what is kept -------------------------------------------------------------------------------------------------
 
-    def _keep(self, state: State) -> bool:
+    def _keep(self, state: ChainState) -> bool:
         """Journal what is new, put the state on disk and make it this agent's; False where it cannot be written."""
         if state == self.state:
             return True
@@ -183,7 +185,7 @@ class Agent:
         self.state = state
         return True
 
-    def _learn(self, attempt: Attempt) -> None:
+    def _learn(self, attempt: LinkAttempt) -> None:
         """Take over what Slurm answered, even if it cannot be written: then it is written with the next state."""
         attempts = tuple(attempt if a.name == attempt.name else a for a in self.state.attempts)
         state = replace(self.state, attempts=attempts)
@@ -192,8 +194,8 @@ class Agent:
 
     # -- what is seen -------------------------------------------------------------------------------------------------
 
-    def _look_up(self, jobs: tuple[Job, ...]) -> dict[str, keeper.Found | None]:
-        found: dict[str, keeper.Found | None] = {}
+    def _look_up(self, jobs: tuple[SqueueJob, ...]) -> dict[str, keeper.LookedUpJob | None]:
+        found: dict[str, keeper.LookedUpJob | None] = {}
         for attempt in keeper.missing(self.state, jobs):
             try:
                 found[attempt.name] = submission.look_up(self.world.commands, attempt)
@@ -217,7 +219,7 @@ class Agent:
         self._write_metrics()
         return pause_s * (0.75 + random.random() / 2)  # agents that failed together come back apart
 
-    def _decide(self, running: Attempt, sight: keeper.Sight) -> Decision:
+    def _decide(self, running: LinkAttempt, sight: keeper.ChainView) -> SubmitDecision:
         news = self.policy.refresh()
         if news:
             self._note(news)
@@ -241,12 +243,12 @@ class Agent:
         self.world.say(f"decision, link {running.link}: {decision.reason}")
         return decision
 
-    def _sight(self, running: Attempt, sight: keeper.Sight) -> Sight:
+    def _sight(self, running: LinkAttempt, sight: keeper.ChainView) -> ClusterObservation:
         """What the policy may know; the successor asks for what its predecessor has, and for the chain's limit."""
         job = keeper.in_queue(running, sight.jobs)
         assert job is not None
         partition = self._partition(job.partition)
-        request = Request(job.nodes, self.chain.limit_s, self._user, partition, job.account, job.qos)
+        request = SlurmRequest(job.nodes, self.chain.limit_s, self._user, partition, job.account, job.qos)
         if (request, self.policy.site) != (self._eyes.request, self._eyes.site):
             self._eyes = self.world.eyes(request, self.policy.site)
             self._eyes.look(sight.now_s)
@@ -277,7 +279,7 @@ class Agent:
             self._told.add(text)
             self.world.say(text)
 
-    def _tell_only(self, state: State, actions: tuple[keeper.Action, ...]) -> None:
+    def _tell_only(self, state: ChainState, actions: tuple[keeper.Action, ...]) -> None:
         for action in actions:
             attempt = next(a for a in state.attempts if a.name == action.name)
             if isinstance(action, keeper.Submit):

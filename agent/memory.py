@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agent.slurm.accounting import DAY_S, Past, PastJob
-from agent.slurm.queue import ENDED, Job, Queue
+from agent.slurm.accounting import DAY_S, AccountingRecords, PastJob
+from agent.slurm.queue import ENDED, Queue, SqueueJob
 from features.observe import RECENT
 from features.snapshot import Float64s, Int64s
 from traces.slurm.text import parse_job_id, parse_state
@@ -20,7 +20,7 @@ from traces.slurm.text import parse_job_id, parse_state
 HOLDING = frozenset({"RUNNING", "SUSPENDED", "RESIZING"})  # base states (`traces.slurm.text.parse_state`)
 
 
-class Recent(NamedTuple):
+class RecentJobs(NamedTuple):
     """The fields of `features.snapshot.Snapshot` of the same names: the last RECENT jobs, and a day's arrivals."""
 
     recent_start_s: Int64s
@@ -31,7 +31,7 @@ class Recent(NamedTuple):
     arrived_node_s: Int64s
 
 
-def holds_nodes(job: Job) -> bool:
+def holds_nodes(job: SqueueJob) -> bool:
     """Whether a job of the queue runs. One that completes has ended: its nodes are being cleaned."""
     return job.state != "COMPLETING" and parse_state(job.state) in HOLDING
 
@@ -46,7 +46,7 @@ class Memory:
         self._last_s: int | None = None
         self._asked = False
 
-    def learn(self, past: Past) -> None:
+    def learn(self, past: AccountingRecords) -> None:
         """What the accounting shows; it knows of every job of a day, or of `keep_s`."""
         self._jobs |= {job.id: job for job in past.jobs}
         self._asked = True
@@ -74,12 +74,12 @@ class Memory:
         jobs = (job for job in self._jobs.values() if counts(job.partition))
         return sorted(jobs, key=lambda job: (job.submit_s, *_number(job)))
 
-    def recent(self, now_s: int, counts: Callable[[str], bool]) -> Recent:
+    def recent(self, now_s: int, counts: Callable[[str], bool]) -> RecentJobs:
         """What is known of the jobs of those partitions for which `counts` holds."""
         jobs = [job for job in self._jobs.values() if counts(job.partition)]
         started = _last_started(jobs)
         arrived = [job for job in jobs if 0 <= now_s - job.submit_s <= DAY_S]
-        return Recent(
+        return RecentJobs(
             _ints([job.start_s or 0 for job in started]),
             _ints([max((job.start_s or 0) - job.submit_s, 0) for job in started]),
             _ints([job.nodes for job in started]),
@@ -112,7 +112,7 @@ class Memory:
         }
 
 
-def _of_queue(job: Job) -> PastJob:
+def _of_queue(job: SqueueJob) -> PastJob:
     """A job of squeue. The start of a pending job is an estimate, and a job that never ran has no nodes."""
     runs, is_over = holds_nodes(job), job.state == "COMPLETING" or job.state in ENDED
     start_s = job.start_s if runs or (is_over and job.node_list) else None

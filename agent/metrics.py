@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agent.journal import handovers
-from agent.state import State
+from agent.state import ChainState
 
 
-def exposition(state: State, calls: Mapping[str, int], failures: int, last_look_s: float, is_blind: bool) -> str:
+def exposition(state: ChainState, calls: Mapping[str, int], failures: int, last_look_s: float, is_blind: bool) -> str:
     """The text of the file. Names follow Prometheus: base units, `_total` for what only grows."""
     label = f'chain="{state.name}"'
     runs = handovers(state).values()

@@ -22,12 +22,12 @@ from functools import lru_cache
 import numpy as np
 
 from agent.ahead import Live
-from agent.memory import Memory, Recent, holds_nodes
+from agent.memory import Memory, RecentJobs, holds_nodes
 from agent.slurm.accounting import PastJob
-from agent.slurm.limits import Limits
-from agent.slurm.nodes import Nodes
-from agent.slurm.queue import JOBS, UNLIMITED_S, Job, Queue
-from agent.slurm.settings import BASIC, Partition, Settings
+from agent.slurm.limits import UserLimits
+from agent.slurm.nodes import SinfoStates
+from agent.slurm.queue import JOBS, UNLIMITED_S, Queue, SqueueJob
+from agent.slurm.settings import BASIC, Partition, SlurmSettings
 from features.observe import FEATURES, HIDDEN_TOGETHER, observe
 from features.snapshot import Int64s, Snapshot
 from traces.slurm.text import expand_nodes, parse_job_id, parse_state
@@ -47,7 +47,7 @@ WITHOUT_OTHERS = frozenset({  # what stays known where other users' jobs are not
 
 
 @dataclass(frozen=True)
-class Request:
+class SlurmRequest:
     """What the successor will ask for. partition: one or several with commas; "" the cluster's default."""
 
     nodes: int
@@ -59,19 +59,19 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Scene:
+class SlurmContext:
     """What is read of a Slurm beside its queue; None for what could not be read or is not shown."""
 
     partitions: dict[str, Partition]
-    nodes: Nodes | None
-    settings: Settings | None
-    limits: Limits | None
+    nodes: SinfoStates | None
+    settings: SlurmSettings | None
+    limits: UserLimits | None
     limits_why: str = ""  # one line where limits is None
     past_why: str = ""  # one line where the past is not known
 
 
 @dataclass(frozen=True)
-class Sight:
+class ClusterObservation:
     """What is seen at an instant. `observation` lacks the features in `hidden`, which says of each why.
 
     ahead: what was played of futures, for people; "" where the policy does not look ahead.
@@ -103,7 +103,7 @@ def is_held(reason: str) -> bool:
     return not (word in QUEUE_REASONS or word in USER_REASONS or PER_USER in word)
 
 
-def hidden_features(queue: Queue, scene: Scene) -> dict[str, str]:
+def hidden_features(queue: Queue, scene: SlurmContext) -> dict[str, str]:
     """The features that cannot be known at an instant, and of each why."""
     hidden: dict[str, str] = {}
     if scene.nodes is None:
@@ -118,7 +118,9 @@ def hidden_features(queue: Queue, scene: Scene) -> dict[str, str]:
     return hidden
 
 
-def sight_of(queue: Queue, scene: Scene, memory: Memory, predecessor: Job | None, request: Request) -> Sight:
+def sight_of(
+    queue: Queue, scene: SlurmContext, memory: Memory, predecessor: SqueueJob | None, request: SlurmRequest
+) -> ClusterObservation:
     """The sight of one instant; of a job that no other precedes the features of a predecessor mean nothing.
 
     Raises ValueError for a predecessor that does not run, or an unknown partition.
@@ -126,10 +128,12 @@ def sight_of(queue: Queue, scene: Scene, memory: Memory, predecessor: Job | None
     hidden = hidden_features(queue, scene)
     snapshot = snapshot_of(queue, scene, memory, predecessor, request)
     seen = zip(FEATURES, observe(snapshot).tolist(), strict=True)
-    return Sight(snapshot, {name: value for name, value in seen if name not in hidden}, hidden)
+    return ClusterObservation(snapshot, {name: value for name, value in seen if name not in hidden}, hidden)
 
 
-def snapshot_of(queue: Queue, scene: Scene, memory: Memory, predecessor: Job | None, request: Request) -> Snapshot:
+def snapshot_of(
+    queue: Queue, scene: SlurmContext, memory: Memory, predecessor: SqueueJob | None, request: SlurmRequest
+) -> Snapshot:
     """The snapshot of one instant; without limits that are not known, and without a past that is not known."""
     begun_s, waited_s, end_s = queue.now_s, 0, queue.now_s
     if predecessor is not None:
@@ -142,11 +146,11 @@ def snapshot_of(queue: Queue, scene: Scene, memory: Memory, predecessor: Job | N
     users = _numbers([request.user, *(job.user for job in pending), *(job.user for job, _ in running)])
     usable = len(place) if scene.nodes is None else scene.nodes.in_service(place)
     usable = max(usable, sum(held for _, held in running))
-    limits = Limits() if scene.limits is None else scene.limits
+    limits = UserLimits() if scene.limits is None else scene.limits
     recent = memory.recent(queue.now_s, _counts(sharing))
     if scene.past_why:
         nothing = np.zeros(0, np.int64)
-        recent = Recent(nothing, nothing, nothing, np.zeros(0), recent.arrived_submit_s, recent.arrived_node_s)
+        recent = RecentJobs(nothing, nothing, nothing, np.zeros(0), recent.arrived_submit_s, recent.arrived_node_s)
     return Snapshot(
         now_s=queue.now_s,
         capacity=max(len(place), usable),
@@ -173,7 +177,7 @@ def snapshot_of(queue: Queue, scene: Scene, memory: Memory, predecessor: Job | N
     )
 
 
-def live_of(queue: Queue, scene: Scene, memory: Memory, predecessor: Job, request: Request) -> Live:
+def live_of(queue: Queue, scene: SlurmContext, memory: Memory, predecessor: SqueueJob, request: SlurmRequest) -> Live:
     """What futures are made of, beside the snapshot of the same instant. Raises ValueError for an unknown partition."""
     asked, place, sharing = _around(scene, request)
     return Live(
@@ -191,17 +195,17 @@ def live_of(queue: Queue, scene: Scene, memory: Memory, predecessor: Job, reques
     )
 
 
-def sharing_partitions(partitions: dict[str, Partition], request: Request) -> list[str]:
+def sharing_partitions(partitions: dict[str, Partition], request: SlurmRequest) -> list[str]:
     """The names of the partitions that share a node with those of a request. Raises ValueError."""
-    return list(_around(Scene(partitions, None, None, None), request)[2])
+    return list(_around(SlurmContext(partitions, None, None, None), request)[2])
 
 
-def hides_futures(queue: Queue, scene: Scene) -> str:
+def hides_futures(queue: Queue, scene: SlurmContext) -> str:
     """Why futures cannot be played: they need everybody's jobs, those that ended among them; ""."""
     return OTHERS_HIDDEN if JOBS in queue.hidden else scene.past_why
 
 
-def _around(scene: Scene, request: Request) -> tuple[list[Partition], frozenset[str], dict[str, Partition]]:
+def _around(scene: SlurmContext, request: SlurmRequest) -> tuple[list[Partition], frozenset[str], dict[str, Partition]]:
     """The partitions asked for, their nodes, and every partition that shares some of these. Raises ValueError."""
     asked = asked_partitions(scene.partitions, request.partition)
     place = frozenset[str]().union(*(one.nodes for one in asked))
@@ -213,35 +217,37 @@ def _counts(sharing: dict[str, Partition]) -> Callable[[str], bool]:
     return lambda names: not sharing.keys().isdisjoint(names.split(","))
 
 
-def _running(jobs: Iterable[Job], place: frozenset[str], sharing: dict[str, Partition]) -> list[tuple[Job, int]]:
+def _running(
+    jobs: Iterable[SqueueJob], place: frozenset[str], sharing: dict[str, Partition]
+) -> list[tuple[SqueueJob, int]]:
     """Who runs on those nodes, and on how many of them."""
     return [(job, held) for job in jobs if holds_nodes(job) and (held := _held_nodes(job, place, sharing))]
 
 
-def _pending(jobs: Iterable[Job], sharing: dict[str, Partition]) -> list[Job]:
+def _pending(jobs: Iterable[SqueueJob], sharing: dict[str, Partition]) -> list[SqueueJob]:
     """Who waits for these partitions, first to be looked at first."""
     waiting = [job for job in jobs if parse_state(job.state) == "PENDING" and _tier(job, sharing) is not None]
     return sorted(waiting, key=lambda job: _rank(job, sharing))
 
 
-def _rank(job: Job, sharing: dict[str, Partition]) -> tuple[int, int, int, int]:
+def _rank(job: SqueueJob, sharing: dict[str, Partition]) -> tuple[int, int, int, int]:
     identity = parse_job_id(job.id)
     return -(_tier(job, sharing) or 0), -job.priority, identity.job, identity.task or 0
 
 
-def _tier(job: Job, sharing: dict[str, Partition]) -> int | None:
+def _tier(job: SqueueJob, sharing: dict[str, Partition]) -> int | None:
     """The highest tier of the job's partitions; None where none of them shares nodes with the successor's."""
     return max((sharing[name].tier for name in job.partition.split(",") if name in sharing), default=None)
 
 
-def _limit_s(job: Job | PastJob, sharing: dict[str, Partition]) -> int:
+def _limit_s(job: SqueueJob | PastJob, sharing: dict[str, Partition]) -> int:
     """The job's limit; where it has none, the longest that its partitions allow."""
     if job.limit_s < UNLIMITED_S:
         return job.limit_s
     return max((sharing[name].limit_s for name in job.partition.split(",") if name in sharing), default=UNLIMITED_S)
 
 
-def _held_nodes(job: Job, place: frozenset[str], sharing: dict[str, Partition]) -> int:
+def _held_nodes(job: SqueueJob, place: frozenset[str], sharing: dict[str, Partition]) -> int:
     """How many nodes of `place` a running job holds; by its partition where its nodes cannot be read."""
     try:
         names = _expanded(job.node_list)
@@ -258,7 +264,7 @@ def _expanded(node_list: str) -> frozenset[str]:
 
 
 def _place(
-    pending: list[Job],
+    pending: list[SqueueJob],
     sharing: dict[str, Partition],
     asked: list[Partition],
     priority: int,
@@ -269,7 +275,9 @@ def _place(
     return sum(_rank(job, sharing)[:2] <= ahead for job in pending)
 
 
-def _enters_with(pending: list[Job], predecessor: Job | None, request: Request, settings: Settings | None) -> int:
+def _enters_with(
+    pending: list[SqueueJob], predecessor: SqueueJob | None, request: SlurmRequest, settings: SlurmSettings | None
+) -> int:
     """The priority of the successor, or of a job that no other precedes; -1: behind all others."""
     if predecessor is not None:
         return _priority(predecessor, settings)
@@ -279,7 +287,7 @@ def _enters_with(pending: list[Job], predecessor: Job | None, request: Request, 
     return max(alike, key=lambda job: (job.submit_s, -job.priority)).priority if alike else -1
 
 
-def _priority(predecessor: Job, settings: Settings | None) -> int:
+def _priority(predecessor: SqueueJob, settings: SlurmSettings | None) -> int:
     """The priority that the successor would enter with; -1: behind all others."""
     if settings is not None and settings.priority_type == BASIC:
         return -1

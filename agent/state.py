@@ -28,7 +28,7 @@ _ATTEMPT_NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")
 
 
 @dataclass(frozen=True)
-class Attempt:
+class LinkAttempt:
     """One submission of one link. Times are epoch seconds; None: not known or not yet.
 
     It is alive as long as `how` is empty: intended, then with a job id, then with a start.
@@ -68,14 +68,14 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class State:
+class ChainState:
     """A chain as it stands."""
 
     chain: str  # eight hexadecimal digits, part of every job name
     name: str
     script: str
     links: int
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[LinkAttempt, ...] = ()
     status: str = GOING  # done, failed, cancelled
     why: str = ""
     decided: str = ""  # the last decision instant: attempt and number
@@ -85,9 +85,9 @@ class State:
         return f"{self.name}-{self.chain}-{link}.{number}"
 
 
-def new_state(name: str, script: str, links: int) -> State:
+def new_state(name: str, script: str, links: int) -> ChainState:
     """A chain of which nothing was submitted."""
-    return State(secrets.token_hex(4), name, script, links)
+    return ChainState(secrets.token_hex(4), name, script, links)
 
 
 class Busy(Exception):
@@ -117,7 +117,7 @@ class Folder:
         for path in (self.path, self.for_jobs):
             path.mkdir(mode=0o700, exist_ok=True)
 
-    def load(self) -> State | None:
+    def load(self) -> ChainState | None:
         """The state; None where there is none. Raises ValueError, one line, for a file that is no state."""
         try:
             with self.file.open("rb") as file:
@@ -131,7 +131,7 @@ class Folder:
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ValueError(f"{self.file}: no state of a chain: {' '.join(str(error).split())[:200]}") from error
 
-    def save(self, state: State) -> None:
+    def save(self, state: ChainState) -> None:
         """Replace the state as a whole, on disk when this returns. Raises OSError, and then the old one holds."""
         text = json.dumps({"state_version": STATE_VERSION, **asdict(state)}, indent=1)
         replace_file(self.file, text + "\n")
@@ -235,22 +235,22 @@ def _opened(folder: Path) -> Iterator[int]:
         os.close(fd)
 
 
-def _state(values: Any) -> State:
+def _state(values: Any) -> ChainState:
     if not isinstance(values, dict) or values.pop("state_version", None) != STATE_VERSION:
         raise ValueError(f"state_version is not {STATE_VERSION}")
-    attempts = tuple(Attempt(**_typed(Attempt, attempt)) for attempt in values.pop("attempts"))
-    state = State(**_typed(State, values), attempts=attempts)
+    attempts = tuple(LinkAttempt(**_typed(LinkAttempt, attempt)) for attempt in values.pop("attempts"))
+    state = ChainState(**_typed(ChainState, values), attempts=attempts)
     if not re.fullmatch(r"[0-9a-f]{8}", state.chain) or not all(_ATTEMPT_NAME.fullmatch(a.name) for a in attempts):
         raise ValueError("a name in it is no name of a chain or job")
     return state
 
 
-def _typed(kind: type[Attempt] | type[State], values: Any) -> dict[str, Any]:
+def _typed(kind: type[LinkAttempt] | type[ChainState], values: Any) -> dict[str, Any]:
     """The values, if each is of the type that the field says. Raises ValueError."""
     if not isinstance(values, dict):
         raise ValueError(f"an attempt is {values!r}")
     kinds: dict[str, tuple[type, ...]] = {
-        "int": (int,), "str": (str,), "bool": (bool,), "int | None": (int, type(None)), "tuple[Attempt, ...]": (),
+        "int": (int,), "str": (str,), "bool": (bool,), "int | None": (int, type(None)), "tuple[LinkAttempt, ...]": (),
     }  # fmt: skip
     declared = {field.name: kinds[str(field.type)] for field in fields(kind)}
     for name, value in values.items():

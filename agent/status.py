@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from agent.journal import handovers
-from agent.state import Attempt, State
+from agent.state import ChainState, LinkAttempt
 from traces.counted import counted
 from traces.visible import visible
 
@@ -13,7 +13,7 @@ WIDTH = 60  # characters of the timeline
 COLUMNS = ("link", "job", "state", "submitted", "started", "ended", "")
 
 
-def table(state: State, now_s: int) -> str:
+def table(state: ChainState, now_s: int) -> str:
     """The chain in lines; times are UTC."""
     head = f"chain {state.name} ({state.chain}): {state.status}" + (f", {state.why}" if state.why else "")
     lines = [visible(head), f"script {visible(state.script)}, {counted(state.links, 'link')}"]
@@ -30,7 +30,7 @@ def table(state: State, now_s: int) -> str:
     return "\n".join([*lines, *timeline(state, now_s)])
 
 
-def timeline(state: State, now_s: int) -> list[str]:
+def timeline(state: ChainState, now_s: int) -> list[str]:
     """A bar a job, all on one scale: `.` it waited, `#` it ran."""
     first_s = min(_submit_s(attempt) for attempt in state.attempts)
     last_s = max([now_s if any(a.is_alive for a in state.attempts) else 0, *(a.end_s or 0 for a in state.attempts)])
@@ -48,7 +48,7 @@ def timeline(state: State, now_s: int) -> list[str]:
     return lines
 
 
-def _row(attempt: Attempt) -> tuple[str, ...]:
+def _row(attempt: LinkAttempt) -> tuple[str, ...]:
     if attempt.how:
         state = attempt.how
     elif not attempt.job_id:
@@ -61,7 +61,7 @@ def _row(attempt: Attempt) -> tuple[str, ...]:
     return (f"{attempt.link}.{attempt.number}", attempt.job_id or "-", state, *times, visible(note))
 
 
-def _submit_s(attempt: Attempt) -> int:
+def _submit_s(attempt: LinkAttempt) -> int:
     return attempt.submit_s or attempt.intended_s
 
 

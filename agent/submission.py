@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agent.chain import Chain, option
-from agent.keeper import Found
+from agent.keeper import LookedUpJob
 from agent.slurm.commands import Commands, SlurmError
-from agent.state import Attempt, Folder
+from agent.state import Folder, LinkAttempt
 from traces.slurm.text import NO_TIME, parse_exit_code
 
 SQUEUE_FIELDS = ("JobID", "State", "exit_code", "SubmitTime", "StartTime", "EndTime")
@@ -23,7 +23,7 @@ MARGIN_S = 86_400  # before the intent, from which accounting is searched: clock
 _ANSWER = re.compile(r"(\d{1,10})(?:;[^\n]*)?\n?")
 
 
-def arguments(chain: Chain, attempt: Attempt) -> list[str]:
+def arguments(chain: Chain, attempt: LinkAttempt) -> list[str]:
     """The argument vector that submits an attempt; what the agent needs stands first, where no word can end options."""
     made = [f"--job-name={attempt.name}"]
     if attempt.after:
@@ -33,7 +33,7 @@ def arguments(chain: Chain, attempt: Attempt) -> list[str]:
     return ["sbatch", "--parsable", *made, *chain.options, str(chain.script)]
 
 
-def variables(chain: Chain, folder: Folder, attempt: Attempt, predecessor: str) -> dict[str, str]:
+def variables(chain: Chain, folder: Folder, attempt: LinkAttempt, predecessor: str) -> dict[str, str]:
     """What a link finds in its environment."""
     return {
         "BATON_CHAIN_DIR": str(folder.for_jobs.absolute()),
@@ -44,7 +44,12 @@ def variables(chain: Chain, folder: Folder, attempt: Attempt, predecessor: str) 
 
 
 def submit(
-    commands: Commands, chain: Chain, folder: Folder, attempt: Attempt, predecessor: str, environment: Mapping[str, str]
+    commands: Commands,
+    chain: Chain,
+    folder: Folder,
+    attempt: LinkAttempt,
+    predecessor: str,
+    environment: Mapping[str, str],
 ) -> str:
     """Submit an attempt; the id of its job. The chain's lock is held by sbatch too. Raises SlurmError."""
     answer = commands.run(
@@ -72,7 +77,7 @@ def cancel(commands: Commands, job_id: str) -> None:
             raise
 
 
-def look_up(commands: Commands, attempt: Attempt) -> Found | None:
+def look_up(commands: Commands, attempt: LinkAttempt) -> LookedUpJob | None:
     """What Slurm knows of an attempt's job, ended or not; None where no source knows it. Raises SlurmError.
 
     Where squeue answers what cannot be read, accounting alone may say what the job is, but not that there is none.
@@ -86,7 +91,7 @@ def look_up(commands: Commands, attempt: Attempt) -> Found | None:
     return found or _in_accounting(commands, attempt)
 
 
-def _in_squeue(commands: Commands, attempt: Attempt) -> Found | None:
+def _in_squeue(commands: Commands, attempt: LinkAttempt) -> LookedUpJob | None:
     which = f"--jobs={attempt.job_id}" if attempt.job_id else f"--name={attempt.name}"
     layout = ",".join(f"{field}:0|" for field in SQUEUE_FIELDS)
     try:
@@ -98,7 +103,7 @@ def _in_squeue(commands: Commands, attempt: Attempt) -> Found | None:
     return _newest("squeue", [line.split("|")[: len(SQUEUE_FIELDS)] for line in text.splitlines()])
 
 
-def _in_accounting(commands: Commands, attempt: Attempt) -> Found | None:
+def _in_accounting(commands: Commands, attempt: LinkAttempt) -> LookedUpJob | None:
     """None also where there is no accounting: then slurmctld's own memory has to do."""
     which = f"--jobs={attempt.job_id}" if attempt.job_id else f"--name={attempt.name}"
     since = datetime.fromtimestamp(attempt.intended_s - MARGIN_S, UTC)
@@ -114,13 +119,13 @@ def _in_accounting(commands: Commands, attempt: Attempt) -> Found | None:
     return _newest("sacct", [line.split("|") for line in text.splitlines()])
 
 
-def _newest(program: str, rows: Sequence[Sequence[str]]) -> Found | None:
+def _newest(program: str, rows: Sequence[Sequence[str]]) -> LookedUpJob | None:
     """The row of the highest job id. Raises SlurmError for rows of another form."""
     found = []
     for row in rows:
         try:
             job_id, state, status, submit_s, start_s, end_s = (field.strip() for field in row)
-            found.append(Found(str(int(job_id)), state, _exit(status), *map(_time, (submit_s, start_s, end_s))))
+            found.append(LookedUpJob(str(int(job_id)), state, _exit(status), *map(_time, (submit_s, start_s, end_s))))
         except ValueError as error:
             raise SlurmError("nonsense", program, f"row {'|'.join(row)[:120]!r}") from error
     return max(found, key=lambda one: int(one.job_id), default=None)

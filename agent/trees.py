@@ -50,7 +50,7 @@ class Splits(NamedTuple):
     left: Words  # (k, m + 1) the leaves that they do not rule out, by the number of thresholds below the input
 
 
-class Forest:
+class TreeEnsemble:
     """Trees (`arrays`, those of TREES, as `check_trees` has them) and their tables."""
 
     def __init__(self, arrays: Arrays) -> None:
@@ -164,7 +164,7 @@ def _splits(trees: Arrays, order: Order, word: type[Any]) -> Iterator[Splits]:
 
 
 def walked(trees: Arrays, rows: Float32s) -> Float64s:
-    """`Forest.leaves` without tables, for trees that are too large for them.
+    """`TreeEnsemble.leaves` without tables, for trees that are too large for them.
 
     All trees of all rows go down one level a step, and those that have come to a leaf, which is its own child, are left
     there.

@@ -27,7 +27,7 @@ NAMED = f"{FIELDS},Priority,JobName"
 class PastJob:
     """A job that is known by what became of it so far. Times are epoch seconds."""
 
-    id: str  # as `agent.slurm.queue.Job`
+    id: str  # as `agent.slurm.queue.SqueueJob`
     user: str
     partition: str
     nodes: int
@@ -40,14 +40,14 @@ class PastJob:
 
 
 @dataclass(frozen=True)
-class Past:
+class AccountingRecords:
     """What the accounting shows of a window, jobs that pend left out. unread: rows that could not be parsed."""
 
     jobs: tuple[PastJob, ...]
     unread: int = 0
 
 
-def read_past(commands: Commands, now_s: int) -> Past:
+def read_past(commands: Commands, now_s: int) -> AccountingRecords:
     """The jobs of all users that ran or ended lately. Raises SlurmError."""
     for window_s in WINDOWS_S:
         text = commands.run(
@@ -63,7 +63,7 @@ def read_past(commands: Commands, now_s: int) -> Past:
     return past
 
 
-def read_named_past(commands: Commands, now_s: int, window_s: int, partitions: Iterable[str]) -> Past:
+def read_named_past(commands: Commands, now_s: int, window_s: int, partitions: Iterable[str]) -> AccountingRecords:
     """The jobs of all users that ran or ended within the window in those partitions, by name. Raises SlurmError."""
     mark = f"|{secrets.token_hex(6)}|"
     text = commands.run(
@@ -74,7 +74,7 @@ def read_named_past(commands: Commands, now_s: int, window_s: int, partitions: I
     return parse_named_past(text, mark)
 
 
-def parse_named_past(text: str, mark: str) -> Past:
+def parse_named_past(text: str, mark: str) -> AccountingRecords:
     """What sacct printed with NAMED, each field ended by `mark`. Raises SlurmError where it printed something else."""
     fields, columns = text.split(mark), NAMED.count(",") + 1
     if (len(fields) - 1) % columns or fields[-1].strip():
@@ -82,12 +82,12 @@ def parse_named_past(text: str, mark: str) -> Past:
     return _parsed(fields[first : first + columns] for first in range(0, len(fields) - 1, columns))
 
 
-def parse_past(text: str) -> Past:
+def parse_past(text: str) -> AccountingRecords:
     """What sacct printed. Raises SlurmError where no row of some can be parsed."""
     return _parsed(line.split("|") for line in text.splitlines())
 
 
-def _parsed(rows: Iterable[list[str]]) -> Past:
+def _parsed(rows: Iterable[list[str]]) -> AccountingRecords:
     """The jobs of those rows, that are of FIELDS or of NAMED. Raises SlurmError where none of some can be parsed."""
     jobs, unread, count = [], 0, 0
     for row in rows:
@@ -101,7 +101,7 @@ def _parsed(rows: Iterable[list[str]]) -> Past:
             jobs.append(job)
     if unread and unread == count:
         raise SlurmError("nonsense", "sacct", f"none of {counted(unread, 'row')} could be parsed")
-    return Past(tuple(jobs), unread)
+    return AccountingRecords(tuple(jobs), unread)
 
 
 def _job(row: list[str]) -> PastJob | None:

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agent.slurm.commands import Commands, SlurmError
-from agent.slurm.nodes import Nodes
-from agent.slurm.queue import ENDED, UNLIMITED_S, Job, Queue
+from agent.slurm.nodes import SinfoStates
+from agent.slurm.queue import ENDED, UNLIMITED_S, Queue, SqueueJob
 from traces.counted import counted
 from traces.slurm.text import parse_job_id
 
@@ -38,15 +38,15 @@ def read_queue(commands: Commands, now_s: int) -> Queue:
     return parse_queue(commands.run("squeue", "--all", "--states=all", "--json"), now_s)
 
 
-def read_nodes(commands: Commands) -> Nodes:
+def read_nodes(commands: Commands) -> SinfoStates:
     """As `agent.slurm.nodes.read_nodes`. Raises SlurmError."""
     return parse_nodes(commands.run("sinfo", "--all", "--Node", "--json"))
 
 
 def parse_queue(text: str, now_s: int) -> Queue:
     """What `squeue --json` printed. Raises SlurmError where it holds no jobs, or none of them can be read."""
-    alive: list[Job] = []
-    ended: list[Job] = []
+    alive: list[SqueueJob] = []
+    ended: list[SqueueJob] = []
     unread = 0
     for row in _rows("squeue", text, "jobs"):
         try:
@@ -63,7 +63,7 @@ def parse_queue(text: str, now_s: int) -> Queue:
     return Queue(now_s, tuple(alive), frozenset(), tuple(ended), unread)
 
 
-def parse_nodes(text: str) -> Nodes:
+def parse_nodes(text: str) -> SinfoStates:
     """What `sinfo --json` printed: `nodes` up to 22.05, `sinfo` later. Raises SlurmError for anything else."""
     states: dict[str, str] = {}
     try:
@@ -75,7 +75,7 @@ def parse_nodes(text: str) -> Nodes:
                 states |= dict.fromkeys(names, node_state(_words(_within(row, "node", "state"))))
     except (KeyError, ValueError) as error:
         raise SlurmError("nonsense", "sinfo", f"its JSON holds a node of another form: {error}") from error
-    return Nodes(states)
+    return SinfoStates(states)
 
 
 def job_state(words: list[str]) -> str:
@@ -107,7 +107,7 @@ def node_state(words: list[str]) -> str:
     return base.lower() + (mark or ("-" if base == "MIXED" and "PLANNED" in flags else ""))
 
 
-def _jobs(row: Mapping[str, Any], now_s: int) -> Iterator[Job]:
+def _jobs(row: Mapping[str, Any], now_s: int) -> Iterator[SqueueJob]:
     """The job of a record; of an array's waiting tasks, which share one, each. Raises ValueError."""
     try:
         limit_min = _number(row["time_limit"])
@@ -117,7 +117,7 @@ def _jobs(row: Mapping[str, Any], now_s: int) -> Iterator[Job]:
         reason = _text(row.get("state_description")) or _text(row["state_reason"])
         for identity in _identities(row):
             parse_job_id(identity)
-            yield Job(
+            yield SqueueJob(
                 id=identity,
                 name=_text(row["name"]),
                 user=_word(row["user_name"]),

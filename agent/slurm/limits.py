@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent.slurm.commands import Commands, SlurmError
-from agent.slurm.settings import Partition, Settings
+from agent.slurm.settings import Partition, SlurmSettings
 from features.snapshot import NO_LIMIT
 from traces.slurm.text import parse_tres
 
@@ -21,7 +21,7 @@ COUNTED = ("node", "gres/gpu", "cpu")  # TRES that are counted as nodes
 
 
 @dataclass(frozen=True)
-class Limits:
+class UserLimits:
     """What one user may have running at once."""
 
     jobs: int = NO_LIMIT
@@ -37,11 +37,11 @@ class _Level:
 
 
 def read_limits(
-    commands: Commands, settings: Settings, partition: Partition, *, user: str, account: str, qos: str
-) -> Limits:
+    commands: Commands, settings: SlurmSettings, partition: Partition, *, user: str, account: str, qos: str
+) -> UserLimits:
     """The limits on a user's jobs in a partition. Raises SlurmError, also where the association cannot be seen."""
     if not ENFORCING & settings.enforced:
-        return Limits()
+        return UserLimits()
     where = [f"user={user}", f"cluster={settings.cluster}"] + ([f"account={account}"] if account else [])
     association = ("sacctmgr", "--noheader", "--parsable2", "show", "association", "where")
     own = commands.run(*association, *where, "format=Partition,DefaultQOS,QOS,MaxJobs,GrpJobs,GrpTRES")
@@ -72,7 +72,7 @@ def _by_rank(rows: list[list[str]], names: Sequence[str]) -> list[_Level]:
     return [_Level(_count(row[2]), _tres(row[3])) for row in ranked]
 
 
-def _first_set(levels: list[_Level], partition: Partition) -> Limits:
+def _first_set(levels: list[_Level], partition: Partition) -> UserLimits:
     jobs = next((level.jobs for level in levels if level.jobs is not None), NO_LIMIT)
     nodes = NO_LIMIT
     for name in COUNTED:
@@ -80,7 +80,7 @@ def _first_set(levels: list[_Level], partition: Partition) -> Limits:
         whole, size = partition.whole.get(name, 0), partition.whole.get("node", 0)
         if most is not None and whole and size:
             nodes = min(nodes, most * size // whole)
-    return Limits(jobs, nodes)
+    return UserLimits(jobs, nodes)
 
 
 def _rows(text: str, columns: int) -> list[list[str]]:

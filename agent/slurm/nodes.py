@@ -18,7 +18,7 @@ WAITING = frozenset({"idle", "planned", "power_up", "powering_up", "power_down",
 
 
 @dataclass(frozen=True)
-class Nodes:
+class SinfoStates:
     """The state of each node in sinfo's long form, `idle` or `mixed-`; none where the user may not see nodes."""
 
     states: dict[str, str]
@@ -32,12 +32,12 @@ class Nodes:
         return sum(_taken_apart(self.states.get(name, ""))[0] in WORKING for name in names)
 
 
-def read_nodes(commands: Commands) -> Nodes:
+def read_nodes(commands: Commands) -> SinfoStates:
     """The states of all nodes. Raises SlurmError."""
     return parse_nodes(commands.run("sinfo", "--noheader", "--all", "--format=%T|%N"))
 
 
-def parse_nodes(text: str) -> Nodes:
+def parse_nodes(text: str) -> SinfoStates:
     """Rows `state|node list`. Raises SlurmError for another row."""
     states: dict[str, str] = {}
     for line in text.splitlines():
@@ -48,7 +48,7 @@ def parse_nodes(text: str) -> Nodes:
             raise SlurmError("nonsense", "sinfo", str(error)) from error
         if not bar:
             raise SlurmError("nonsense", "sinfo", f"a row without a bar: {line}")
-    return Nodes(states)
+    return SinfoStates(states)
 
 
 def in_service(state: str) -> bool:

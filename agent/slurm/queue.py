@@ -27,7 +27,7 @@ ENDED = frozenset({
 
 
 @dataclass(frozen=True)
-class Job:
+class SqueueJob:
     """A job, or one task of an array. Times are epoch seconds."""
 
     id: str  # "123"; "123_4" a task of an array
@@ -59,9 +59,9 @@ class Queue:
     """
 
     now_s: int
-    jobs: tuple[Job, ...]
+    jobs: tuple[SqueueJob, ...]
     hidden: frozenset[str]
-    ended: tuple[Job, ...] = ()
+    ended: tuple[SqueueJob, ...] = ()
     unread: int = 0
     form: str = ""
 
@@ -79,8 +79,8 @@ def parse_queue(text: str, mark: str, now_s: int) -> Queue:
     fields = text.split(mark)
     if (len(fields) - 1) % len(FIELDS) or fields[-1].strip():
         raise SlurmError("nonsense", "squeue", f"{len(fields) - 1} fields, not a multiple of {len(FIELDS)}")
-    alive: list[Job] = []
-    ended: list[Job] = []
+    alive: list[SqueueJob] = []
+    ended: list[SqueueJob] = []
     unread = 0
     for first in range(0, len(fields) - 1, len(FIELDS)):
         try:
@@ -94,11 +94,11 @@ def parse_queue(text: str, mark: str, now_s: int) -> Queue:
     return Queue(now_s, tuple(alive), frozenset(), tuple(ended), unread)
 
 
-def _job(row: dict[str, str]) -> Job:
+def _job(row: dict[str, str]) -> SqueueJob:
     identity = row["JobArrayID"].strip()
     parse_job_id(identity)
     limit_s = parse_limit_s(row["TimeLimit"])
-    return Job(
+    return SqueueJob(
         id=identity,
         name=_text(row["Name"]),
         user=_text(row["UserName"]),

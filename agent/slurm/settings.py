@@ -12,7 +12,7 @@ BASIC = "priority/basic"
 
 
 @dataclass(frozen=True)
-class Settings:
+class SlurmSettings:
     """What slurm.conf says, from `scontrol show config`."""
 
     version: str
@@ -38,12 +38,12 @@ class Partition:
     whole: dict[str, int]
 
 
-def read_settings(commands: Commands) -> Settings:
+def read_settings(commands: Commands) -> SlurmSettings:
     """The settings of now. Raises SlurmError."""
     return parse_settings(commands.run("scontrol", "show", "config"))
 
 
-def parse_settings(text: str) -> Settings:
+def parse_settings(text: str) -> SlurmSettings:
     """What `scontrol show config` prints: `Key = Value` lines under a line with the time (epoch s)."""
     lines = [line.partition("=") for line in text.splitlines()]
     values = {key.strip(): value.strip() for key, equals, value in lines if equals}
@@ -56,7 +56,7 @@ def parse_settings(text: str) -> Settings:
         age_most_s = int(parse_duration_s(most_age)) if most_age else 0
     except ValueError as error:
         raise SlurmError("nonsense", "scontrol", f"PriorityMaxAge: {error}") from error
-    return Settings(
+    return SlurmSettings(
         version=values["SLURM_VERSION"],
         cluster=values.get("ClusterName", ""),
         now_s=int(now),

@@ -37,7 +37,7 @@ def register(app: typer.Typer) -> None:
 
 
 @dataclass(frozen=True)
-class Trace:
+class ReplayTrace:
     """What is replayed: the jobs that fit, how large the cluster is and who says so, and who had to stay out."""
 
     name: str
@@ -50,7 +50,7 @@ class Trace:
 
 
 @dataclass(frozen=True)
-class Knobs:
+class ReplayOptions:
     """What every flat scheduler is told."""
 
     estimate: str
@@ -101,7 +101,7 @@ def simulate(
             wanted, folder, cluster, conf=slurm_conf, qos=qos, associations=associations, reservations=reservations
         )
         loaded = _of_swf(trace, capacity) if trace is not None else _of_cluster(folder, str(cluster), capacity)
-        knobs = Knobs(estimate, pass_, kill_at_limit, slurm)
+        knobs = ReplayOptions(estimate, pass_, kill_at_limit, slurm)
         replays = [_replay(loaded, name, knobs) for name in wanted]
         for line in _about(loaded):
             options.say(line)
@@ -136,7 +136,7 @@ def _window(plots: Path | None, gantt_from: str | None, gantt: str | None) -> tu
     return begin_s, length_s
 
 
-def _of_swf(path: Path, capacity: int | None) -> Trace:
+def _of_swf(path: Path, capacity: int | None) -> ReplayTrace:
     try:
         path.stat()  # before the reader is imported, so that a wrong path is told at once
     except OSError as error:
@@ -162,7 +162,7 @@ def _of_swf(path: Path, capacity: int | None) -> Trace:
     return _fitting(path.name, workload, pl.Series(workload.job_id), known, "processors", left_out)
 
 
-def _of_cluster(folder: DataFolder, cluster: str, capacity: int | None) -> Trace:
+def _of_cluster(folder: DataFolder, cluster: str, capacity: int | None) -> ReplayTrace:
     from traces import clusters
     from traces.store import contents, warehouse
 
@@ -183,7 +183,7 @@ def _of_cluster(folder: DataFolder, cluster: str, capacity: int | None) -> Trace
 
 def _fitting(
     name: str, workload: Workload, ids: pl.Series, known: dict[str, int | None], unit: str, left_out: dict[str, int]
-) -> Trace:
+) -> ReplayTrace:
     """The trace on the first capacity that is known, else on the peak in use, without the jobs that never fit."""
     import numpy as np
 
@@ -206,10 +206,10 @@ def _fitting(
     if not fits.all():
         left_out = {**left_out, f"larger than {capacity} {unit}": int(np.count_nonzero(~fits))}
         workload, ids = workload.take(fits), ids.filter(fits)
-    return Trace(name, workload, ids, capacity, unit, source, left_out)
+    return ReplayTrace(name, workload, ids, capacity, unit, source, left_out)
 
 
-def _replay(trace: Trace, scheduler: str, knobs: Knobs) -> Replay:
+def _replay(trace: ReplayTrace, scheduler: str, knobs: ReplayOptions) -> Replay:
     from simulator.flat.replay import replay
 
     if scheduler == "slurm":
@@ -224,7 +224,7 @@ def _replay(trace: Trace, scheduler: str, knobs: Knobs) -> Replay:
     )
 
 
-def _about(trace: Trace) -> list[str]:
+def _about(trace: ReplayTrace) -> list[str]:
     """How large the cluster is by whose word, and how many jobs stayed out."""
     lines = [f"capacity: {trace.capacity:,} {trace.unit} ({trace.capacity_from})"]
     if trace.left_out:
@@ -235,7 +235,7 @@ def _about(trace: Trace) -> list[str]:
 
 
 def _write_files(
-    trace: Trace,
+    trace: ReplayTrace,
     replays: Sequence[Replay],
     *,
     starts: Path | None,
@@ -257,7 +257,7 @@ def _write_files(
         _plot(plots, trace, replays, window)
 
 
-def _figures(trace: Trace, replay: Replay) -> dict[str, Any]:
+def _figures(trace: ReplayTrace, replay: Replay) -> dict[str, Any]:
     """Figures of one replay: of the schedule, its distance from the record, and the kernel's speed."""
     from simulator.metrics import summary, wait_distance
 
@@ -278,7 +278,7 @@ def _figures(trace: Trace, replay: Replay) -> dict[str, Any]:
     }
 
 
-def _recorded(trace: Trace) -> dict[str, Any] | None:
+def _recorded(trace: ReplayTrace) -> dict[str, Any] | None:
     """The figures of the recorded starts; None where the trace holds none."""
     from simulator.metrics import summary
 
@@ -287,7 +287,7 @@ def _recorded(trace: Trace) -> dict[str, Any] | None:
     return summary(trace.workload, trace.workload.start_s, trace.capacity)
 
 
-def _result(trace: Trace, knobs: Knobs, replays: Sequence[Replay]) -> dict[str, Any]:
+def _result(trace: ReplayTrace, knobs: ReplayOptions, replays: Sequence[Replay]) -> dict[str, Any]:
     """What --json prints, one shape for one scheduler and for several (docs/schedulers).
 
     The trace and how it was replayed; under `schedulers` the figures of each, in the order asked for; and those of the
@@ -308,7 +308,7 @@ def _result(trace: Trace, knobs: Knobs, replays: Sequence[Replay]) -> dict[str, 
     return {**figures[0], **about, "schedulers": figures}
 
 
-def _columns(trace: Trace, replays: Sequence[Replay]) -> list[dict[str, Any]]:
+def _columns(trace: ReplayTrace, replays: Sequence[Replay]) -> list[dict[str, Any]]:
     """The figures of each schedule, and of the record where it holds any start; null for what has no meaning."""
     columns = [_figures(trace, replay) for replay in replays]
     if recorded := _recorded(trace):
@@ -316,7 +316,7 @@ def _columns(trace: Trace, replays: Sequence[Replay]) -> list[dict[str, Any]]:
     return [dict(options.plain(column)) for column in columns]
 
 
-def _plot(path: Path, trace: Trace, replays: Sequence[Replay], window: tuple[int | None, int | None]) -> None:
+def _plot(path: Path, trace: ReplayTrace, replays: Sequence[Replay], window: tuple[int | None, int | None]) -> None:
     from reports.schedule import Shown, write_page
 
     shown = Shown(trace.name, trace.workload, trace.capacity, trace.unit)
@@ -338,7 +338,7 @@ _ROWS = {
 }  # figure -> heading, how it is printed
 
 
-def _print(out: TextIO, trace: Trace, replays: Sequence[Replay]) -> None:
+def _print(out: TextIO, trace: ReplayTrace, replays: Sequence[Replay]) -> None:
     """A column for each scheduler and one for the record, where there is any."""
     from reports.format import FORMATS, text
 

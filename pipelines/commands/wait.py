@@ -139,7 +139,7 @@ def _answered(folder: DataFolder, settings: ClusterSettings, request: Request, l
         from models.queue_time.live import look
 
         request = replace(request, user=request.user or getuser())
-        stored, partition = look(Commands(), stored, sight.Request(**asdict(request)))
+        stored, partition = look(Commands(), stored, sight.SlurmRequest(**asdict(request)))
         request = replace(request, partition=partition)
     manifest = stored.manifest
     return {

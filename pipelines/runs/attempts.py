@@ -20,7 +20,7 @@ RUN_KEY_TAG, ATTEMPT_TAG = "dagster/run_key", "baton/attempt"
 
 
 @dataclass(frozen=True)
-class Attempt:
+class RunAttempt:
     """What to do about a content now. `failure` is a sentence about attempts that failed, empty where none has."""
 
     run_key: str | None  # of the run to start; None: none
@@ -28,25 +28,27 @@ class Attempt:
     failure: str = ""
 
 
-def next_attempt(instance: dg.DagsterInstance, content: str, now_s: float) -> Attempt:
+def next_attempt(instance: dg.DagsterInstance, content: str, now_s: float) -> RunAttempt:
     """The first attempt at a content, or the next one if its time has come; `now_s` in epoch seconds."""
     keys = [content, *(f"{content}-attempt-{number}" for number in range(2, MOST + 1))]
     records = instance.get_run_records(dg.RunsFilter(tags={RUN_KEY_TAG: keys}))
     if not records:
-        return Attempt(content)
+        return RunAttempt(content)
     statuses = [record.dagster_run.status for record in records]
     newest = records[0]
     if dg.DagsterRunStatus.SUCCESS in statuses or not newest.dagster_run.is_finished:
-        return Attempt(None)
+        return RunAttempt(None)
     made = max(keys.index(record.dagster_run.tags[RUN_KEY_TAG]) for record in records) + 1
     ended_s = newest.end_time or newest.update_timestamp.replace(tzinfo=UTC).timestamp()
     failed = f"attempt {made} of {MOST} (run {newest.dagster_run.run_id}) "
     if statuses[0] == dg.DagsterRunStatus.CANCELED:
-        return Attempt(None, made, f"{failed}was cancelled: re-execute it, or change a file, for another")
+        return RunAttempt(None, made, f"{failed}was cancelled: re-execute it, or change a file, for another")
     failed += f"failed at {instants.text(int(ended_s))} UTC"
     if made == MOST:
-        return Attempt(None, made, f"{failed}, and no other is made until a file changes: mend it, then re-execute it")
+        return RunAttempt(
+            None, made, f"{failed}, and no other is made until a file changes: mend it, then re-execute it"
+        )
     due_s = ended_s + WAITS_S[made - 1]
     if now_s < due_s:
-        return Attempt(None, made, f"{failed}; the next is due at {instants.text(int(due_s))} UTC")
-    return Attempt(keys[made], made + 1, f"{failed}; the next is started")
+        return RunAttempt(None, made, f"{failed}; the next is due at {instants.text(int(due_s))} UTC")
+    return RunAttempt(keys[made], made + 1, f"{failed}; the next is started")

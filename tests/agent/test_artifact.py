@@ -355,12 +355,12 @@ def test_a_loaded_artifact_answers_as_it_did_where_it_was_released(one: Artifact
 def test_another_answer_than_the_one_released_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A loader that decides by other arithmetic than the one that the policy was released with."""
     checked(constant_lead(), tmp_path / "policy")
-    other = module.Kind(lambda *of: module.constant_lead(*of) + np.asarray([[0, 0, 2e-3, 0]]))
+    other = module.ArtifactKind(lambda *of: module.constant_lead(*of) + np.asarray([[0, 0, 2e-3, 0]]))
     monkeypatch.setitem(module.KINDS, "constant-lead", other)
     with pytest.raises(ValueError, match=r"checks\.json: observation 2 scores 1\.002 here and 1 where") as caught:
         Artifact.load(tmp_path / "policy")
     assert "\n" not in str(caught.value)
-    within = module.Kind(lambda *of: module.constant_lead(*of) + 1e-9)
+    within = module.ArtifactKind(lambda *of: module.constant_lead(*of) + 1e-9)
     monkeypatch.setitem(module.KINDS, "constant-lead", within)
     Artifact.load(tmp_path / "policy")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.check import Finding, check
-from agent.sight import Request
+from agent.sight import SlurmRequest
 from agent.slurm.commands import SlurmError
 from tests.agent.test_sight import ME, NOW, OTHER, cluster
 from tests.agent.told import ToldSlurm
@@ -15,10 +15,12 @@ from tests.agent.told import ToldSlurm
 HOUR = 3600
 
 
-def found(request: Request | None = None, late_s: int = 0, trial: Any = None, **fields: Any) -> dict[str, list[str]]:
+def found(
+    request: SlurmRequest | None = None, late_s: int = 0, trial: Any = None, **fields: Any
+) -> dict[str, list[str]]:
     """Texts by `level subject`."""
     slurm = cluster(ME, OTHER, **fields)
-    findings = check(slurm, request or Request(2, 8 * HOUR, "me"), now_s=lambda: NOW + late_s, trial=trial)
+    findings = check(slurm, request or SlurmRequest(2, 8 * HOUR, "me"), now_s=lambda: NOW + late_s, trial=trial)
     texts: dict[str, list[str]] = {}
     for one in findings:
         assert isinstance(one, Finding) and "\n" not in one.text
@@ -71,10 +73,10 @@ def test_clocks_and_versions_that_differ() -> None:
 
 
 def test_requests_that_cannot_run() -> None:
-    assert found(Request(7, HOUR, "me"))["problem partition"] == ["7 nodes; gpu has 6"]
-    assert found(Request(1, 200 * HOUR, "me"))["problem partition"] == ["a limit of 200 h; gpu allows 168 h"]
+    assert found(SlurmRequest(7, HOUR, "me"))["problem partition"] == ["7 nodes; gpu has 6"]
+    assert found(SlurmRequest(1, 200 * HOUR, "me"))["problem partition"] == ["a limit of 200 h; gpu allows 168 h"]
     states = {f"n{k}": "down" for k in range(2, 7)} | {"n1": "idle"}
-    assert found(Request(4, HOUR, "me"), nodes=states)["warning partition"] == ["4 nodes; of gpu 1 are in service"]
+    assert found(SlurmRequest(4, HOUR, "me"), nodes=states)["warning partition"] == ["4 nodes; of gpu 1 are in service"]
 
     def refused() -> None:
         raise SlurmError("refused", "sbatch", "Invalid qos specification")

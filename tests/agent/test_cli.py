@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from agent import cli, submission
-from agent.keeper import Found
+from agent.keeper import LookedUpJob
 from agent.slurm.commands import SlurmError
-from agent.state import Attempt, Busy, Folder, new_state
+from agent.state import Busy, Folder, LinkAttempt, new_state
 from tests.agent.fake_slurm import CONFIG, ME, START_S, CheckedSlurm
 from tests.agent.lab import Lab, artifact, chain_of, run
 from tests.conftest import REPOSITORY
@@ -204,7 +204,7 @@ def test_a_damaged_state_is_refused_in_one_line(tmp_path: Path, text: str) -> No
 
 def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
-    attempt = Attempt(
+    attempt = LinkAttempt(
         1, 1, "train-00000000-1.1", START_S, "after:1", "7", 1, 2, None, "r", False, "w", "LOST", 85, True, 2
     )
     state = replace(new_state("train", "/j.sh", 3), attempts=(attempt,), why="ü")
@@ -219,7 +219,7 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
 )
 def test_exit_statuses_of_squeue_and_sacct(status: str, expected: int | None) -> None:
     found = submission._newest("squeue", [["7", "FAILED", status, "1", "N/A", "3"]])
-    assert found == Found("7", "FAILED", expected, 1, None, 3)
+    assert found == LookedUpJob("7", "FAILED", expected, 1, None, 3)
 
 
 def test_rows_that_are_none_are_nonsense() -> None:

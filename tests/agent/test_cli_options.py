@@ -9,7 +9,7 @@ import pytest
 
 from agent import submission
 from agent.chain import from_file, make
-from agent.state import Attempt
+from agent.state import LinkAttempt
 from tests.agent.fake_slurm import START_S
 from tests.agent.lab import SCRIPT, artifact, chain_of, run
 
@@ -124,8 +124,8 @@ def test_durations_of_a_chain_may_be_written_as_slurm_writes_them(tmp_path: Path
 
 def test_options_reach_sbatch_as_they_are_and_never_a_shell(tmp_path: Path) -> None:
     chain = chain_of(tmp_path, options=("--comment=$(touch x); *", "--chdir=/tmp"))
-    argv = submission.arguments(chain, Attempt(2, 1, "train-00000000-2.1", START_S, "afterany:7"))
+    argv = submission.arguments(chain, LinkAttempt(2, 1, "train-00000000-2.1", START_S, "afterany:7"))
     assert argv == ["sbatch", "--parsable", "--job-name=train-00000000-2.1", "--dependency=afterany:7",
                     "--comment=$(touch x); *", "--chdir=/tmp", str(chain.script)]  # fmt: skip
     chain = chain_of(tmp_path)
-    assert f"--chdir={tmp_path}" in submission.arguments(chain, Attempt(1, 1, "n", START_S))
+    assert f"--chdir={tmp_path}" in submission.arguments(chain, LinkAttempt(1, 1, "n", START_S))

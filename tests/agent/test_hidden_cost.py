@@ -11,7 +11,7 @@ from agent import cli
 from agent.artifact import Artifact
 from agent.check import check
 from agent.hidden_cost import HiddenCost, hidden_costs, words_of
-from agent.sight import Request
+from agent.sight import SlurmRequest
 from features.observe import HIDDEN_TOGETHER
 from tests.agent.lab import artifact
 from tests.agent.test_sight import ME, NOW, OTHER, cluster
@@ -24,7 +24,7 @@ def released(folder: Path, hidden: Any) -> Artifact:
 
 
 def told(folder: Path, hidden: Any, **fields: Any) -> list[str]:
-    request = Request(2, 8 * 3600, "me")
+    request = SlurmRequest(2, 8 * 3600, "me")
     found = check(
         cluster(ME, OTHER, **fields), request, now_s=lambda: NOW, artifact=released(folder, hidden)
     )  # fmt: skip

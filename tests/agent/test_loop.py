@@ -245,9 +245,9 @@ def test_a_dry_run_decides_and_does_nothing(tmp_path: Path) -> None:
 
 
 def _first(name: str) -> Any:
-    from agent.state import Attempt
+    from agent.state import LinkAttempt
 
-    return Attempt(1, 1, name, START_S)
+    return LinkAttempt(1, 1, name, START_S)
 
 
 def test_figures_for_prometheus(tmp_path: Path) -> None:

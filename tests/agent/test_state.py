@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from agent.state import Attempt, Busy, Folder, State
+from agent.state import Busy, ChainState, Folder, LinkAttempt
 
-STATE = State("0123abcd", "train", "/job.sh", 3, (Attempt(1, 1, "train-0123abcd-1.1", 5, job_id="7", start_s=9),))
+STATE = ChainState(
+    "0123abcd", "train", "/job.sh", 3, (LinkAttempt(1, 1, "train-0123abcd-1.1", 5, job_id="7", start_s=9),)
+)
 
 
 @pytest.fixture

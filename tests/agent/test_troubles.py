@@ -10,9 +10,9 @@ import pytest
 
 from agent import keeper
 from agent.loop import CANCELLED, DONE, FAILED
-from agent.sight import Sight
+from agent.sight import ClusterObservation
 from agent.slurm.commands import SlurmError
-from agent.slurm.queue import Job
+from agent.slurm.queue import SqueueJob
 from tests.agent.fake_slurm import START_S, FakeSlurm, Plan
 from tests.agent.lab import HOUR_S, FakeEyes, advance_until, job, lab_of, plans, raise_at
 
@@ -298,7 +298,7 @@ def test_what_became_of_a_link_is_asked_until_accounting_answers(tmp_path: Path)
 
 
 def test_without_any_sight_the_successor_waits_for_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def blind(eyes: FakeEyes, predecessor: Job, decides_alike: object) -> Sight:
+    def blind(eyes: FakeEyes, predecessor: SqueueJob, decides_alike: object) -> ClusterObservation:
         raise ValueError("nothing has been looked at")
 
     monkeypatch.setattr(FakeEyes, "sight", blind)
