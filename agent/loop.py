@@ -1,7 +1,6 @@
-"""Keeps a chain: looks at Slurm every cycle, lets the keeper decide, does what it says, and survives what goes wrong.
+"""Keep a chain going: look at Slurm every cycle, let the keeper decide, execute its actions, and survive failures.
 
-State goes to disk before anything is done at Slurm, and what Slurm answered after it. An agent that was killed at any
-instant goes on from there.
+The state is saved before every action at Slurm, and Slurm's answer after it. So an agent killed at any time can resume.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from agent import keeper, submission
 from agent.ahead import Site
 from agent.chain import HOUR_S, Chain, option
 from agent.decide import Observation, ReleasedPolicy, SubmitDecision, by_rule
-from agent.journal import Journal, events, told
+from agent.journal import Journal, event_text, events
 from agent.metrics import exposition
 from agent.sight import ClusterObservation, SlurmRequest
 from agent.slurm.commands import Commands, SlurmError
@@ -26,41 +25,41 @@ from agent.slurm.queue import Queue, SqueueJob
 from agent.slurm_time import SlurmTime
 from agent.state import ChainState, Folder, LinkAttempt, replace_file
 
-MOST_PAUSE_S = 600.0  # between looks at a Slurm that does not answer
+MOST_PAUSE_S = 600.0  # longest pause between looks at a Slurm that does not answer
 DONE, FAILED, CANCELLED, STOPPED = 0, 1, 3, 4  # exit statuses
 EXIT = {"done": DONE, "failed": FAILED, "cancelled": CANCELLED}
 
 
 class Seeing(Protocol):
-    """`agent.eyes.Eyes`, or what stands in for them in a test."""
+    """The interface of `agent.eyes.Eyes`, so that tests can replace it."""
 
     request: SlurmRequest
     site: Site | None
 
     def look(self, now_s: int) -> Queue:
-        """The queue of now."""
+        """Read the queue at `now_s` (epoch s)."""
 
     def sight(
         self, predecessor: SqueueJob, decides_alike: Callable[[Sequence[Observation]], bool]
     ) -> ClusterObservation:
-        """What a policy may know at the last look."""
+        """Return what a policy may know at the last look."""
 
 
 @dataclass
 class AgentServices:
-    """What an agent works with. `pause` waits so many seconds, or less once the agent is told to stop."""
+    """The services that an agent uses. pause: waits that many seconds, or less once the agent is asked to stop."""
 
     commands: Commands
     time: SlurmTime
     pause: Callable[[float], object]
     say: Callable[[str], None]
-    eyes: Callable[[SlurmRequest, Site | None], Seeing]  # with the rules of a policy that looks ahead
+    eyes: Callable[[SlurmRequest, Site | None], Seeing]  # Site: the rules of a policy that looks ahead
     environment: Mapping[str, str]
     stopping: Callable[[], bool]
 
 
 class Agent:
-    """One agent of one chain."""
+    """The agent of one chain."""
 
     def __init__(
         self,
@@ -87,21 +86,21 @@ class Agent:
         self._failures_in_a_row = 0
         self._failures = 0
         self._last_look_s = world.time.now_s()
-        self._told: set[str] = set()  # troubles that last, said once
-        self._form = ""  # how Slurm was read at the last look
+        self._reported: set[str] = set()  # lasting problems, each reported once
+        self._form = ""  # `Queue.form` of the last look
 
     def run(self) -> int:
-        """Cycle until the chain is over or the agent is told to stop; returns the exit status."""
+        """Cycle until the chain is over or the agent is asked to stop; return the exit status."""
         while not self.world.stopping():
             pause_s = self.cycle()
             if keeper.is_over(self.state) or (self._dry_run and not any(a.is_alive for a in self.state.attempts)):
                 return EXIT.get(self.state.status, DONE)
             self.world.pause(pause_s)
-        self.world.say("told to stop; the jobs stay as they are, and `run` goes on with the chain")
+        self.world.say("stopped; the jobs stay as they are, and `run` resumes the chain")
         return STOPPED
 
     def cycle(self) -> float:
-        """One look and what follows from it. Returns the seconds until the next one."""
+        """Look once and act on it; return the seconds until the next look."""
         jumped = self.world.time.check()
         if jumped:
             self._note(jumped)
@@ -117,7 +116,7 @@ class Agent:
         self._failures_in_a_row, self._last_look_s = 0, now_s
         if queue.form != self._form:
             self._form = queue.form
-            self._note(queue.form or "Slurm is read by its text again")
+            self._note(queue.form or "Slurm is read from text again")
         self._cycle_with(sight)
         self._write_metrics()
         return self.chain.cycle_s
@@ -134,9 +133,9 @@ class Agent:
         self._do(*keeper.act(self.rules, seen, sight.now_s, advice))
 
     def _do(self, state: ChainState, actions: tuple[keeper.Action, ...]) -> None:
-        """Put the state on disk, and only then act."""
+        """Save the state, and only then execute the actions."""
         if self._dry_run:
-            self._tell_only(state, actions)
+            self._print_only(state, actions)
         elif self._keep(state):
             for action in actions:
                 attempt = next(a for a in state.attempts if a.name == action.name)
@@ -154,9 +153,9 @@ class Agent:
             )
         except SlurmError as error:
             if error.kind != "refused":
-                self._note(f"link {attempt.link}: nobody knows yet whether it was submitted; it is looked for: {error}")
+                self._note(f"link {attempt.link}: not known yet whether it was submitted, looking it up: {error}")
                 return
-            self._note(f"link {attempt.link}: Slurm refused it, tried again later: {error}")
+            self._note(f"link {attempt.link}: Slurm refused the job, trying again later: {error}")
             known = replace(attempt, how="REFUSED")
         else:
             known = replace(attempt, job_id=job_id)
@@ -166,33 +165,33 @@ class Agent:
         try:
             submission.cancel(self.world.commands, attempt.job_id)
         except SlurmError as error:
-            self._note(f"link {attempt.link}: job {attempt.job_id} could not be cancelled, tried again: {error}")
+            self._note(f"link {attempt.link}: job {attempt.job_id} could not be cancelled, trying again: {error}")
 
-    # -- what is kept -------------------------------------------------------------------------------------------------
+    # -- saving -------------------------------------------------------------------------------------------------------
 
     def _keep(self, state: ChainState) -> bool:
-        """Journal what is new, put the state on disk and make it this agent's; False where it cannot be written."""
+        """Journal the changes, save the state and adopt it; return False if it cannot be written."""
         if state == self.state:
             return True
         if not self._dry_run:
-            self._tell(events(self.state, state))
+            self._report(events(self.state, state))
             try:
                 self.folder.save(state)
             except OSError as error:
-                self._lasting(f"{self.folder.file}: {error.strerror}; nothing is submitted until it can be written")
+                self._report_once(f"{self.folder.file}: {error.strerror}; nothing is submitted until it can be written")
                 return False
-        self._told.clear()
+        self._reported.clear()
         self.state = state
         return True
 
     def _learn(self, attempt: LinkAttempt) -> None:
-        """Take over what Slurm answered, even if it cannot be written: then it is written with the next state."""
+        """Adopt Slurm's answer even if it cannot be written now; then it is written with the next state."""
         attempts = tuple(attempt if a.name == attempt.name else a for a in self.state.attempts)
         state = replace(self.state, attempts=attempts)
         if not self._keep(state):
             self.state = state
 
-    # -- what is seen -------------------------------------------------------------------------------------------------
+    # -- observing ----------------------------------------------------------------------------------------------------
 
     def _look_up(self, jobs: tuple[SqueueJob, ...]) -> dict[str, keeper.LookedUpJob | None]:
         found: dict[str, keeper.LookedUpJob | None] = {}
@@ -200,7 +199,7 @@ class Agent:
             try:
                 found[attempt.name] = submission.look_up(self.world.commands, attempt)
             except SlurmError as error:
-                self._lasting(f"link {attempt.link}: what became of it cannot be asked: {error}")
+                self._report_once(f"link {attempt.link}: its job could not be looked up: {error}")
         return found
 
     def _more(self) -> frozenset[int]:
@@ -208,16 +207,16 @@ class Agent:
         return frozenset(link for link in links if (self.folder.for_jobs / f"more-{link}").exists())
 
     def _no_look(self, error: SlurmError | ValueError, now_s: int) -> float:
-        """After a look that failed: what is due without one, and how long to wait before the next."""
+        """Handle a failed look: act without one if due, and return the seconds until the next look."""
         self._failures += 1
         self._failures_in_a_row += 1
         pause_s = min(self.chain.cycle_s * (1 << min(self._failures_in_a_row - 1, 10)), MOST_PAUSE_S)
         kind = error.kind if isinstance(error, SlurmError) else "nonsense"
-        self._note(f"no look at Slurm ({kind}): {error}; again in about {pause_s:.0f} s")
+        self._note(f"look at Slurm failed ({kind}): {error}; next look in about {pause_s:.0f} s")
         if kind != "away":
             self._do(*keeper.act_blind(self.rules, self.state, now_s, now_s - self._last_look_s))
         self._write_metrics()
-        return pause_s * (0.75 + random.random() / 2)  # agents that failed together come back apart
+        return pause_s * (0.75 + random.random() / 2)  # jitter, so that agents that failed together retry apart
 
     def _decide(self, running: LinkAttempt, sight: keeper.ChainView) -> SubmitDecision:
         news = self.policy.refresh()
@@ -231,7 +230,7 @@ class Agent:
             observed, hidden, ahead = seen.observation, seen.hidden, seen.ahead
             decision = self.policy.decide(observed)
         except (SlurmError, ValueError) as error:
-            decision = by_rule(observed, f"nothing can be observed: {error}")
+            decision = by_rule(observed, f"the cluster cannot be observed: {error}")
         event = {
             "event": "decision", "link": running.link, "job_id": running.job_id, "submit": decision.submit,
             "by": decision.by, "reason": decision.reason, "score": decision.score,
@@ -244,7 +243,7 @@ class Agent:
         return decision
 
     def _sight(self, running: LinkAttempt, sight: keeper.ChainView) -> ClusterObservation:
-        """What the policy may know; the successor asks for what its predecessor has, and for the chain's limit."""
+        """Observe for the policy. The successor requests what its predecessor has, with the chain's time limit."""
         job = keeper.in_queue(running, sight.jobs)
         assert job is not None
         partition = self._partition(job.partition)
@@ -257,11 +256,11 @@ class Agent:
     def _partition(self, default: str) -> str:
         return option(self.chain.submitted_options, "--partition", "-p") or default
 
-    # -- what is said -------------------------------------------------------------------------------------------------
+    # -- reporting ----------------------------------------------------------------------------------------------------
 
-    def _tell(self, found: list[dict[str, object]]) -> None:
+    def _report(self, found: list[dict[str, object]]) -> None:
         for event in found:
-            self.world.say(told(event))
+            self.world.say(event_text(event))
         self._journal_lines(self.world.time.now_s(), found)
 
     def _note(self, text: str) -> None:
@@ -269,17 +268,17 @@ class Agent:
         self._journal_lines(self.world.time.now_s(), [{"event": "note", "text": text}])
 
     def _journal_lines(self, time_s: int, found: list[dict[str, object]]) -> None:
-        trouble = self._journal.write(time_s, self.state.chain, found)
-        if trouble:
-            self._lasting(trouble)
+        problem = self._journal.write(time_s, self.state.chain, found)
+        if problem:
+            self._report_once(problem)
 
-    def _lasting(self, text: str) -> None:
-        """Say a trouble once, until the next state could be written."""
-        if text not in self._told:
-            self._told.add(text)
+    def _report_once(self, text: str) -> None:
+        """Report a problem once, until the next state is written."""
+        if text not in self._reported:
+            self._reported.add(text)
             self.world.say(text)
 
-    def _tell_only(self, state: ChainState, actions: tuple[keeper.Action, ...]) -> None:
+    def _print_only(self, state: ChainState, actions: tuple[keeper.Action, ...]) -> None:
         for action in actions:
             attempt = next(a for a in state.attempts if a.name == action.name)
             if isinstance(action, keeper.Submit):
@@ -297,4 +296,4 @@ class Agent:
         try:
             replace_file(self._metrics, text)
         except OSError as error:
-            self._lasting(f"{self._metrics}: {error.strerror}")
+            self._report_once(f"{self._metrics}: {error.strerror}")

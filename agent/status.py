@@ -1,4 +1,4 @@
-"""A chain for a person: a table of its jobs and a timeline."""
+"""A chain as text: a table of its jobs and a timeline."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ COLUMNS = ("link", "job", "state", "submitted", "started", "ended", "")
 
 
 def table(state: ChainState, now_s: int) -> str:
-    """The chain in lines; times are UTC."""
+    """Format the chain as a table and a timeline; times are UTC."""
     head = f"chain {state.name} ({state.chain}): {state.status}" + (f", {state.why}" if state.why else "")
     lines = [visible(head), f"script {visible(state.script)}, {counted(state.links, 'link')}"]
     if not state.attempts:
-        return "\n".join([*lines, "nothing was submitted yet"])
+        return "\n".join([*lines, "nothing submitted yet"])
     rows = [COLUMNS, *(_row(attempt) for attempt in state.attempts)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
     lines += [" ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -31,7 +31,7 @@ def table(state: ChainState, now_s: int) -> str:
 
 
 def timeline(state: ChainState, now_s: int) -> list[str]:
-    """A bar a job, all on one scale: `.` it waited, `#` it ran."""
+    """Draw one bar per job on a common time scale: `.` waiting, `#` running."""
     first_s = min(_submit_s(attempt) for attempt in state.attempts)
     last_s = max([now_s if any(a.is_alive for a in state.attempts) else 0, *(a.end_s or 0 for a in state.attempts)])
     span_s = max(last_s - first_s, 1)
@@ -52,7 +52,7 @@ def _row(attempt: LinkAttempt) -> tuple[str, ...]:
     if attempt.how:
         state = attempt.how
     elif not attempt.job_id:
-        state = "unknown to Slurm yet"
+        state = "not yet known to Slurm"
     else:
         state = "PENDING" if attempt.is_pending else "RUNNING"
     note = attempt.withdrawn or (attempt.reason if attempt.is_pending and attempt.is_alive else "")

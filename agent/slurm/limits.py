@@ -1,9 +1,9 @@
-"""How many jobs and nodes a user may have at once: two calls of sacctmgr.
+"""Limits on the jobs and nodes that a user may have running at once: two calls of sacctmgr.
 
-Slurm looks for a limit in the QOS of the partition, then in that of the job, then in the association of the user, and
-takes the first that is set (https://slurm.schedmd.com/resource_limits.html, "Hierarchy"); a QOS with the flag
-OverPartQOS goes before that of the partition. A limit on GPUs or processors counts as whole nodes of the partition:
-12 GPUs are 3 nodes of 4.
+Slurm looks for a limit in the partition's QOS, then in the job's QOS, then in the user's association, and uses the
+first that is set (https://slurm.schedmd.com/resource_limits.html, "Hierarchy"). A job QOS with the flag OverPartQOS
+precedes the partition's. We convert a limit on GPUs or processors to whole nodes of the partition: 12 GPUs are 3 nodes
+of 4 GPUs.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from agent.slurm.settings import Partition, SlurmSettings
 from features.snapshot import NO_LIMIT
 from traces.slurm.text import parse_tres
 
-ENFORCING = frozenset({"limits", "safe", "all"})  # of AccountingStorageEnforce: without them no limit holds
-COUNTED = ("node", "gres/gpu", "cpu")  # TRES that are counted as nodes
+ENFORCING = frozenset({"limits", "safe", "all"})  # values of AccountingStorageEnforce; otherwise no limit is enforced
+COUNTED = ("node", "gres/gpu", "cpu")  # TRES that are converted to nodes
 
 
 @dataclass(frozen=True)
 class UserLimits:
-    """What one user may have running at once."""
+    """The most jobs and whole nodes that one user may have running at once."""
 
     jobs: int = NO_LIMIT
     nodes: int = NO_LIMIT  # whole nodes
@@ -30,7 +30,7 @@ class UserLimits:
 
 @dataclass(frozen=True)
 class _Level:
-    """What one QOS or association says; None for a limit that is not set."""
+    """The limits of one QOS or association; None if not set."""
 
     jobs: int | None
     tres: dict[str, int]
@@ -39,7 +39,7 @@ class _Level:
 def read_limits(
     commands: Commands, settings: SlurmSettings, partition: Partition, *, user: str, account: str, qos: str
 ) -> UserLimits:
-    """The limits on a user's jobs in a partition. Raises SlurmError, also where the association cannot be seen."""
+    """Read the limits on a user's jobs in a partition. Raises SlurmError, also if the association is not visible."""
     if not ENFORCING & settings.enforced:
         return UserLimits()
     where = [f"user={user}", f"cluster={settings.cluster}"] + ([f"account={account}"] if account else [])
@@ -48,7 +48,7 @@ def read_limits(
     rows = _rows(own, 6)
     fitting = [row for row in rows if row[0] == partition.name] or [row for row in rows if not row[0]]
     if not fitting:
-        raise SlurmError("refused", "sacctmgr", "shows no association of the user")
+        raise SlurmError("refused", "sacctmgr", f"it shows no association of user {user}")
     _, default_qos, allowed_qos, *counts, tres = fitting[0]
     if not default_qos and "," not in allowed_qos:
         default_qos = allowed_qos
@@ -64,7 +64,7 @@ def read_limits(
 
 
 def _by_rank(rows: list[list[str]], names: Sequence[str]) -> list[_Level]:
-    """The QOS in the order in which Slurm asks them; `names`: that of the partition, that of the job."""
+    """Order the QOS as Slurm consults them; `names`: the partition's QOS, then the job's."""
     by_name = {row[0]: row for row in rows}
     ranked = [by_name[name] for name in names if name in by_name]
     if ranked and "OverPartQOS" in ranked[-1][1].split(","):
@@ -86,7 +86,7 @@ def _first_set(levels: list[_Level], partition: Partition) -> UserLimits:
 def _rows(text: str, columns: int) -> list[list[str]]:
     rows = [line.split("|") for line in text.splitlines() if line]
     if any(len(row) != columns for row in rows):
-        raise SlurmError("nonsense", "sacctmgr", f"a row that has not {columns} columns")
+        raise SlurmError("nonsense", "sacctmgr", f"it printed a row that does not have {columns} columns")
     return rows
 
 
