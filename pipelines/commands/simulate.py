@@ -164,7 +164,7 @@ def _of_swf(path: Path, capacity: int | None) -> ReplayTrace:
     if not len(workload):
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
         raise InputError(f"{path}: none of its {counted(len(read), 'job')} can be replayed: {reasons}")
-    known = {"--capacity": capacity, "MaxProcs in the header": read.max_procs}
+    known = {"--capacity": capacity, "MaxProcs of the header": read.max_procs}
     return _fitting(path.name, workload, pl.Series(workload.job_id), known, "processors", left_out)
 
 

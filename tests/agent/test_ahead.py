@@ -198,10 +198,10 @@ def test_futures_end_with_their_time() -> None:
     ticks = iter(np.arange(0.0, 1e6, BUDGET_S / 200))
     some = look_ahead(scene, sight.snapshot.predecessor_end_s, clock=lambda: float(next(ticks)))
     assert 4 <= some.played < FUTURES and set(some.numbers) == set(AHEAD)
-    assert some.text.startswith(f"in {some.played} of 16 futures ") and some.text.endswith(" s were over")
+    assert some.text.startswith(f"in {some.played} of 16 futures ") and some.text.endswith(" stopped after")
     late = iter(np.arange(0.0, 1e6, BUDGET_S / 20))
     none = look_ahead(scene, sight.snapshot.predecessor_end_s, clock=lambda: float(next(late)))
-    assert not none.numbers and none.text.startswith(f"no futures: {none.played} of 16 were played in 8.")
+    assert not none.numbers and none.text.startswith(f"no futures: {none.played} of 16 simulated in 8.")
 
 
 SETTINGS = SlurmSettings("22.05.8", "live", 0, frozenset(), "priority/multifactor", 1000, 7 * DAY, frozenset())

@@ -15,7 +15,7 @@ def test_the_ends_of_the_knob_may_be_set_and_nothing_beyond(tmp_path: Path) -> N
     for setting in (0.0, 4.0):
         assert load(tmp_path, setting).settings[-1] == 4.0
     for setting in (-0.1, 4.1):
-        with pytest.raises(ValueError, match=f"setting is {setting:g}; the policy's knob goes from 0 to 4"):
+        with pytest.raises(ValueError, match=f"setting is {setting:g}; allowed for this policy: 0 to 4"):
             load(tmp_path, setting)
 
 

@@ -264,7 +264,7 @@ def test_without_a_bound_none_is_too_early_and_one_withdrawn_for_another_reason_
     early = attempt(2, job_id="8", is_pending=False, start_s=START_S + 1, end_s=START_S + 7200)
     after, actions = keeper.act(unbounded, state_of(attempt(1, **RUNS), early), START_S + 60)
     assert not after.attempts[1].withdrawn and actions == ()
-    gone = attempt(2, job_id="8", how="CANCELLED", withdrawn="link 1 was requeued and waits itself")
+    gone = attempt(2, job_id="8", how="CANCELLED", withdrawn="link 1, was requeued and is pending again")
     after, _ = keeper.act(unbounded, state_of(attempt(1, **RUNS), gone), START_S + 60, keeper.Advice(True))
     assert [(one.name[-3:], one.after) for one in after.attempts][-1] == ("2.2", "")
 
@@ -274,7 +274,7 @@ def test_a_running_successor_takes_over_from_a_requeued_predecessor() -> None:
     running = attempt(2, job_id="8", is_pending=False, start_s=START_S, end_s=START_S + 7200)
     after, actions = keeper.act(rules(), state_of(requeued, running), START_S + 60)
     assert actions == (keeper.Cancel(requeued.name),)
-    assert "which has the work" in after.attempts[0].withdrawn
+    assert "continues the work" in after.attempts[0].withdrawn
 
 
 @pytest.mark.parametrize(

@@ -229,10 +229,10 @@ def test_limits_that_could_be_read_once_are_kept() -> None:
 
 def test_what_no_sight_can_be_had_of() -> None:
     eyes = Eyes(cluster(ME, waiting(20)), SlurmRequest(2, HOUR, "me"))
-    with pytest.raises(ValueError, match="nothing has been looked at"):
+    with pytest.raises(ValueError, match="call look before"):
         eyes.sight(None)  # type: ignore[arg-type]
     eyes.look(NOW)
-    with pytest.raises(ValueError, match="job 20 is PENDING: a predecessor runs"):
+    with pytest.raises(ValueError, match="job 20 is PENDING; a predecessor must be running"):
         eyes.sight(predecessor(eyes, "20"))
     with pytest.raises(ValueError, match="partition nope; there are gpu, wide, apart"):
         Eyes(cluster(ME), SlurmRequest(2, HOUR, "me", partition="nope")).look(NOW)

@@ -36,7 +36,7 @@ def test_status_of_what_waits_and_what_nobody_knows_yet() -> None:
     waiting = LinkAttempt(1, 1, "t-00000000-1.1", START_S, job_id="7", submit_s=START_S, reason="JobHeldUser\x1b[2J")
     state = ChainState("00000000", "t", "/j.sh", 2, (waiting, LinkAttempt(2, 1, "n", START_S)))
     text = status.table(state, START_S + 3600)
-    assert "PENDING" in text and "\\x1b" in text and "\x1b" not in text and "unknown to Slurm yet" in text
+    assert "PENDING" in text and "\\x1b" in text and "\x1b" not in text and "not yet known to Slurm" in text
     assert "." * 60 in text
 
 

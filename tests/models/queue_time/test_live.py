@@ -118,5 +118,5 @@ def test_no_slurm_and_no_nodes_are_refused(stored: Stored, tmp_path: Path, monke
     of_cpus = replace(stored, manifest={**stored.manifest, "unit": "CPUs"})
     with pytest.raises(InputError, match="--live counts nodes, and the log of cluster 'lab' counts CPUs"):
         look(Commands({"PATH": str(tmp_path)}), of_cpus, Asked(1, 3600, "u1"))
-    with pytest.raises(ValueError, match="nothing has been looked at"):
+    with pytest.raises(ValueError, match="call look before"):
         Eyes(Commands({}), Asked(1, 3600, "u1")).newcomer()
