@@ -58,11 +58,12 @@ coverage: setup  ## the share of each package's lines that the tests run, not be
 	  $(BIN)/coverage report --include="$${floor%=*}/*" --precision=2 --fail-under=$${floor#*=} --format=total > /dev/null; \
 	done
 
-lint: setup      ## ruff, mypy, import-linter, vulture
+lint: setup      ## ruff, mypy, import-linter, vulture, deptry
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/vulture
+	$(BIN)/deptry .
 
 live: setup      ## the long form of the tests against a real Slurm; PROOF="--champion DIR" to try a policy of yours
 	BATON_REQUIRE=slurm BATON_LIVE=full $(BIN)/pytest -q -s -m live tests/live

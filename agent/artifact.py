@@ -37,6 +37,8 @@ ARRAYS, CHECKS = "arrays.npz", "checks.json"
 Float32s = NDArray[np.float32]
 Float64s = NDArray[np.float64]
 
+# Time between the decisions on a predecessor, s: the default of an artifact, and the bounds of any.
+DECIDE_EVERY_S, LEAST_EVERY_S, MOST_EVERY_S = 600, 60, 21_600
 REMAINING = "remaining_h"  # the feature that every kind needs: hours until the predecessor's end
 # An artifact may be untrusted, and the agent runs on a shared login node. We reject an artifact before it takes more
 # time or memory than these bounds allow. Each comment ends with the most that a fit of Baton has needed so far.
@@ -106,6 +108,11 @@ class Artifact:
             if not np.can_cast(array.dtype, widest):
                 raise ValueError(f"array {name} of the artifact is {array.dtype}, wider than {widest}")
         kind.check(self)
+
+    @property
+    def decide_every_s(self) -> int:
+        """Seconds between the decisions on a predecessor, as in the pairs on which the policy was judged."""
+        return int(self.manifest.get("decide_every_s", DECIDE_EVERY_S))
 
     @property
     def settings(self) -> tuple[float, ...]:
@@ -389,7 +396,17 @@ def check_manifest(manifest: dict[str, Any]) -> None:
             raise ValueError("manifest.json: each of fills must be a number, or a feature that has no fill itself")
     if not all(isinstance(line, str) for line in manifest["requirements"]):
         raise ValueError("manifest.json: requirements must be lines of text")
+    check_interval(manifest.get("decide_every_s", DECIDE_EVERY_S))
     check_promises(manifest.get("release", {}))
+
+
+def check_interval(seconds: Any) -> None:
+    """Raise ValueError unless the time between decisions is a whole number of seconds that an agent can keep."""
+    if not isinstance(seconds, int) or isinstance(seconds, bool) or not LEAST_EVERY_S <= seconds <= MOST_EVERY_S:
+        raise ValueError(
+            f"manifest.json: decide_every_s is {seconds!r}; it must be a whole number of seconds from {LEAST_EVERY_S} "
+            f"to {MOST_EVERY_S}"
+        )
 
 
 def check_promises(release: Any) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.state import COMPLETING, MISSING, ChainState, LinkAttempt
+from features.conventions import interruption_h, overlap_h
 from traces.counted import counted
 
 LOG_VERSION = 1
@@ -111,8 +112,8 @@ def handovers(state: ChainState) -> dict[tuple[str, str], Event]:
             "next_link": second.link,
             "predecessor_id": first.job_id,
             "successor_id": second.job_id,
-            "interruption_h": round(max(gap_h, 0.0), 4),
-            "overlap_h": round(max(-gap_h, 0.0), 4),
+            "interruption_h": round(float(interruption_h(gap_h)), 4),
+            "overlap_h": round(float(overlap_h(gap_h)), 4),
         }
     return found
 

@@ -23,7 +23,6 @@ MOST_WITHDRAWALS = 2  # attempts of one link that may be withdrawn for starting 
 MOST_AGAIN = 10  # attempts in a row that may end by no fault of their own
 MOST_REFUSALS = 100  # submissions in a row that may be refused
 BLIND_S = 1800  # after this long without a good look, the successor is submitted for the predecessor's end
-DECIDE_EVERY_S = 600  # between decisions, as policies are trained
 LOST_SLACK_S = 120
 UNKNOWN = "UNKNOWN"  # from `parse_state`: a state of a newer Slurm; the job may be alive
 NOT_ENDED = ("PENDING", "RUNNING", "SUSPENDED", "REQUEUED", "RESIZING", UNKNOWN)
@@ -40,6 +39,7 @@ class ChainRules:
     retries: int
     more_status: int
     cycle_s: float
+    decide_every_s: int  # between decisions, as the policy was trained
 
     @property
     def last_s(self) -> float:
@@ -269,7 +269,7 @@ def question(rules: ChainRules, state: ChainState, now_s: int) -> LinkAttempt | 
     running = living[0]
     if running.withdrawn or next_link(rules, state) is None or _left_s(running, now_s) <= rules.last_s:
         return None
-    return running if _instant(running, now_s) != state.decided else None
+    return running if _instant(rules, running, now_s) != state.decided else None
 
 
 def act(
@@ -287,7 +287,7 @@ def act(
         state = _corrected(rules, state)
         state = _with_next(rules, state, now_s, advice)
     if asked is not None:
-        state = replace(state, decided=_instant(asked, now_s))
+        state = replace(state, decided=_instant(rules, asked, now_s))
     return state, _actions(before, state)
 
 
@@ -387,7 +387,7 @@ def _left_s(running: LinkAttempt, now_s: int) -> float:
     return (running.end_s or now_s) - now_s
 
 
-def _instant(running: LinkAttempt, now_s: int) -> str:
-    """The decision instant that has come last: the link, its start, and how many intervals ago that was."""
+def _instant(rules: ChainRules, running: LinkAttempt, now_s: int) -> str:
+    """Name the latest decision instant: the link, its start, and the number of intervals since then."""
     start_s = running.start_s or now_s
-    return f"{running.name}:{start_s}:{(now_s - start_s) // DECIDE_EVERY_S}"
+    return f"{running.name}:{start_s}:{(now_s - start_s) // rules.decide_every_s}"

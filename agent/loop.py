@@ -74,10 +74,6 @@ class Agent:
     ) -> None:
         self.chain, self.folder, self.policy, self.world = chain, folder, policy, world
         self.state = state
-        most_overlap_s = chain.most_overlap_h * HOUR_S
-        self.rules = keeper.ChainRules(
-            chain.links, chain.limit_s, most_overlap_s, chain.retries, chain.more_status, chain.cycle_s
-        )
         self._dry_run = dry_run
         self._metrics = metrics
         self._journal = Journal(None if dry_run else folder.path / "decisions.jsonl")
@@ -88,6 +84,15 @@ class Agent:
         self._last_look_s = world.time.now_s()
         self._reported: set[str] = set()  # lasting problems, each reported once
         self._form = ""  # `Queue.form` of the last look
+
+    @property
+    def rules(self) -> keeper.ChainRules:
+        """The keeper's settings, from the chain and from the policy that is currently in use."""
+        chain, every_s = self.chain, self.policy.artifact.decide_every_s
+        overlap_s = chain.most_overlap_h * HOUR_S
+        return keeper.ChainRules(
+            chain.links, chain.limit_s, overlap_s, chain.retries, chain.more_status, chain.cycle_s, every_s
+        )
 
     def run(self) -> int:
         """Cycle until the chain is over or the agent is asked to stop; return the exit status."""

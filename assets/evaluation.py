@@ -13,7 +13,7 @@ from features.conventions import ORACLE, REACTIVE, is_offered, judged_sizes
 from models import registry
 from models.study import comparisons, fits
 from models.study.cluster import Study
-from models.study.support import headline_study, why_no_policies
+from models.study.support import Refusal, headline_study
 from models.study.world_error import world_error
 from models.tables import POLICY_CURVES, POLICY_PROMISES, POLICY_RESULTS, curves_frame, promises_frame, results_frame
 from traces.files.locks import locked
@@ -48,10 +48,9 @@ COLUMNS = (
 )
 def policy_comparison(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     data, cluster = baton.folder, context.partition_key
-    settings = baton.settings(cluster)
-    if why := why_no_policies(data, cluster, settings):
-        return shown(rows=0, why=why)
-    study = headline_study(data, settings)
+    study = headline_study(data, baton.settings(cluster))
+    if isinstance(study, Refusal):
+        return shown(rows=0, why=study.why)
     policies = study.policies
     made_from = comparisons.comparison_fingerprint(study, policies)
     with locked(data.root, f"comparison of {cluster}"):  # four results that belong together

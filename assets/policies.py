@@ -10,7 +10,7 @@ from assets.metadata import numbers, shown, table
 from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
 from models.study import fits
-from models.study.support import headline_study, why_no_policies
+from models.study.support import Refusal, headline_study
 from traces.cache.digests import digest
 from traces.store.folder import DataFolder
 
@@ -26,10 +26,9 @@ from traces.store.folder import DataFolder
 )
 def trained_policies(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     data, cluster = baton.folder, context.partition_key
-    settings = baton.settings(cluster)
-    if why := why_no_policies(data, cluster, settings):
-        return shown(rows=0, why=why)
-    study = headline_study(data, settings)
+    study = headline_study(data, baton.settings(cluster))
+    if isinstance(study, Refusal):
+        return shown(rows=0, why=study.why)
     policies, window = study.policies, study.windows.fit
     made_from = [fits.fit_fingerprint(study, name, window, study.seeds) for name in policies]
     trained, kept = fits.fit(study, policies, window)

@@ -17,7 +17,7 @@ from assets.resources import CLUSTERS, OWNERS, Baton
 from features.conventions import BY_HAND, PASSED
 from models import registry
 from models.study import publish
-from models.study.support import headline_study, why_no_policies
+from models.study.support import Refusal, headline_study
 from models.tables import RELEASE_LOG
 from traces.store import derived
 from traces.store.folder import DataFolder
@@ -55,13 +55,13 @@ CHECKS = {
 )
 def provisioning_policy(context: dg.AssetExecutionContext, baton: Baton) -> Iterator[Yielded]:
     data, cluster = baton.folder, context.partition_key
-    settings = baton.settings(cluster)
-    if why := why_no_policies(data, cluster, settings):
-        nothing = {"why": dg.MetadataValue.text(why)}
-        yield shown(rows=0, why=why)
+    study = headline_study(data, baton.settings(cluster))
+    if isinstance(study, Refusal):
+        nothing = {"why": dg.MetadataValue.text(study.why)}
+        yield shown(rows=0, why=study.why)
         yield from (dg.AssetCheckResult(check_name=name, passed=True, metadata=nothing) for name in CHECKS)
         return
-    log, reused = publish.publish(headline_study(data, settings))
+    log, reused = publish.publish(study)
     columns = ("released_utc", "registered_version", "policy", "verdict", "reason")
     yield shown(
         rows=len(log),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from models.study import extent
-from models.study.support import why_no_policies, why_plain
+from models.study.support import Refusal, headline_study, why_plain
 from reports.source import Remarks
 from traces.clusters import ClusterSettings
 from traces.store.folder import DataFolder
@@ -16,9 +16,9 @@ def remarks(data: DataFolder, settings: Iterable[ClusterSettings]) -> dict[str, 
     clusters = list(settings)
     cuts = extent.calibration_cuts(data, [one.name for one in clusters])
     plain = why_plain(data, clusters)
-    return {
-        one.name: Remarks(
-            why_no_policies(data, one.name, one), cuts.get(one.name), plain.get(one.name), one.select_until
-        )
-        for one in clusters
-    }
+    found = {}
+    for one in clusters:
+        study = headline_study(data, one)
+        no_policies = study.why if isinstance(study, Refusal) else None
+        found[one.name] = Remarks(no_policies, cuts.get(one.name), plain.get(one.name), one.select_until)
+    return found

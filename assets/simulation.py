@@ -7,11 +7,12 @@ from assets import warehouse
 from assets.metadata import numbers, plot, shown, spread, table
 from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
+from features.conventions import interruption_h
 from models import registry
 from models.scenario import HOUR_S
 from models.study import calibrations, extent, gpu_what_ifs, inputs, replays, what_ifs
 from models.study.pair_tables import MADE_BY, pair_path
-from models.study.support import headline_study, why_no_policies
+from models.study.support import Refusal, headline_study
 from models.tables import WHAT_IF
 from simulator.tables import CALIBRATION, SIMULATED_STARTS
 from traces.cache.closure import code_digest
@@ -178,10 +179,9 @@ def simulation_what_if_schedulers(context: dg.AssetExecutionContext, baton: Bato
 )
 def pair_tables(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     data, cluster = baton.folder, context.partition_key
-    settings = baton.settings(cluster)
-    if why := why_no_policies(data, cluster, settings):
-        return shown(rows=0, why=why)
-    study = headline_study(data, settings)
+    study = headline_study(data, baton.settings(cluster))
+    if isinstance(study, Refusal):
+        return shown(rows=0, why=study.why)
     parts = (study.windows.fit, study.windows.select, study.windows.report)
     fitted = study.fit_scenarios(parts[0].until_s)
     kept = [(scenario, parts[0]) for scenario in fitted] + [(study.scenario, part) for part in parts[1:]]
@@ -200,7 +200,7 @@ def pair_tables(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materiali
         **numbers(**{f"pairs_{name}": len(pairs) for name, pairs in named.items()}),
         **numbers(
             **{
-                f"reactive_interruption_{name}_h": float(pairs.gap_h[pairs.last].clip(0).mean())
+                f"reactive_interruption_{name}_h": float(interruption_h(pairs.gap_h[pairs.last]).mean())
                 for name, pairs in named.items()
                 if len(pairs)
             }

@@ -8,7 +8,7 @@ import dagster as dg
 from assets.resources import Baton
 from models.learning.hyperparameters import TUNABLE
 from models.study.searches import as_toml, search
-from models.study.support import headline_study, why_no_policies
+from models.study.support import Refusal, headline_study
 from traces.counted import counted
 
 
@@ -27,11 +27,10 @@ class TuneConfig(dg.Config):
 )
 def search_hyperparameters(context: dg.OpExecutionContext, config: TuneConfig, baton: Baton) -> None:
     """Searches on the cluster's fit window, and logs the table for clusters.toml that it came to."""
-    settings = baton.settings(config.cluster)
-    if why := why_no_policies(baton.folder, config.cluster, settings):
-        context.log.info(why)
+    study = headline_study(baton.folder, baton.settings(config.cluster))
+    if isinstance(study, Refusal):
+        context.log.info(study.why)
         return
-    study = headline_study(baton.folder, settings)
     found = search(study, config.policy, study.windows.fit, trials=config.trials, budget_s=config.budget_s)
     context.log.info(
         f"{counted(found.trials, 'trial')}, {found.pruned} stopped early; cost {found.best.cost_h:.3f} h a pair, "

@@ -19,6 +19,7 @@ from bench.ahead_rules import BUDGETS_H
 from bench.asked_window import opened, parser
 from features.ahead.summary import AHEAD
 from features.bootstrap import block_count, interval, start_weights
+from features.conventions import interruption_h, overlap_h
 from models.ahead.table import starts_ahead, with_futures
 from models.ahead.told import Told
 from models.comparison.outcomes import at_overlap, oracle_rows, stopping_rows
@@ -35,12 +36,12 @@ def figures(pairs: PairTable, gap_h: NDArray[np.float64]) -> str:
     weights = start_weights(pairs.submit_s)
     draws = [np.full((1, len(pairs)), 1.0 / len(pairs))]
     draws += [] if weights is None else [weights / weights.sum(axis=1, keepdims=True)]
-    reactive_h = np.maximum(pairs.gap_h[pairs.last], 0.0)
+    reactive_h = interruption_h(pairs.gap_h[pairs.last])
     words = []
     for budget in (*BUDGETS_H, None):
         found = []
         for draw in draws:
-            lost, doubled = draw @ np.maximum(gap_h, 0.0).T, draw @ np.maximum(-gap_h, 0.0).T
+            lost, doubled = draw @ interruption_h(gap_h).T, draw @ overlap_h(gap_h).T
             at = (
                 (lost + doubled).min(axis=1) if budget is None else at_overlap(lost, doubled, draw @ reactive_h, budget)
             )
@@ -73,7 +74,7 @@ def main() -> None:
         names = [name for name, is_told in told._asdict().items() if is_told]
         print(f"| {', '.join(names) or 'nothing'} | {figures(pairs, gap_h)} |", flush=True)
     gap_h = pairs.gap_h[oracle_rows(pairs, 1.0)][None]
-    print(f"| oracle | {np.maximum(gap_h, 0).mean():.2f} + {np.maximum(-gap_h, 0).mean():.2f} h of overlap |")
+    print(f"| oracle | {interruption_h(gap_h).mean():.2f} + {overlap_h(gap_h).mean():.2f} h of overlap |")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from bench.asked_window import opened, parser
 from features.ahead.summary import AHEAD, IN_TIME
+from features.conventions import interruption_h, overlap_h
 from features.observe import AT
 from models.comparison.outcomes import at_overlap, stopping_rows
 from models.policies.estimates import start_estimate, start_expected
@@ -26,8 +27,8 @@ def line(pairs: PairTable, name: str, wait_h: NDArray[np.float32], factors: tupl
     """A rule's figures: submit when a factor x wait_h, (d,), reaches the time left."""
     left_h = (pairs.predecessor_end_s[pairs.pair_of] - pairs.decision_s) / 3600.0
     gap_h = pairs.gap_h[stopping_rows(pairs, np.asarray(factors)[:, None] * wait_h >= left_h)]
-    lost, doubled = np.maximum(gap_h, 0.0).mean(axis=1), np.maximum(-gap_h, 0.0).mean(axis=1)
-    reactive = np.array([np.maximum(pairs.gap_h[pairs.last], 0.0).mean()])
+    lost, doubled = interruption_h(gap_h).mean(axis=1), overlap_h(gap_h).mean(axis=1)
+    reactive = np.array([interruption_h(pairs.gap_h[pairs.last]).mean()])
     at = [float(at_overlap(lost[None], doubled[None], reactive, budget)[0]) for budget in BUDGETS_H]
     return f"{name:20} {' '.join(f'{value:6.2f}' for value in at)}   cost {float((lost + doubled).min()):.2f}"
 

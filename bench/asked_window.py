@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from models.study.cluster import Study, open_study
-from models.study.windows import FIT_DECISION_S, Window
+from models.study.windows import FIT_EVERY, Window
 from traces import clusters, instants
 from traces.store.folder import DataFolder
 
@@ -26,4 +26,4 @@ def opened(given: argparse.Namespace) -> tuple[Study, Window]:
     data = DataFolder(given.data)
     first_s, until_s = (instants.epoch_s(instants.parse(text)) for text in (given.first, given.until))
     study = open_study(data, clusters.resolve(data, cluster=given.cluster), world="calibrated")
-    return study, Window(first_s, until_s, FIT_DECISION_S)
+    return study, Window(first_s, until_s, FIT_EVERY * study.scenario.decide_every_s)

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.callbacks import BaseCallback
 
 from features.bootstrap import interval, resampled_means, seed_weights, start_weights
+from features.conventions import interruption_h, overlap_h
 from models.environment import ProvisioningEnv, ScaledObservation
 from models.learning import networks
 from models.learning.masking import hidden_at_random
@@ -140,7 +141,7 @@ def peer_costs(peer: Peer, fit: PairTable, judged: PairTable, seed: int, budget_
 def words(name: str, gaps: Floats, own: Floats | None, judged: PairTable, told: str) -> str:
     """A line: gaps (seeds, pairs) of a learner, and `own` of Baton's of the kind."""
     cost = np.abs(gaps)
-    line = f"| {name} | {np.maximum(gaps, 0).mean():.2f} | {np.maximum(-gaps, 0).mean():.2f} | {cost.mean():.2f} | "
+    line = f"| {name} | {interruption_h(gaps).mean():.2f} | {overlap_h(gaps).mean():.2f} | {cost.mean():.2f} | "
     if own is None:
         return f"{line}| {told} |"
     less = cost - np.abs(own)

@@ -6,6 +6,10 @@ The ten minutes from which a wait counts as noticed belong to `simulator.metrics
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 BLOCK_DAYS = 7  # days that are drawn together for an interval, since neighbouring days see the same queue
 INDICATIVE_BELOW_BLOCKS = 8  # an interval over fewer blocks is called indicative
@@ -47,6 +51,18 @@ ALL_SIZES = "all"  # pairs of every size together, where one table holds many
 RECORDED_SIZES = (("1", 1, 1), ("2-4", 2, 4), ("5-16", 5, 16), ("17-up", 17, None))  # name, nodes from, nodes to
 
 POOLED_WINDOWS = 3  # windows, at least, over which a difference is pooled before one policy is said to beat another
+
+
+def interruption_h(gap_h: Any) -> NDArray[np.float64]:
+    """Hours without service of gaps (start of the successor minus end of the predecessor, h): the gap if positive."""
+    lost_h: NDArray[np.float64] = np.maximum(gap_h, 0.0)
+    return lost_h
+
+
+def overlap_h(gap_h: Any) -> NDArray[np.float64]:
+    """Hours in which both jobs hold nodes, of gaps in hours: minus the gap if negative."""
+    doubled_h: NDArray[np.float64] = np.maximum(-gap_h, 0.0)
+    return doubled_h
 
 
 def is_offered(policy: str) -> bool:

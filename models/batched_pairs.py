@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from features.conventions import interruption_h, overlap_h
 from models.protocol import PairTable
 
 Int64s = NDArray[np.int64]
@@ -71,7 +72,7 @@ class BatchedPairs:
         done = np.asarray(actions, bool) | (self.rows == self._last)
         gap = np.where(done, self.gap_h[self.rows], 0.0)
         self.rows = np.where(done, self.rows, self.rows + self.every)
-        return Step(self.rows, np.maximum(gap, 0.0), np.maximum(-gap, 0.0), done)
+        return Step(self.rows, interruption_h(gap), overlap_h(gap), done)
 
 
 def rewards(interruption_h: Any, overlap_h: Any, weight: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from agent.artifact import DECIDE_EVERY_S
 from features.conventions import CUT_LIMIT_H
 from models.worlds import PAIRS
 from simulator.workload import Workload
@@ -37,6 +38,7 @@ class Scenario:
     partition: str = ""  # of injected pairs under slurm by a slurm.conf, and whose jobs they are; else ""
     user: str = ""
     account: str = ""
+    decide_every_s: int = DECIDE_EVERY_S  # between the decisions on a pair
 
     @property
     def pairs(self) -> str:
@@ -54,6 +56,8 @@ class Scenario:
         sizes = ",".join(map(str, self.pair_nodes))
         since = "" if self.from_s is None else instants.text(self.from_s)
         newest = since and f", of a longer trace what was submitted from {since}"
+        if self.decide_every_s != DECIDE_EVERY_S:
+            newest += f", a decision every {self.decide_every_s / 60:g} min"
         if self.pairs == RECORDED:
             return (
                 f"{self.cluster}: jobs cut by a limit of at least {self.limit_s / HOUR_S:g} h, in the recorded cluster "
@@ -89,7 +93,7 @@ class Context:
         """Plain values for JSON, under the names that manifests and MLflow have."""
         values = asdict(self.scenario)
         from_s = values.pop("from_s")
-        del values["every_s"], values["known_until_s"]
+        del values["every_s"], values["known_until_s"], values["decide_every_s"]
         if not self.scenario.partition:
             del values["partition"], values["user"], values["account"]
         return {

@@ -46,6 +46,7 @@ class ClusterSettings:
     select_until: datetime | None = None
     report_until: datetime | None = None
     slurm_conf: str | None = None
+    decide_every_s: int | None = None  # between the decisions of a policy, as it is trained and run; None is 600
     seeds: int | None = None  # that learners are fitted with in the pipeline; None is 5
     pair_nodes: tuple[int, ...] = ()  # sizes of the pairs that are put into its replay; () is 1 and 8, where they fit
     hyperparameters: dict[str, dict[str, int | float]] = field(default_factory=dict)  # policy -> name -> value
@@ -64,7 +65,8 @@ _INSTANTS = ("fit_from", "fit_until", "select_until", "report_until")
 _COUNTS = {"nodes": schema.MOST["nodes"], "gpus_per_node": schema.MOST["gpus"]}  # the most allowed
 # The same of settings that are at least 1.
 _SIZES = {
-    "seeds": MOST_SEEDS, "cpus_per_node": schema.MOST["cpus"], "memory_gib_per_node": schema.MOST["mib"] >> 10,
+    "seeds": MOST_SEEDS, "decide_every_s": 86_400,
+    "cpus_per_node": schema.MOST["cpus"], "memory_gib_per_node": schema.MOST["mib"] >> 10,
 }  # fmt: skip
 
 

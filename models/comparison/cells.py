@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from features.bootstrap import resampled_means, resampled_percentiles, seed_weights, start_weights
-from features.conventions import ORACLE, OVERLAP_BUDGETS_H
+from features.conventions import ORACLE, OVERLAP_BUDGETS_H, interruption_h
 from models.comparison.outcomes import Outcome, at_overlap, load_masks
 from models.protocol import PairTable
 from simulator.metrics import NOTICED_WAIT_S
@@ -100,7 +100,7 @@ def drawn(outcome: Outcome, at: int, cell: Cell, seed: int) -> dict[str, Floats]
 
 def _of_reactive(cell: Cell) -> tuple[Floats, Floats]:
     """(n,) reactive's interruption, h, and whether there is any."""
-    return np.maximum(cell.reactive_gap_h, 0.0), (cell.reactive_gap_h > 0.0).astype(np.float64)
+    return interruption_h(cell.reactive_gap_h), (cell.reactive_gap_h > 0.0).astype(np.float64)
 
 
 def _of_curve(outcome: Outcome) -> tuple[Floats, Floats, Floats]:

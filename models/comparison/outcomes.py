@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
-from features.conventions import FROZEN_AVERAGE, LIGHT_H, MEDIUM_H, ORACLE, USERS
+from features.conventions import FROZEN_AVERAGE, LIGHT_H, MEDIUM_H, ORACLE, USERS, interruption_h, overlap_h
 from features.observe import FEATURES
 from models.policies.estimates import AVERAGE_FACTORS, RECENT_WAIT
 from models.protocol import NONE, PairTable, TrainedPolicy
@@ -47,12 +47,12 @@ class Outcome:
     @property
     def interruption_h(self) -> Floats:
         """(seeds, settings, pairs)"""
-        return np.maximum(self.gap_h, 0.0)
+        return interruption_h(self.gap_h)
 
     @property
     def overlap_h(self) -> Floats:
         """(seeds, settings, pairs)"""
-        return np.maximum(-self.gap_h, 0.0)
+        return overlap_h(self.gap_h)
 
     def cost_h(self, weight: float) -> Floats:
         """(seeds, settings, pairs) interruption + weight x overlap."""
@@ -68,7 +68,7 @@ class Outcome:
 def oracle_rows(pairs: PairTable, weight: float) -> Int64s:
     """(p,) row of least interruption + weight x overlap of each pair, the earliest of equals."""
     gap = pairs.gap_h
-    cost = np.maximum(gap, 0.0) + weight * np.maximum(-gap, 0.0)
+    cost = interruption_h(gap) + weight * overlap_h(gap)
     if not len(pairs):
         return np.empty(0, np.int64)
     least = np.minimum.reduceat(cost, pairs.offset[:-1])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from features.conventions import interruption_h, overlap_h
 from models.batched_pairs import rewards
 from models.learning.networks import Shown
 from models.protocol import PairTable
@@ -48,7 +49,7 @@ def mean_cost(pairs: PairTable, submit: Bools) -> float:
     """Cost of decisions (len(WEIGHTS), d), hours a pair: -`rewards`, the mean over WEIGHTS and pairs."""
     gap = pairs.gap_h[stopping_rows(pairs, submit)]
     weight = np.asarray(WEIGHTS)[:, None]
-    return float(-rewards(np.maximum(gap, 0.0), np.maximum(-gap, 0.0), weight).mean())
+    return float(-rewards(interruption_h(gap), overlap_h(gap), weight).mean())
 
 
 @dataclass

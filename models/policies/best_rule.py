@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from features.conventions import interruption_h, overlap_h
 from models.batched_pairs import rewards
 from models.policies.estimates import average_wait, start_estimate, start_expected
 from models.policies.simulate_ahead import SimulateAhead
@@ -21,6 +22,6 @@ def best_rules(pairs: PairTable, weights: NDArray[np.float64], looks_ahead: bool
     rules = [rule().fit(pairs, 0)[0] for rule in kinds]
     submit = np.concatenate([rule.decisions(pairs.inputs_of(rule)) for rule in rules])
     gap = pairs.gap_h[stopping_rows(pairs, submit)]
-    interruption_h, overlap_h = np.maximum(gap, 0.0), np.maximum(-gap, 0.0)
-    best = [int(np.argmax(rewards(interruption_h, overlap_h, weight).mean(axis=1))) for weight in weights.tolist()]
+    lost_h, doubled_h = interruption_h(gap), overlap_h(gap)
+    best = [int(np.argmax(rewards(lost_h, doubled_h, weight).mean(axis=1))) for weight in weights.tolist()]
     return submit[best]

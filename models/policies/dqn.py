@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
+from features.conventions import interruption_h, overlap_h
 from models.batched_pairs import BatchedPairs, rewards
 from models.learning import early_stopping, networks
 from models.learning.exploring_starts import ExploringStarts
@@ -162,7 +163,7 @@ class Learner:
     def values(self, rows: Int64s, log_weight: Float32s) -> Float32s:
         """(b,) what submitting at those rows is worth, by its outcome."""
         gap = self.gap_h[rows]
-        reward = rewards(np.maximum(gap, 0.0), np.maximum(-gap, 0.0), np.exp(log_weight.astype(np.float64)))
+        reward = rewards(interruption_h(gap), overlap_h(gap), np.exp(log_weight.astype(np.float64)))
         return np.asarray(reward / self.policy.reward_scale_h, np.float32)
 
     def of_rule(self, rows: Int64s, log_weight: Float32s) -> Float32s:

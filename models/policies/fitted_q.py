@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
+from features.conventions import interruption_h, overlap_h
 from models.batched_pairs import rewards
 from models.learning.manifest import new_artifact
 from models.learning.stopping_rows import BASE, INPUTS, REMAINING, folds_in_time, relative_inputs, rows_to_fit
@@ -161,7 +162,7 @@ class Stopping:
     def gain(self, submit: NDArray[np.bool_], price: float) -> tuple[Float64s, Float64s]:
         """(d,) hours that submitting saves over waiting and then following `submit`; and how much each row counts."""
         gap = self.pairs.gap_h
-        loss = -rewards(np.maximum(gap, 0.0), np.maximum(-gap, 0.0), price)
+        loss = -rewards(interruption_h(gap), overlap_h(gap), price)
         gain = loss[following_rows(self.pairs, submit)] - loss
         remaining_h = np.maximum(self.pairs.observations[:, REMAINING].astype(np.float64), 0.0)
         return gain, np.abs(gain) / (1.0 + remaining_h)
@@ -171,7 +172,7 @@ class Stopping:
         costs = []
         for price in self.policy.prices:
             gap = self.pairs.gap_h[stopping_rows(self.pairs, score >= np.log(price))]
-            costs.append(-rewards(np.maximum(gap, 0.0), np.maximum(-gap, 0.0), price).mean())
+            costs.append(-rewards(interruption_h(gap), overlap_h(gap), price).mean())
         return float(np.mean(costs))
 
     def boost(

@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
+from features.conventions import interruption_h, overlap_h
 from models.batched_pairs import rewards
 from models.learning import early_stopping, networks
 from models.learning.manifest import new_artifact
@@ -171,7 +172,7 @@ class Learner:
         rows = np.concatenate([np.arange(*both) for both in zip(begin, end, strict=True)])
         log_weight = np.repeat(chosen, end - begin)
         gap = self.gap_h[rows]
-        outcome = rewards(np.maximum(gap, 0.0), np.maximum(-gap, 0.0), np.exp(log_weight.astype(np.float64)))
+        outcome = rewards(interruption_h(gap), overlap_h(gap), np.exp(log_weight.astype(np.float64)))
         remaining_h = self.pairs.observations[rows, REMAINING].astype(np.float64)
         counts = 1.0 / (1.0 + np.maximum(remaining_h, 0.0))
         rule = self.rule[networks.nearest_rule(log_weight), rows].astype(np.float32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from agent.artifact import DECIDE_EVERY_S
 from models.registry import POLICIES, make_policy
 from models.scenario import RECORDED
 from models.worlds import PAIRS
@@ -138,7 +139,7 @@ def _world(release: Mapping[str, Any]) -> str:
 
 def _use(manifest: Mapping[str, Any], release: Mapping[str, Any]) -> str:
     """What an agent must do with it, and what it was never tried on."""
-    every = f" every {release['decision_s']} s" if "decision_s" in release else ""
+    every = f" every {manifest.get('decide_every_s', DECIDE_EVERY_S)} s"
     return (
         f"**Use**: ask it{every} while the predecessor runs, with the "
         f"{counted(len(manifest['features']), 'feature')} of the "

@@ -16,6 +16,7 @@ import numpy as np
 
 from agent.artifact import Artifact
 from features.bootstrap import block_count, interval, start_weights
+from features.conventions import interruption_h, overlap_h
 from features.observe import HIDDEN_TOGETHER
 from models.comparison.masked import cost_of_hiding
 from models.comparison.outcomes import stopping_rows
@@ -81,7 +82,7 @@ def measured_on(report: PairTable, artifact: Artifact, earlier: PairTable | None
 def _figures(report: PairTable, artifact: Artifact) -> dict[str, Any]:
     """Means over all pairs at the default setting, hours, with 95 % intervals by 7-day blocks."""
     gap_h = report.gap_h[stopping_rows(report, artifact.decide(report.inputs_of(artifact)))]
-    values = {"interruption_h": np.maximum(gap_h, 0.0), "overlap_h": np.maximum(-gap_h, 0.0), "cost_h": np.abs(gap_h)}
+    values = {"interruption_h": interruption_h(gap_h), "overlap_h": overlap_h(gap_h), "cost_h": np.abs(gap_h)}
     starts, ci95 = start_weights(report.submit_s), {}
     if starts is not None:
         ci95 = {name: interval(starts @ one / starts.sum(axis=1)) for name, one in values.items()}

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from features.bootstrap import block_count, interval, resampled_means, seed_weights, start_weights
-from features.conventions import INDICATIVE_BELOW_BLOCKS, ORACLE
+from features.conventions import INDICATIVE_BELOW_BLOCKS, ORACLE, interruption_h, overlap_h
 from models.comparison.outcomes import play
 from models.protocol import TrainedPolicy
 from models.scenario import HOUR_S
@@ -74,7 +74,7 @@ def figures(start_s: Int64s, submit_s: Int64s, limit_s: int) -> dict[str, Any]:
     blocks over `submit_s`, (chains,) the submissions of what the first links replace. None where there is one block.
     """
     gap_h = (start_s[..., 1:] - start_s[..., :-1] - limit_s) / HOUR_S
-    lost_h, doubled_h = np.maximum(gap_h, 0.0).sum(axis=-1), np.maximum(-gap_h, 0.0).sum(axis=-1)
+    lost_h, doubled_h = interruption_h(gap_h).sum(axis=-1), overlap_h(gap_h).sum(axis=-1)
     span_h = (start_s[..., -1] + limit_s - start_s[..., 0]) / HOUR_S
     after_first = gap_h.shape[-1]
     values = {

@@ -8,9 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
+from agent.artifact import DECIDE_EVERY_S, LEAST_EVERY_S, MOST_EVERY_S
 from models import registry
 from models.protocol import PairTable, concatenate
 from models.scenario import (
+    HOUR_S,
     INJECTED,
     LEAST_RECORDED_LIMIT_S,
     LIMIT_S,
@@ -25,7 +27,7 @@ from models.study.pair_tables import pair_table
 from models.study.slurm_files import SlurmFiles
 from models.study.windows import (
     COOL_DOWN_S,
-    FIT_DECISION_S,
+    FIT_EVERY,
     WARM_UP_S,
     Window,
     Windows,
@@ -67,7 +69,9 @@ class Study:
     @cached_property
     def windows(self) -> Windows:
         """Its fit, select and report window."""
-        return split(self.usable, inputs.declared_dates(self.settings), self.settings.name)
+        return split(
+            self.usable, inputs.declared_dates(self.settings), self.settings.name, self.scenario.decide_every_s
+        )
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -163,7 +167,7 @@ class Study:
                 f"--until {instants.text(until_s)}: the usable starts of cluster {self.scenario.cluster!r} begin at "
                 f"{instants.text(first_s)}; give a later date"
             )
-        return Window(first_s, until_s, FIT_DECISION_S)
+        return Window(first_s, until_s, FIT_EVERY * self.scenario.decide_every_s)
 
     def context(self, until_s: int) -> Context:
         """What a fit on outcomes known before `until_s` is made in, or a comparison of starts from then on."""
@@ -190,10 +194,13 @@ def open_study(
     partition: str | None = None,
     user: str | None = None,
     account: str | None = None,
+    decide_every_s: int | None = None,
 ) -> Study:
     """The study of that cluster; `pair_nodes` None is what it declares, else those of PAIR_NODES that fit on it.
 
     `limit_s` None is LIMIT_S for injected pairs, and the least limit of recorded ones.
+
+    `decide_every_s` None is what the cluster declares, else DECIDE_EVERY_S.
 
     Of a trace longer than `models.study.extent` allows it is that of the newest part. `every_s` None is what it says
     there. Under slurm by a slurm.conf pairs are jobs of that partition, user and account (None: the usual ones,
@@ -216,10 +223,22 @@ def open_study(
         )
     is_every_asked = every_s is not None
     every_s = every_s or extent.starts_every_s(workload, int(np.ptp(workload.submit_s)))
-    scenario = Scenario(settings.name, nodes, pair_nodes, limit_s, scheduler, world, every_s, from_s)
+    scenario = Scenario(
+        settings.name, nodes, pair_nodes, limit_s, scheduler, world, every_s, from_s,
+        decide_every_s=_decide_every_s(decide_every_s or settings.decide_every_s or DECIDE_EVERY_S),
+    )  # fmt: skip
     if files is not None:
         scenario = slurm_pairs.submitted(scenario, files, given)
     return Study(data, settings, scenario, workload, is_every_asked)
+
+
+def _decide_every_s(seconds: int) -> int:
+    """`seconds`, if an agent can keep to it. Raises InputError."""
+    if not LEAST_EVERY_S <= seconds <= MOST_EVERY_S:
+        raise InputError(
+            f"--decide-every {seconds} s: decide every {LEAST_EVERY_S // 60} min to {MOST_EVERY_S // HOUR_S} h"
+        )
+    return seconds
 
 
 def _nodes_of(files: SlurmFiles, capacity: int | None) -> int:

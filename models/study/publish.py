@@ -110,7 +110,6 @@ def origin(study: Study) -> dict[str, Any]:
     return {
         "world": study.scenario.world,
         "world_error": world_error(study, study.windows.report),
-        "decision_s": study.windows.report.decision_s,
         "windows": {name: _window(study, window) for name, window in parts.items()},
     }
 

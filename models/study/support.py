@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -19,7 +20,6 @@ from models.study.cluster import Study, open_study
 from models.study.pair_tables import DAMAGED, pair_path
 from models.study.windows import HOUR_S, Int64s, Window
 from models.tables import POLICY_RESULTS
-from traces import clusters
 from traces.clusters import ClusterSettings
 from traces.counted import counted
 from traces.errors import InputError
@@ -33,37 +33,39 @@ LEAST_REPORT = 6  # a day: fewer are anecdotes, not a comparison
 AROUND_S = 12 * HOUR_S  # with no submission that near, a pair starts into a hole of the log and learns nothing
 
 
-def why_no_policies(data: DataFolder, cluster: str, settings: ClusterSettings | None = None) -> str | None:
-    """Why this cluster's trace supports no provisioning policies, in one sentence; None where it does.
+@dataclass(frozen=True)
+class Refusal:
+    """Why a cluster's trace supports no provisioning policies, in one sentence."""
 
-    Nothing is trained or simulated to find out. Without `settings` the declared ones count.
+    why: str
+
+
+def headline_study(data: DataFolder, settings: ClusterSettings) -> Study | Refusal:
+    """The study that policies are trained, compared and released in, or why the trace supports none.
+
+    The world is the calibrated one where enough jobs were cut by their limit, else the plain one
+    (`why_not_calibrated`). Nothing is trained or simulated to decide.
     """
-    settings = settings or clusters.resolve(data, cluster=cluster)
     if why := inputs.why_not_replayed(data, settings):
-        return why
-    try:
-        study = headline_study(data, settings)
-        return None if study.scenario.pairs == RECORDED else too_few_pairs(study)
-    except InputError as error:
-        return str(error)
-
-
-def headline_study(data: DataFolder, settings: ClusterSettings) -> Study:
-    """The study that policies are trained, compared and released in.
-
-    The calibrated world's where the trace supports it, else the plain world's; `why_not_calibrated` says why. Raises
-    InputError where the trace cannot be replayed.
-    """
-    world = CALIBRATED if why_not_calibrated(data, settings) is None else PLAIN
-    return open_study(data, settings, world=world)
+        return Refusal(why)
+    study = _supported(data, settings, CALIBRATED)
+    return study if isinstance(study, Study) else _supported(data, settings, PLAIN)
 
 
 def why_not_calibrated(data: DataFolder, settings: ClusterSettings) -> str | None:
     """Why policies are not judged on jobs that were cut by their limit, in one sentence; None where they are."""
+    study = _supported(data, settings, CALIBRATED)
+    return study.why if isinstance(study, Refusal) else None
+
+
+def _supported(data: DataFolder, settings: ClusterSettings, world: str) -> Study | Refusal:
+    """The cluster's study in one world, or why the trace does not support it."""
     try:
-        return too_few_pairs(open_study(data, settings, world=CALIBRATED))
+        study = open_study(data, settings, world=world)
+        why = too_few_pairs(study)
     except InputError as error:
-        return str(error)
+        return Refusal(str(error))
+    return study if why is None else Refusal(why)
 
 
 def why_plain(data: DataFolder, settings: Iterable[ClusterSettings]) -> dict[str, str]:

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from agent.artifact import DECIDE_EVERY_S
 from simulator.workload import Workload
 from traces import instants
 from traces.errors import InputError
@@ -27,8 +28,7 @@ STEPS_S = (WEEK_S, DAY_S, HOUR_S)
 LEAST_STEPS = 5
 MONDAY_S = 4 * DAY_S  # 1970-01-05: weeks begin there
 MOST_REPORTED, WANTED_REPORTED = 12, 4  # steps: what the gate looks at, and the least from which it tells anything
-DECISION_S = 600
-FIT_DECISION_S = 1800  # learners see every third decision: a third of the work, and neighbours are alike
+FIT_EVERY = 3  # learners see every third decision: a third of the work, and neighbours are alike
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Window:
 
     from_s: int
     until_s: int
-    decision_s: int = DECISION_S  # between the decisions of a pair
+    decision_s: int = DECIDE_EVERY_S  # between the decisions of a pair
 
     def starts(self, every_s: int) -> Int64s:
         """Submissions of P, one every `every_s` from `from_s`; int64 epoch s."""
@@ -105,7 +105,7 @@ def whole_step_s(instant_s: int, step_s: int) -> int:
     return instant_s - (instant_s - MONDAY_S) % step_s
 
 
-def split(usable: Window, declared: DeclaredDates, cluster: str) -> Windows:
+def split(usable: Window, declared: DeclaredDates, cluster: str, decide_every_s: int = DECIDE_EVERY_S) -> Windows:
     """The declared windows where there are any, else those of `moving`.
 
     Where some parts end at a declared date and others do not, those follow by 60/20/20 of the span of usable starts, on
@@ -114,7 +114,7 @@ def split(usable: Window, declared: DeclaredDates, cluster: str) -> Windows:
     fit_from = max(declared.fit_from_s or usable.from_s, usable.from_s)
     later = (declared.fit_until_s, declared.select_until_s, declared.report_until_s)
     if not any(later) and usable.until_s - fit_from >= DAY_S:
-        return moving(Window(fit_from, usable.until_s))
+        return moving(Window(fit_from, usable.until_s), decide_every_s)
     span_s = usable.until_s - usable.from_s
     fit_until = declared.fit_until_s or usable.from_s + int(span_s * FIT_SHARE) // HOUR_S * HOUR_S
     report_until = declared.report_until_s or usable.until_s
@@ -125,11 +125,10 @@ def split(usable: Window, declared: DeclaredDates, cluster: str) -> Windows:
             f"{instants.text(fit_until)}, select to {instants.text(select_until)}, report to "
             f"{instants.text(report_until)}; correct them in clusters.toml"
         )
-    fit = Window(fit_from, fit_until, FIT_DECISION_S)
-    return Windows(fit, Window(fit_until, select_until), Window(select_until, report_until))
+    return _windows((fit_from, fit_until, select_until, report_until), decide_every_s)
 
 
-def moving(usable: Window) -> Windows:
+def moving(usable: Window, decide_every_s: int = DECIDE_EVERY_S) -> Windows:
     """The windows of a trace that grows: they move in whole weeks (in days or hours where it holds few of them).
 
     The report window is the newest whole weeks: a fifth of all, four where these are no more than a third, at most
@@ -142,6 +141,14 @@ def moving(usable: Window) -> Windows:
     fifth = min(max(steps // LEAST_STEPS, 1), MOST_REPORTED)
     report_s = until_s - max(fifth, min(WANTED_REPORTED, steps // 3)) * step_s
     select_s = report_s - fifth * step_s
+    return _windows((usable.from_s, select_s, report_s, until_s), decide_every_s)
+
+
+def _windows(bounds_s: tuple[int, int, int, int], decide_every_s: int) -> Windows:
+    """The windows between four instants (epoch s). Learners see every FIT_EVERY-th decision."""
+    fit_s, select_s, report_s, until_s = bounds_s
     return Windows(
-        Window(usable.from_s, select_s, FIT_DECISION_S), Window(select_s, report_s), Window(report_s, until_s)
+        Window(fit_s, select_s, FIT_EVERY * decide_every_s),
+        Window(select_s, report_s, decide_every_s),
+        Window(report_s, until_s, decide_every_s),
     )

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from features.conventions import interruption_h, overlap_h
 from models.batched_pairs import rewards
 from models.learning.early_stopping import LEAST_PAIRS, WEIGHTS
 from models.learning.hyperparameters import Value, tunable, with_values
@@ -84,8 +85,8 @@ def curve_cost(pairs: PairTable, submit: np.ndarray) -> float:
     So a policy is judged by its whole curve, whatever its knob means.
     """
     gap = pairs.gap_h[stopping_rows(pairs, submit)]
-    interruption_h, overlap_h = np.maximum(gap, 0.0), np.maximum(-gap, 0.0)
-    return float(np.mean([-rewards(interruption_h, overlap_h, weight).mean(axis=1).max() for weight in WEIGHTS]))
+    lost_h, doubled_h = interruption_h(gap), overlap_h(gap)
+    return float(np.mean([-rewards(lost_h, doubled_h, weight).mean(axis=1).max() for weight in WEIGHTS]))
 
 
 def costs(policy: str, values: dict[str, Value], pairs: PairTable, seed: int) -> Iterator[float]:

@@ -149,7 +149,9 @@ def _described(
     trained_on = {**context.as_dict(), "seed": made.seed, **counts, "hidden_share": hidden_share}
     if looks_ahead(policy.name):
         trained_on["site"] = context.site
-    artifact = replace(made.artifact, manifest={**made.artifact.manifest, "trained_on": trained_on})
+    every = {"decide_every_s": context.scenario.decide_every_s}
+    manifest = {**made.artifact.manifest, **every, "trained_on": trained_on}
+    artifact = replace(made.artifact, manifest=manifest)
     run_id = ""
     if run is not None:
         run_id = run.record(
@@ -159,6 +161,7 @@ def _described(
                 "knob": policy.knob,
                 "settings": list(policy.settings),
                 **values_of(policy),
+                **every,
                 **trained_on,
             },
             metrics={**made.metrics, "fit_wall_s": [made.wall_s]},

@@ -91,6 +91,15 @@ Account = Annotated[
 Seed = Annotated[int, typer.Option("--seed", min=0, max=options.MOST_SEED, help="First of the learners' seeds.")]
 
 
+DecideEvery = Annotated[
+    str | None,
+    typer.Option(
+        "--decide-every",
+        help="Interval between decisions, in training and for the agent (default: as in clusters.toml, else 10m).",
+    ),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add `baton train` and `baton evaluate`."""
     app.command()(train)
@@ -111,6 +120,7 @@ def train(
     partition: Partition = None,
     user: User = None,
     account: Account = None,
+    decide_every: DecideEvery = None,
     seed: Seed = 0,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Number of seeds.")] = 5,
     data: Data = None,
@@ -127,7 +137,9 @@ def train(
 
             registered.check_champion(folder, cluster)
         submitter = (partition, user, account)
-        study = _study(folder, cluster, capacity, pair_nodes, limit, scheduler, submitter, world, pairs, None)
+        study = _study(
+            folder, cluster, capacity, pair_nodes, limit, scheduler, submitter, decide_every, world, pairs, None
+        )
         from models.study import fits
 
         window = study.fit_window(until_s)
@@ -166,6 +178,7 @@ def evaluate(
     partition: Partition = None,
     user: User = None,
     account: Account = None,
+    decide_every: DecideEvery = None,
     fitted_in: FittedIn = None,
     fitted_on: FittedOn = None,
     chain: Chain = None,
@@ -189,11 +202,12 @@ def evaluate(
         unseen = _unseen(hidden)
         trained_on = fitted_on or cluster
         _check_trained(folder, trained_on, names)
-        judge = partial(_study, folder, cluster, capacity, pair_nodes, limit, scheduler, (partition, user, account))
+        submitter = (partition, user, account)
+        judge = partial(_study, folder, cluster, capacity, pair_nodes, limit, scheduler, submitter, decide_every)
         study = judge(world, pairs, every)
         fitted = study if fitted_in in (None, world) else judge(fitted_in, None, every)
         if trained_on != cluster:
-            elsewhere = (None, None, limit, scheduler, (None, None, None))
+            elsewhere = (None, None, limit, scheduler, (None, None, None), decide_every)
             fitted = _study(folder, trained_on, *elsewhere, fitted_in or world, None, None)
         _print_comparison(out, _compared(study, fitted, names, bounds, unseen, chain), json)
 
@@ -207,12 +221,13 @@ def _compared(
     from models.study.windows import Window
     from models.study.world_error import world_error
 
-    report, is_at_home = Window(*bounds), fitted.scenario.cluster == study.scenario.cluster
+    report = Window(*bounds, study.scenario.decide_every_s)
+    is_at_home = fitted.scenario.cluster == study.scenario.cluster
     trained, fitted_until_s = _trained(fitted, names)
     known_s = fitted_until_s if is_at_home else study.windows.select.from_s
     for warning in comparisons.warnings_about(study, report, known_s):
         options.say(f"warning: {warning}")
-    select = Window(known_s, report.from_s) if known_s < report.from_s else None
+    select = Window(known_s, report.from_s, report.decision_s) if known_s < report.from_s else None
     compared = comparisons.compare_on(study, trained, report, select)
     if is_at_home:  # training runs of another cluster keep that cluster's figures
         comparisons.remember_comparison(study, trained, compared, report, select)
@@ -276,6 +291,7 @@ def _study(
     limit: str | None,
     scheduler: str,
     submitter: tuple[str | None, str | None, str | None],
+    decide_every: str | None,
     world: str,
     pairs: str | None,
     every: str | None,
@@ -293,7 +309,8 @@ def _study(
     check_world(world)
     check_pairs(pairs, world)
     sizes = None if pair_nodes is None else options.whole_numbers(pair_nodes, "--pair-nodes")
-    limit_s, every_s = (None if text is None else options.duration_s(text) for text in (limit, every))
+    durations = (None if text is None else options.duration_s(text) for text in (limit, every, decide_every))
+    limit_s, every_s, decide_every_s = durations
     contents.check_clusters(folder, [cluster])
     from models.study.cluster import open_study
 
@@ -309,6 +326,7 @@ def _study(
         partition=submitter[0],
         user=submitter[1],
         account=submitter[2],
+        decide_every_s=decide_every_s,
     )
 
 

@@ -171,11 +171,11 @@ def described(folder: DataFolder, logs: list[RawLogs]) -> dict[str, Any]:
 def compared(folder: DataFolder, logs: list[RawLogs]) -> dict[str, Any]:
     """Return each cluster's comparison, or the reason why it has none, and its champion with the gate's reason."""
     from models.study.comparisons import COMPARISON
-    from models.study.support import why_no_policies
+    from models.study.support import Refusal, headline_study
     from traces.store.stamps import read_stamp
 
-    settings = {log.settings.name: log.settings for log in logs}
-    reasons = {name: why_no_policies(folder, name, declared) for name, declared in settings.items()}
+    studies = {log.settings.name: headline_study(folder, log.settings) for log in logs}
+    reasons = {name: study.why if isinstance(study, Refusal) else None for name, study in studies.items()}
     stamps = [read_stamp(folder, COMPARISON, name) for name, why in reasons.items() if why is None]
     decisions = {name: _last_decision(folder, name) for name, why in reasons.items() if why is None}
     return {

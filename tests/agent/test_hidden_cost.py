@@ -75,7 +75,9 @@ def test_check_says_what_the_hidden_group_costs_and_no_other(
     hidden = {name: ROW | {"difference_h": number / 100} for number, name in enumerate(HIDDEN_TOGETHER, 1)}
     (text,) = told(tmp_path, hidden, **fields)
     number = list(HIDDEN_TOGETHER).index(group) + 1
-    assert text.endswith(f"; {group} hidden: +0.0{number} h per handover in the simulator (95 % +0.10 to +0.40, n = 360)")
+    assert text.endswith(
+        f"; {group} hidden: +0.0{number} h per handover in the simulator (95 % +0.10 to +0.40, n = 360)"
+    )
     assert text.count(" hidden: ") == 1
 
 

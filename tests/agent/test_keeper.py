@@ -177,6 +177,7 @@ def test_killed_at_every_call_and_write_it_goes_on(tmp_path: Path, fault: str) -
 
 def rules(**changes: Any) -> keeper.ChainRules:
     values = {"links": 3, "limit_s": 7200, "most_overlap_s": 900.0, "retries": 1, "more_status": 85, "cycle_s": 60.0}
+    values["decide_every_s"] = 600
     return keeper.ChainRules(**(values | changes))
 
 

@@ -40,6 +40,24 @@ def test_the_policy_is_asked_every_ten_minutes_and_nothing_more(tmp_path: Path) 
     assert "h left" in asked[0]["reason"] and "no estimate of the wait" in asked[0]["reason"]
 
 
+def test_the_artifact_says_how_often_it_is_asked_and_a_new_version_may_say_another(tmp_path: Path) -> None:
+    """Every 20 minutes until the version that is asked every 5 is taken up, an hour before the end."""
+    lab = lab_of(tmp_path, links=1 + 1)
+    artifact(lab.chain.artifact, decide_every_s=1200)
+    pause = lab.pause
+
+    def replaced_after_an_hour(seconds: float) -> None:
+        pause(seconds)
+        if lab.journal("decision")[-1:] and lab.journal("decision")[-1]["observation"]["remaining_h"] < 1.05:
+            artifact(lab.chain.artifact, decide_every_s=300)
+
+    lab.pause = replaced_after_an_hour  # type: ignore[method-assign]
+    lab.run()
+    times = [one["time_s"] for one in lab.journal("decision")]
+    steps = [round((later - earlier) / 60) for earlier, later in pairwise(times)]
+    assert steps[1:3] == [20, 20] and steps[-2:] == [5, 5], steps
+
+
 def test_calls_a_minute_are_bounded(tmp_path: Path) -> None:
     lab = lab_of(tmp_path, links=4)
     agent, most = lab.agent(), 0

@@ -88,7 +88,7 @@ def fingerprint(study: Toy, _: list[str]) -> str:
 
 
 fits.fit, comparisons.comparison_fingerprint = fit, fingerprint  # type: ignore[assignment]
-publish.origin = lambda _: {"decision_s": 600, "world": "plain"}  # type: ignore[assignment]
+publish.origin = lambda _: {"world": "plain"}  # type: ignore[assignment]
 
 
 def released(data: DataFolder, candidate: Artifact = BETTER) -> tuple[int, bool]:

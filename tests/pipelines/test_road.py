@@ -193,7 +193,6 @@ def test_training_that_fails_leaves_the_report(baton: Baton, tmp_path: Path, mon
 
     from assets import policies
 
-    monkeypatch.setattr(policies, "why_no_policies", lambda *_: None)
     monkeypatch.setattr(policies, "headline_study", broken)
     data = tmp_path / "data"
     paths, _ = ODD["one_day"](tmp_path / "raw")

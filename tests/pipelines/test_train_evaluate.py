@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from agent.artifact import Artifact
+from features.observe import FEATURES
 from models.tracking import versions as tracking
 from pipelines.cli import main
+from tests.agent.lab import lab_of
 from tests.pipelines.conftest import Baton
 from traces.generate.logs import generate_slurm
 
@@ -73,6 +77,33 @@ def test_train_then_evaluate(baton: Baton, data: Path) -> None:
     text = baton(*compare, "--data", data).out
     assert "reactive" in text and "world against the record" in text
     assert "share of pairs interrupted for over 10 minutes, promised and observed" in text
+
+
+def test_the_agent_decides_as_often_as_train_was_told(baton: Baton, data: Path, tmp_path: Path) -> None:
+    """`--decide-every` changes the pairs, the artifact, and the decisions of the agent that runs it."""
+    train = ("train", *WORLD, "--policies", "reactive", "--until", UNTIL, "--data", data, "--json")
+    minutes: dict[str, list[int]] = {}
+    for every in ("10m", "5m"):
+        before = set((data / "artifacts" / "policies").rglob("manifest.json"))
+        trained = baton(*train, "--decide-every", every)
+        assert ("every 5 min" in trained.json["scenario"]) == (every == "5m")
+        (manifest,) = set((data / "artifacts" / "policies").rglob("manifest.json")) - before
+        assert Artifact.load(manifest.parent).decide_every_s == int(every[:-1]) * 60
+        lab = lab_of(tmp_path / every, links=2, artifact=manifest.parent)
+        lab.extra = dict.fromkeys(set(FEATURES) - {"remaining_h"}, 0.0)
+        lab.run()
+        times = [one["time_s"] for one in lab.journal("decision")]
+        minutes[every] = [round((later - earlier) / 60) for earlier, later in pairwise(times)]
+    for every, steps in minutes.items():  # the agent looks once a minute
+        assert all(int(every[:-1]) - 1 <= step <= int(every[:-1]) for step in steps), minutes
+    assert len(minutes["5m"]) >= 2 * len(minutes["10m"]) > 2
+
+    compare = ("evaluate", *WORLD, "--policies", "reactive", "--from", FROM, "--to", TO, "--data", data, "--json")
+    results = {every: baton(*compare, "--decide-every", every).json["results"] for every in minutes}
+    oracle = {every: next(row for row in rows if row["policy"] == "oracle") for every, rows in results.items()}
+    assert oracle["5m"]["cost_w1"] <= oracle["10m"]["cost_w1"]  # twice the instants to choose among
+    too_often = baton(*train, "--decide-every", "10s")
+    assert too_often.code == 2 and "decide every 1 min to 6 h" in too_often.err
 
 
 def test_policies_of_one_cluster_are_judged_on_another(baton: Baton, data: Path) -> None:

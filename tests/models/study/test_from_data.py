@@ -17,7 +17,7 @@ from models.registry import make_policy
 from models.scaling import Scaling
 from models.study.cluster import open_study
 from models.study.from_data import make_env, pairs_of
-from models.study.support import why_no_policies
+from models.study.support import Refusal, headline_study
 from models.study.windows import DAY_S, HOUR_S, Window
 from traces import clusters, ingest
 from traces.clusters import ClusterSettings
@@ -154,6 +154,6 @@ def test_the_advice_to_declare_nodes_names_those_that_the_log_shows(tmp_path: Pa
     known = ClusterSettings("lab")
     ingest.ingest([raw], cluster=known, data=data)
     warehouse.build(data)
-    assert why_no_policies(data, "lab", known) == (
+    assert headline_study(data, known) == Refusal(
         "how many nodes cluster 'lab' has is not known (the log shows 2): give --nodes, or set nodes in clusters.toml"
     )

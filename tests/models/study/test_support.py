@@ -15,7 +15,7 @@ from models.scenario import CALIBRATED, INJECTED, PLAIN, RECORDED, Scenario
 from models.study import inputs, support
 from models.study.cluster import Study
 from models.study.pair_tables import pair_path
-from models.study.support import headline_study, too_few_pairs, why_no_policies, why_plain
+from models.study.support import Refusal, headline_study, too_few_pairs, why_plain
 from models.study.windows import Window, Windows
 from simulator.workload import Workload
 from tests.models.toy_study import KnownStudy
@@ -141,10 +141,14 @@ def test_policies_are_judged_in_the_calibrated_world_unless_too_few_jobs_were_cu
         return replace(study, scenario=replace(study.scenario, world=world))
 
     monkeypatch.setattr(support, "open_study", opened)
-    counted = {CALIBRATED: few, PLAIN: "too few starts"}
+    counted: dict[str, str | None] = {CALIBRATED: few, PLAIN: "too few starts"}
     monkeypatch.setattr(support, "too_few_pairs", lambda study: counted[study.scenario.world])
     monkeypatch.setattr(inputs, "why_not_replayed", lambda data, settings: None)
-    assert headline_study(data, settings).scenario.world == (PLAIN if few else CALIBRATED)
-    assert why_no_policies(data, "toy", settings) == ("too few starts" if few else None)
+    found = headline_study(data, settings)
+    assert found == Refusal("too few starts") if few else isinstance(found, Study)
+    assert few or (isinstance(found, Study) and found.scenario.world == CALIBRATED)
+    counted[PLAIN] = None
+    found = headline_study(data, settings)
+    assert isinstance(found, Study) and found.scenario.world == (PLAIN if few else CALIBRATED)
     monkeypatch.setattr(inputs, "why_not_replayed", lambda data, settings: f"no jobs of {settings.name}")
-    assert why_no_policies(data, "toy", settings) == why_no_policies(data, "toy") == "no jobs of toy"
+    assert headline_study(data, settings) == Refusal("no jobs of toy")

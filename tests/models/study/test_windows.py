@@ -7,10 +7,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from agent.artifact import DECIDE_EVERY_S
 from models.study.windows import (
     COOL_DOWN_S,
     DAY_S,
-    FIT_DECISION_S,
+    FIT_EVERY,
     HOUR_S,
     MONDAY_S,
     WARM_UP_S,
@@ -117,7 +118,7 @@ def test_declared_windows_stay_where_they_are() -> None:
 
 def test_a_date_that_is_not_declared_follows_from_the_others_and_the_trace() -> None:
     fit, select, report = parts(FIRST_S, 60, DeclaredDates(fit_until_s=FIRST_S + 20 * DAY_S))
-    assert fit == Window(parts(FIRST_S, 60)[0].from_s, FIRST_S + 20 * DAY_S, FIT_DECISION_S)
+    assert fit == Window(parts(FIRST_S, 60)[0].from_s, FIRST_S + 20 * DAY_S, FIT_EVERY * DECIDE_EVERY_S)
     assert report.until_s == usable_starts(
         submitted(FIRST_S, 60)
     ).until_s and select.until_s - select.from_s == pytest.approx(0.2 * (report.until_s - fit.from_s), abs=HOUR_S)
