@@ -73,8 +73,10 @@ def test_clocks_and_versions_that_differ() -> None:
 
 
 def test_requests_that_cannot_run() -> None:
-    assert found(SlurmRequest(7, HOUR, "me"))["problem partition"] == ["7 nodes; gpu has 6"]
-    assert found(SlurmRequest(1, 200 * HOUR, "me"))["problem partition"] == ["a limit of 200 h; gpu allows 168 h"]
+    assert found(SlurmRequest(7, HOUR, "me"))["problem partition"] == ["requested 7 nodes; gpu has only 6"]
+    assert found(SlurmRequest(1, 200 * HOUR, "me"))["problem partition"] == [
+        "requested time limit 200 h; gpu allows at most 168 h"
+    ]
     states = {f"n{k}": "down" for k in range(2, 7)} | {"n1": "idle"}
     assert found(SlurmRequest(4, HOUR, "me"), nodes=states)["warning partition"] == [
         "requested 4 nodes; gpu has only 1 in service"

@@ -259,7 +259,7 @@ def test_check_without_a_slurm_and_with_wrong_options(
     out = capsys.readouterr().out
     assert out.startswith("problem  slurm: cannot be read: squeue: cannot be run: No such file or directory; run this")
     assert out.count("\n") == 1
-    assert run(capsys, "check", "--", "-N", "0") == (2, "baton-agent: --nodes is '0'; allowed: 1 to 100000\n")
+    assert run(capsys, "check", "--", "-N", "0") == (2, "baton-agent: invalid --nodes '0' in the sbatch options; allowed: 1 to 100000\n")
     assert run(capsys, "status", "--", "-N", "1") == (
         2,
         "baton-agent: status takes no sbatch options: remove everything from -- on\n",
