@@ -1,9 +1,9 @@
-"""`python -m agent FOLDER`: what a released policy is and promises, and what it decides. Needs numpy alone.
+"""`python -m agent FOLDER`: describe a released policy and its promises, or let it decide. Needs only numpy.
 
-FOLDER is the artifact itself (manifest.json, arrays.npz) or the MLflow model that holds it. With `--decide` every line
-of standard input is an observation, a JSON object with one number a feature, and every line of standard output its
-answer: `submit` (true or false) and `score` (submit where it is not negative, or where the predecessor has ended).
-Exit status: 0 done, 1 nobody reads the answers any more, 2 a folder or an observation that cannot be used.
+FOLDER is the artifact itself (manifest.json, arrays.npz) or the MLflow model that holds it. With `--decide`, every line
+of standard input is an observation: a JSON object with one number per feature. Every line of standard output is its
+answer: `submit` (true or false) and `score`. The policy submits if the score is not negative, or if the predecessor has
+ended. Exit status: 0 done; 1 the reader of the answers has gone; 2 the folder or an observation is invalid.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SHOWN = ("policy", "kind", "knob", "settings", "default_setting", "trained_on", 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns the exit status."""
+    """Run the command; return the exit status."""
     options = _parser().parse_args(arguments)
     try:
         artifact = Artifact.load(artifact_folder(options.folder))
@@ -43,21 +43,21 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def artifact_folder(folder: Path) -> Path:
-    """The folder itself where it holds a manifest, else the policy in an MLflow model's folder. Raises ValueError."""
+    """Return the folder if it holds a manifest, else the policy inside an MLflow model's folder. Raises ValueError."""
     for candidate in (folder, folder / "artifacts" / "policy", folder / "policy"):
         if (candidate / "manifest.json").is_file():
             return candidate
-    raise ValueError(f"{folder}: holds no released policy: manifest.json is neither in it nor in artifacts/policy")
+    raise ValueError(f"{folder} holds no released policy: no manifest.json in it, in artifacts/policy or in policy")
 
 
 def decision(artifact: Artifact, line: str, where: str, setting: float | None = None) -> dict[str, Any]:
-    """The answer to one observation; what is missing gets its declared fill (`Artifact.row`). Raises ValueError."""
+    """Answer one observation; missing features get their declared fill (`Artifact.row`). Raises ValueError."""
     try:
         observation = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{where}: not JSON: {error}") from error
     if not isinstance(observation, dict):
-        raise ValueError(f"{where}: an observation is an object with one number a feature")
+        raise ValueError(f"{where}: an observation must be a JSON object with one number per feature")
     try:
         row = [artifact.row(observation)]
         return {"submit": bool(artifact.decide(row, setting)[0]), "score": float(artifact.score(row, setting)[0])}
@@ -67,11 +67,11 @@ def decision(artifact: Artifact, line: str, where: str, setting: float | None = 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m agent", description="What a released provisioning policy is, or what it decides."
+        prog="python -m agent", description="Describe a released provisioning policy, or let it decide."
     )
     parser.add_argument("folder", type=Path, help="a released artifact, or the MLflow model that holds it")
-    parser.add_argument("--decide", action="store_true", help="answer the observations on standard input, JSON lines")
-    parser.add_argument("--setting", type=float, help="value of the policy's knob (default: the one released)")
+    parser.add_argument("--decide", action="store_true", help="answer observations on standard input (JSON lines)")
+    parser.add_argument("--setting", type=float, help="value of the policy's knob (default: the released one)")
     return parser
 
 

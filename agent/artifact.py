@@ -1,14 +1,14 @@
-"""The one loader of policy artifacts, for training, evaluation and live use alike: numpy and nothing else.
+"""The loader of policy artifacts for training, evaluation and live use. Needs only numpy.
 
-An artifact is a folder: `manifest.json`, `arrays.npz` (no pickles) and, of a released one, `checks.json`: observations
-with the answers that they must give, wherever it is loaded. It decides on a batch of observations: submit the successor
-now, or wait. Forests and boosted trees are arrays too: their libraries' own model files would bring those
-libraries to every agent, and XGBoost ends the process on a malformed one.
+An artifact is a folder with `manifest.json`, `arrays.npz` (no pickles) and, if released, `checks.json`: observations
+with the answers that the policy must give wherever it is loaded. It decides on a batch of observations whether to
+submit the successor now or wait. Forests and boosted trees are stored as arrays too. Their libraries' own model files
+would require those libraries on every agent, and XGBoost ends the process on a malformed one.
 
-It imports nothing of Baton, because a released model carries a copy of this file.
+This file imports nothing of Baton, because a released model carries a copy of it.
 
-Over 400 lines: a released policy carries this one file and nothing else, so that what is read, checked and decided
-belongs together in every copy; it holds the folder and a short section for each kind of model.
+Over 400 lines: a released policy carries only this file, so reading, checking and deciding must stay together. It
+holds the folder format and a short section for each kind of model.
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ ARRAYS, CHECKS = "arrays.npz", "checks.json"
 Float32s = NDArray[np.float32]
 Float64s = NDArray[np.float64]
 
-# Time between the decisions on a predecessor, s, of an artifact that does not say another, and the bounds of any.
+# Time between the decisions on a predecessor, s: the default of an artifact, and the bounds of any.
 DECIDE_EVERY_S, LEAST_EVERY_S, MOST_EVERY_S = 600, 60, 21_600
-REMAINING = "remaining_h"  # the one feature that every kind needs: hours until the predecessor's end
-# An artifact may come from anywhere, and an agent runs on a login node that others share: it is refused before it takes
-# more time or memory than these allow. Beside each stands the most that a fit of Baton has needed so far.
+REMAINING = "remaining_h"  # the feature that every kind needs: hours until the predecessor's end
+# An artifact may be untrusted, and the agent runs on a shared login node. We reject an artifact before it takes more
+# time or memory than these bounds allow. Each comment ends with the most that a fit of Baton has needed so far.
 MAX_MANIFEST_BYTES = 1 << 20  # 2 kB
-MAX_ARRAY_BYTES = 1 << 28  # of arrays.npz, as it lies and unpacked; 360 kB
+MAX_ARRAY_BYTES = 1 << 28  # of arrays.npz, both packed and unpacked; 360 kB
 MAX_CHECKS_BYTES = 1 << 20  # 30 kB
-MAX_CHECKS = 1024  # observations in it; 48
-MAX_DIRECTORY_BYTES = 1 << 14  # of the list of files in arrays.npz, at some 60 bytes a file; 12 files
-MAX_FEATURES = 1024  # and inputs of a model; 46
+MAX_CHECKS = 1024  # observations in checks.json; 48
+MAX_DIRECTORY_BYTES = 1 << 14  # of the list of files in arrays.npz, at about 60 bytes per file; 12 files
+MAX_FEATURES = 1024  # also for the inputs of a model; 46
 MAX_PROMISES = 16  # 3
-MAX_SETTINGS = 100  # 15, and no policy may declare more for a comparison
+MAX_SETTINGS = 100  # also the most that a policy may declare for a comparison; 15
 MAX_NODES = 1 << 22  # of all trees together; 20,000
-MAX_TREES = 4096  # 121; every row walks all of them at once
+MAX_TREES = 4096  # every row walks all of them at once; 121
 MAX_DEPTH = 1024  # steps of a walk; 23
 MAX_WIDTH = 2048  # of a network's layer; 64
 MAX_LAYERS = 16  # 3
-# Weights, values at leaves and settings; 11. Within it no score overflows: a network's is at most (width x bound) to
-# the power of layers, under 1e154. A sum that overflowed would be NaN, and NaN is never "submit".
+# Bound for weights, leaf values and settings; 11. Within it no score overflows: a network's score is at most
+# (width x bound) to the power of layers, under 1e154. An overflowing sum would be NaN, and NaN never means "submit".
 MAX_NUMBER = 1e6
-MAX_LOG_WAIT = 300.0  # of a predicted wait, in e-folds of an hour: for ever, and its exponential is still a number
-BLOCK_ROWS = 1024  # rows worked on at once, so that the intermediate arrays stay in the cache
-CHECK_TOLERANCE = 1e-6  # of a score, or of 1: sums differ between processors in far later digits
-LEAVE_EVERY = 4  # levels of the trees, after which rows that have come to a leaf are left out
+MAX_LOG_WAIT = 300.0  # cap of the logarithm of a predicted wait in hours; its exponential is still finite
+BLOCK_ROWS = 1024  # rows processed at once, so that intermediate arrays stay in the cache
+CHECK_TOLERANCE = 1e-6  # relative to a score, or to 1; differences between processors are far smaller
+LEAVE_EVERY = 4  # tree levels after which rows that have reached a leaf are dropped from the walk
 KEYS: dict[str, type | tuple[type, ...]] = {
     "policy": str,
     "kind": str,
@@ -79,12 +79,12 @@ class Artifact:
     """A fitted policy.
 
     manifest: `policy`, `kind` (a key of KINDS), `knob`, `settings` (from least to most overlap), `default_setting`,
-    `features` (names in order), `fills` (what stands in for a feature that is not observed: a number, or another
-    feature; one that it lacks is needed), `format_version`, `requirements` (pip lines), `parameters` (of the kind), and
-    what it was trained on, selected on and released by. arrays: numeric parameters. checks: `observations` (n, F),
-    and at the default setting the `scores` (n,) and `submit` (n,) that they must give; None where nobody made any.
+    `features` (names in order), `fills` (for each feature that may be missing, a number or another feature to use
+    instead; all other features are required), `format_version`, `requirements` (pip lines), `parameters` (of the kind),
+    and the provenance of training, selection and release. arrays: numeric parameters. checks: `observations` (n, F)
+    with the `scores` (n,) and `submit` (n,) required at the default setting; None if there are none.
 
-    Raises ValueError, one line, where any of it does not fit together.
+    Raises ValueError, one line, if the parts are inconsistent.
     """
 
     manifest: dict[str, Any]
@@ -97,18 +97,21 @@ class Artifact:
         if kind is None:
             raise ValueError(f"artifact of unknown kind {self.manifest['kind']!r}; known: {', '.join(KINDS)}")
         if set(self.arrays) != set(kind.arrays(self)):
-            raise ValueError(f"a {self.manifest['kind']} artifact has no such set of arrays: {sorted(self.arrays)}")
+            raise ValueError(
+                f"a {self.manifest['kind']} artifact has the arrays {sorted(self.arrays)}; required: "
+                f"{sorted(kind.arrays(self))}"
+            )
         for name, array in self.arrays.items():
             if array.dtype.kind not in "fiu":
-                raise ValueError(f"array {name} of the artifact is not numeric but {array.dtype}")
+                raise ValueError(f"array {name} of the artifact is {array.dtype}, not numeric")
             widest = np.dtype(np.float64 if array.dtype.kind == "f" else np.int64)
             if not np.can_cast(array.dtype, widest):
-                raise ValueError(f"array {name} of the artifact is {array.dtype}, which {widest} does not hold")
+                raise ValueError(f"array {name} of the artifact is {array.dtype}, wider than {widest}")
         kind.check(self)
 
     @property
     def decide_every_s(self) -> int:
-        """Seconds between the decisions on a predecessor: those of the pairs that the policy was judged on."""
+        """Seconds between the decisions on a predecessor, as in the pairs on which the policy was judged."""
         return int(self.manifest.get("decide_every_s", DECIDE_EVERY_S))
 
     @property
@@ -118,67 +121,67 @@ class Artifact:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What the kind needs beside arrays."""
+        """The parameters of the kind that are not arrays."""
         parameters = self.manifest.get("parameters", {})
         return parameters if isinstance(parameters, dict) else {}
 
     @property
     def promises(self) -> list[dict[str, Any]]:
-        """What was promised where it was judged, an entry a risk; none of an artifact that is no release.
+        """The promises of a release, one per risk; empty if the artifact is not released.
 
-        Each has `risk` (interrupted with at most that probability), `next_setting` (the knob's value that keeps it on
-        what was known at the release; None: submit at once), `is_next_promised` (False: not even that keeps it) and how
-        it was kept: `interrupted_share`, `ci95`, `is_kept`, `promised_pairs`, `overlap_h`.
+        Each has `risk` (the largest promised probability of an interruption), `next_setting` (the knob's value that
+        keeps it on the data known at the release; None: submit at once), `is_next_promised` (False: even that does not
+        keep it), and how it was kept: `interrupted_share`, `ci95`, `is_kept`, `promised_pairs`, `overlap_h`.
         """
         release = self.manifest.get("release", {})
         return list(release.get("promises", [])) if isinstance(release, dict) else []
 
     def column(self, name: Any) -> int:
-        """Where the feature of that name stands in an observation."""
+        """Return the column of that feature in an observation. Raises ValueError if there is none."""
         try:
             return int(self.manifest["features"].index(name))
         except ValueError:
             raise ValueError(f"the artifact's features lack {name!r}") from None
 
     def with_setting(self, setting: float) -> Artifact:
-        """The same policy with another default setting; checks are of the old one, and go."""
+        """Return the same policy with another default setting, without the checks of the old one."""
         return replace(self, manifest={**self.manifest, "default_setting": float(setting)}, checks=None)
 
     def with_checks(self, observations: ArrayLike) -> Artifact:
-        """The same policy, that must answer these observations (n, F) wherever it is loaded as it does here."""
+        """Return the same policy with checks: wherever it is loaded it must answer these observations as here."""
         rows = self._checked(observations)
         answers = {"scores": self.score(rows).tolist(), "submit": self.decide(rows).tolist()}
         return replace(self, checks={"observations": rows.tolist(), **answers})
 
     def replay(self) -> None:
-        """Raise ValueError unless the observations of `checks` give the answers that stand there."""
+        """Raise ValueError unless the observations of `checks` give the stored answers."""
         if self.checks is None:
             return
-        rows, said = self._checked(self.checks["observations"]), np.asarray(self.checks["scores"], np.float64)
+        rows, stored = self._checked(self.checks["observations"]), np.asarray(self.checks["scores"], np.float64)
         submit = np.asarray(self.checks["submit"])
-        if not len(rows) == len(said) == len(submit) <= MAX_CHECKS or submit.dtype != np.bool_ or said.ndim != 1:
+        if not len(rows) == len(stored) == len(submit) <= MAX_CHECKS or submit.dtype != np.bool_ or stored.ndim != 1:
             raise ValueError(f"{CHECKS} must hold as many scores and decisions as observations, at most {MAX_CHECKS}")
-        scores, allowed = self.score(rows), CHECK_TOLERANCE * np.maximum(1.0, np.abs(said))
-        is_same = (np.abs(scores - said) <= allowed) & ((self.decide(rows) == submit) | (np.abs(said) <= allowed))
+        scores, allowed = self.score(rows), CHECK_TOLERANCE * np.maximum(1.0, np.abs(stored))
+        is_same = (np.abs(scores - stored) <= allowed) & ((self.decide(rows) == submit) | (np.abs(stored) <= allowed))
         if not is_same.all():
-            at = int(np.argmin(is_same))
+            row = int(np.argmin(is_same))
             raise ValueError(
-                f"{CHECKS}: observation {at} scores {scores[at]:.9g} here and {said[at]:.9g} where it was released: "
-                "this is not the policy that was released, or not on this installation of numpy"
+                f"{CHECKS}: observation {row} scores {scores[row]:.9g} here, but {stored[row]:.9g} at the release: "
+                "this is not the released policy, or this installation of numpy computes differently"
             )
 
     # -- deciding ---------------------------------------------------------------------------------------------------
 
     def scores(self, observations: ArrayLike, settings: Sequence[float] | None = None) -> Float64s:
-        """(k, n) what speaks for submitting now, for each of k settings (default: all of them); n observations (n, F).
+        """Return (k, n) scores for submitting now, for k settings (default: all of them) and observations (n, F).
 
-        Positive or zero means submit. Hours for all kinds but two: of a network the difference of Q-values (hours,
-        weighted) or the logit, of stopping trees the log-odds. Raises ValueError at another width or where an
-        observation is not finite.
+        Zero or positive means submit. The unit is hours, with two exceptions: for a network it is the difference of
+        Q-values (weighted hours) or the logit; for stopping trees it is the log-odds. Raises ValueError for a wrong
+        width or an observation that is not finite.
         """
         chosen = np.asarray(self.settings if settings is None else settings, np.float64)
         if not within_bound(chosen):
-            raise ValueError(f"a setting of the artifact is not within +-{MAX_NUMBER:g}: {chosen.tolist()}")
+            raise ValueError(f"the settings {chosen.tolist()} are not all within +-{MAX_NUMBER:g}")
         rows = self._checked(observations)
         kind = KINDS[self.manifest["kind"]]
         out = np.empty((len(chosen), len(rows)), np.float64)
@@ -188,21 +191,21 @@ class Artifact:
         return out
 
     def decisions(self, observations: ArrayLike, settings: Sequence[float] | None = None) -> NDArray[np.bool_]:
-        """(k, n) submit now? For each of k settings (default: all of them), with one pass of the model.
+        """Return (k, n): whether to submit now, for k settings (default: all of them), with one pass of the model.
 
-        Once the predecessor has ended (remaining_h <= 0) there is nothing to wait for: True whatever the policy.
+        Once the predecessor has ended (remaining_h <= 0) the answer is always True.
         """
         rows = self._checked(observations)
         submit: NDArray[np.bool_] = self.scores(rows, settings) >= 0.0
         return submit | (rows[:, self.column(REMAINING)] <= 0.0)
 
     def score(self, observations: ArrayLike, setting: float | None = None) -> Float64s:
-        """(n,) one row of `scores`; None is the default setting."""
+        """Return one row (n,) of `scores`; None: the default setting."""
         scores: Float64s = self.scores(observations, [self._setting(setting)])[0]
         return scores
 
     def decide(self, observations: ArrayLike, setting: float | None = None) -> NDArray[np.bool_]:
-        """(n,) one row of `decisions`; None is the default setting. observations (n, F) float32."""
+        """Return one row (n,) of `decisions`; None: the default setting. observations: (n, F) float32."""
         submit: NDArray[np.bool_] = self.decisions(observations, [self._setting(setting)])[0]
         return submit
 
@@ -221,9 +224,9 @@ class Artifact:
         return rows
 
     def row(self, observed: Mapping[str, Any]) -> list[float]:
-        """(F,) an observation by name, in the order of the features; what is missing or None gets its declared fill.
+        """Return an observation as a row (F,) in the order of the features; missing ones or None get their fill.
 
-        Raises ValueError for features that are missing and have none, that are unknown, or that are no numbers.
+        Raises ValueError for missing features without a fill, for unknown ones, and for values that are not numbers.
         """
         names, fills = self.manifest["features"], self.manifest.get("fills", {})
         missing = [name for name in names if observed.get(name) is None and name not in fills]
@@ -242,27 +245,27 @@ class Artifact:
 
     @cached_property
     def inputs(self) -> NDArray[np.int64]:
-        """Columns of an observation that the model takes, in its order."""
+        """Columns of an observation that are the model's inputs, in its order."""
         return np.asarray([self.column(name) for name in self.parameters["inputs"]], np.int64)
 
     @cached_property
     def depth(self) -> int:
         """Steps from the roots of the trees to their deepest leaf. Raises ValueError above MAX_DEPTH.
 
-        No node has two parents (`check_trees`), so all levels together are no more than the nodes.
+        No node has two parents (`check_trees`), so all levels together hold at most all nodes.
         """
         child = self.arrays["child"]
         level, steps = self.arrays["root"], 0
         while len(inner := level[child[level] != level]):
             if steps == MAX_DEPTH:
-                raise ValueError(f"a tree of the artifact is over {MAX_DEPTH} levels deep")
+                raise ValueError(f"a tree of the artifact is deeper than {MAX_DEPTH} levels")
             level, steps = np.concatenate([child[inner], child[inner] + 1]), steps + 1
         return steps
 
     # -- the folder -------------------------------------------------------------------------------------------------
 
     def save(self, folder: Path | str) -> None:
-        """Write the folder, the same bytes for the same artifact; an older one there is replaced as a whole."""
+        """Write the folder, replacing an older one as a whole. The same artifact gives the same bytes."""
         files = {ARRAYS: pack_arrays(self.arrays)}
         if self.checks is not None:
             files[CHECKS] = (json.dumps(self.checks, sort_keys=True, allow_nan=False) + "\n").encode()
@@ -272,9 +275,9 @@ class Artifact:
 
     @classmethod
     def load(cls, folder: Path | str, features: Sequence[str] | None = None) -> Artifact:
-        """Read a folder. `features`: the names that the caller will observe, in order; others are refused.
+        """Read a folder. features: the names that the caller will observe, in order; the artifact must match them.
 
-        Raises ValueError, one line, for anything that is not a whole artifact of this format.
+        Raises ValueError, one line, for anything that is not a complete artifact of this format.
         """
         folder = Path(folder)
         with one_line(f"{folder}: unreadable artifact"):
@@ -298,10 +301,10 @@ class Artifact:
 
 
 def difference(observed: list[str], needed: list[str]) -> str:
-    """One line on how two lists of features differ."""
-    lacking, unknown = [n for n in needed if n not in observed], [n for n in observed if n not in needed]
-    detail = f"lacking {lacking}, unknown {unknown}" if lacking or unknown else "the same names in another order"
-    return f"made for other features ({detail}); train again, or use the release that fits"
+    """Describe in one line how two lists of features differ."""
+    missing, unknown = [n for n in needed if n not in observed], [n for n in observed if n not in needed]
+    detail = f"missing {missing}, unknown {unknown}" if missing or unknown else "the same names in another order"
+    return f"made for other features ({detail}); train again, or use a matching release"
 
 
 # -- reading and writing ------------------------------------------------------------------------------------------
@@ -309,30 +312,30 @@ def difference(observed: list[str], needed: list[str]) -> str:
 
 @contextlib.contextmanager
 def one_line(where: str) -> Iterator[None]:
-    """Whatever a hostile or truncated file raises, as a ValueError of one line."""
+    """Turn any error from a hostile or truncated file into a ValueError of one line."""
     try:
         yield
-    except Exception as error:  # zip, zlib, JSON and numpy each raise their own
+    except Exception as error:  # zip, zlib, JSON and numpy each raise their own types
         text = " ".join(str(error).split())[:300]
         raise ValueError(f"{where}: {text or type(error).__name__}") from error
 
 
 def read_file(path: Path, most: int) -> bytes:
-    """The whole of a regular file of at most so many bytes: no device, no pipe that nobody writes to, nothing endless.
+    """Read a whole regular file of at most `most` bytes. Devices, blocked pipes and endless files are refused.
 
-    Raises ValueError, before more than that is read, and OSError.
+    Raises OSError, and ValueError for a larger file before the rest of it is read.
     """
     if not stat.S_ISREG(path.stat().st_mode):
-        raise ValueError(f"{path.name} is no regular file")
+        raise ValueError(f"{path.name} is not a regular file")
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-        size = os.fstat(file.fileno()).st_size  # may be less than what comes
+        size = os.fstat(file.fileno()).st_size  # the file may still grow
         if size > most or len(content := file.read(most + 1)) > most:
-            raise ValueError(f"{path.name} is over {most} bytes")
+            raise ValueError(f"{path.name} is larger than {most} bytes")
     return content
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write a folder of these files, content by name; an older one there is replaced as a whole."""
+    """Write a folder of these files (content by name), replacing an older one as a whole."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
@@ -351,19 +354,19 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def digests(files: Mapping[str, bytes]) -> dict[str, str]:
-    """SHA-256 of each file's content."""
+    """Compute the SHA-256 of each file's content."""
     return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
 
 
 def json_object(name: str, content: bytes) -> dict[str, Any]:
-    """The JSON object in a file of that name; NaN and infinities are refused."""
+    """Parse the JSON object in a file of that name. Raises ValueError, also for NaN and infinities."""
 
     def refuse(constant: str) -> float:
-        raise ValueError(f"{name} holds {constant}")
+        raise ValueError(f"{name} holds {constant}, which JSON does not allow")
 
     found = json.loads(content, parse_constant=refuse)
     if not isinstance(found, dict):
-        raise ValueError(f"{name} holds no JSON object")
+        raise ValueError(f"{name} does not hold a JSON object")
     return found
 
 
@@ -371,10 +374,10 @@ def check_manifest(manifest: dict[str, Any]) -> None:
     """Raise ValueError unless the manifest has every key, of its type, in this format."""
     version = manifest.get("format_version")
     if version != FORMAT_VERSION:
-        raise ValueError(f"artifact format_version {version!r}; this program reads {FORMAT_VERSION}")
+        raise ValueError(f"artifact format_version is {version!r}; this program reads {FORMAT_VERSION}")
     for key, kind in KEYS.items():
         if not isinstance(manifest.get(key), kind) or isinstance(manifest[key], bool):
-            raise ValueError(f"manifest.json: {key} is missing or of another type")
+            raise ValueError(f"manifest.json: {key} is missing or has the wrong type")
     numbers = [*manifest["settings"], manifest["default_setting"]]
     if not 1 <= len(manifest["settings"]) <= MAX_SETTINGS or not all(
         isinstance(n, (int, float)) and not isinstance(n, bool) and abs(n) <= MAX_NUMBER for n in numbers
@@ -390,7 +393,7 @@ def check_manifest(manifest: dict[str, Any]) -> None:
     for name, fill in fills.items() if isinstance(fills, dict) else [(None, None)]:
         is_number = isinstance(fill, (int, float)) and not isinstance(fill, bool) and abs(fill) <= MAX_NUMBER
         if name not in features or not (is_number or fill in needed):
-            raise ValueError("manifest.json: fills must give a number, or a feature without a fill, for a feature each")
+            raise ValueError("manifest.json: each of fills must be a number, or a feature that has no fill itself")
     if not all(isinstance(line, str) for line in manifest["requirements"]):
         raise ValueError("manifest.json: requirements must be lines of text")
     check_interval(manifest.get("decide_every_s", DECIDE_EVERY_S))
@@ -407,7 +410,7 @@ def check_interval(seconds: Any) -> None:
 
 
 def check_promises(release: Any) -> None:
-    """Raise ValueError unless what a release promises is a short list of risks with settings."""
+    """Raise ValueError unless the promises of a release are a short list of risks with settings."""
     promises = release.get("promises", []) if isinstance(release, dict) else []
     if not isinstance(promises, list) or len(promises) > MAX_PROMISES:
         raise ValueError(f"manifest.json: release.promises must be a list of at most {MAX_PROMISES}")
@@ -417,13 +420,13 @@ def check_promises(release: Any) -> None:
         is_setting = setting is None or (isinstance(setting, (int, float)) and abs(setting) <= MAX_NUMBER)
         if not is_risk or not is_setting or not isinstance(promise.get("is_next_promised"), bool):
             raise ValueError(
-                "manifest.json: each of release.promises needs a risk between 0 and 1, a next_setting that is a number "
-                "or null, and is_next_promised"
+                "manifest.json: each of release.promises needs a risk between 0 and 1, a next_setting (a number or "
+                "null) and is_next_promised (true or false)"
             )
 
 
 def pack_arrays(arrays: dict[str, NDArray[Any]]) -> bytes:
-    """The arrays as .npz, the same bytes for the same arrays (numpy's own savez stamps the time of day into it)."""
+    """Pack the arrays as .npz; the same arrays give the same bytes (numpy's savez stores the time of day)."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(arrays):
@@ -434,32 +437,32 @@ def pack_arrays(arrays: dict[str, NDArray[Any]]) -> bytes:
 
 
 def unpack_arrays(content: bytes) -> dict[str, NDArray[Any]]:
-    """The arrays of an .npz, pickles refused. Raises ValueError before it unpacks more than MAX_ARRAY_BYTES."""
+    """Unpack the arrays of an .npz without pickles. Raises ValueError before unpacking over MAX_ARRAY_BYTES."""
     check_directory(content)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         if sum(entry.file_size for entry in archive.infolist()) > MAX_ARRAY_BYTES:
             raise ValueError(f"arrays.npz unpacks to more than {MAX_ARRAY_BYTES} bytes")
         if any(entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for entry in archive.infolist()):
-            raise ValueError("arrays.npz is packed by something else than deflate")  # LZMA takes what memory it likes
+            raise ValueError("arrays.npz is not packed with deflate")  # LZMA could take any amount of memory
     with np.load(io.BytesIO(content), allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
 
 
 def check_directory(content: bytes) -> None:
-    """Raise ValueError unless the zip file's list of files is short: zipfile makes an object of each before reading.
+    """Raise ValueError unless the zip file's list of files is short, because zipfile makes an object of each entry.
 
-    The last 22 bytes of a zip file without a comment say how long the list is; those of a ZIP64, 20 bytes before them,
-    would overrule it (PKWARE APPNOTE 4.3.15, 4.3.16). Neither comment nor ZIP64 is ever written here.
+    The last 22 bytes of a zip file without a comment hold the length of the list. A ZIP64 record, 20 bytes before them,
+    would override it (PKWARE APPNOTE 4.3.15, 4.3.16). We never write comments or ZIP64.
     """
     end = content[-22:]
     if not end.startswith(b"PK\5\6") or not end.endswith(b"\0\0") or content[-42:-38] == b"PK\6\7":
-        raise ValueError("arrays.npz does not end as a plain zip file does")
+        raise ValueError("arrays.npz does not end like a plain zip file")
     if int.from_bytes(end[12:16], "little") > MAX_DIRECTORY_BYTES:
-        raise ValueError(f"arrays.npz lists its files in more than {MAX_DIRECTORY_BYTES} bytes")
+        raise ValueError(f"the list of files in arrays.npz is longer than {MAX_DIRECTORY_BYTES} bytes")
 
 
 def within_bound(numbers: NDArray[Any]) -> bool:
-    """Are all of them numbers within +-MAX_NUMBER?"""
+    """Whether all numbers are within +-MAX_NUMBER."""
     return bool(((numbers >= -MAX_NUMBER) & (numbers <= MAX_NUMBER)).all())
 
 
@@ -467,17 +470,17 @@ def within_bound(numbers: NDArray[Any]) -> bool:
 
 
 def nothing(artifact: Artifact) -> None:
-    """No arrays to check."""
+    """Accept an artifact without further checks."""
 
 
 def no_arrays(artifact: Artifact) -> tuple[str, ...]:
-    """Names of the arrays of a kind that has none."""
+    """Return no names, for a kind without arrays."""
     return ()
 
 
 @dataclass(frozen=True)
-class Kind:
-    """How one kind of artifact decides."""
+class ArtifactKind:
+    """The functions of one kind of artifact: its scores, the names of its arrays, and its checks."""
 
     scores: Callable[[Artifact, Float32s, Float64s], Float64s]  # (n, F), (k,) -> (k, n)
     arrays: Callable[[Artifact], tuple[str, ...]] = no_arrays
@@ -485,27 +488,27 @@ class Kind:
 
 
 def constant_lead(artifact: Artifact, rows: Float32s, settings: Float64s) -> Float64s:
-    """Submit `setting` hours before the end; 0 is reactive."""
+    """Submit `setting` hours before the predecessor's end; 0 is the reactive policy."""
     return settings[:, None] - rows[:, artifact.column(REMAINING)].astype(np.float64)
 
 
 def estimate_ratio(artifact: Artifact, rows: Float32s, settings: Float64s) -> Float64s:
-    """Submit when setting x estimated wait (a feature, hours) >= remaining time."""
+    """Submit when setting x estimated wait (a feature, in hours) >= remaining time."""
     estimate = rows[:, artifact.column(artifact.parameters.get("feature"))].astype(np.float64)
     return settings[:, None] * estimate - rows[:, artifact.column(REMAINING)].astype(np.float64)
 
 
 def check_estimate(artifact: Artifact) -> None:
-    """The feature must exist."""
+    """Raise ValueError unless the feature of the estimate exists."""
     artifact.column(artifact.parameters.get("feature"))
 
 
 def trees(artifact: Artifact, rows: Float32s, settings: Float64s) -> Float64s:
     """Submit when setting x (1 h + predicted wait) - 1 h >= remaining time.
 
-    Parameters: `base`, a feature that estimates the wait in hours, and `inputs`, the names of the features that the
-    trees take; their sum is the logarithm of (1 + wait) / (1 + base). Because the error of a predicted wait grows with
-    the wait, a factor on it holds back as much everywhere; the added hour lets it move predictions of zero.
+    Parameters: `base`, a feature that estimates the wait in hours, and `inputs`, the names of the trees' features. The
+    sum of the trees is the logarithm of (1 + wait) / (1 + base). The error of a predicted wait grows with the wait, so
+    the setting is a factor. The added hour lets the factor move predictions of zero too.
     """
     base = rows[:, artifact.column(artifact.parameters["base"])].astype(np.float64)
     log_wait = np.log1p(np.maximum(base, 0.0)) + sum_of_trees(artifact, rows[:, artifact.inputs])
@@ -514,51 +517,53 @@ def trees(artifact: Artifact, rows: Float32s, settings: Float64s) -> Float64s:
 
 
 def check_inputs(artifact: Artifact) -> None:
-    """Every feature that is named must exist, and be among the artifact's."""
+    """Raise ValueError unless `base` is a feature of the artifact and `inputs` a list of bounded length."""
     artifact.column(artifact.parameters.get("base"))
     inputs = artifact.parameters.get("inputs")
     if not isinstance(inputs, list) or not 1 <= len(inputs) <= MAX_FEATURES:
-        raise ValueError(f"manifest.json: parameters lack the list of inputs, 1 to {MAX_FEATURES}")
+        raise ValueError(f"manifest.json: parameters.inputs must be a list of 1 to {MAX_FEATURES} features")
 
 
 def sum_of_trees(artifact: Artifact, rows: Float32s) -> Float64s:
-    """(n,) sum over trees, rows (n, inputs)."""
+    """Return the sum over trees (n,) for rows (n, inputs)."""
     sums: Float64s = leaves_of_trees(artifact, rows).sum(axis=1)
     return sums
 
 
 def leaves_of_trees(artifact: Artifact, rows: Float32s) -> Float64s:
-    """(n, trees) the leaf that each row comes to in each tree, its value; rows (n, inputs).
+    """Return (n, trees): the value of the leaf that each row reaches in each tree; rows: (n, inputs).
 
-    All trees of all rows go down one level a step; a leaf is its own child. Right where input > threshold. Nodes of all
-    trees are in one numbering: `child` is the left child, the right one follows it; `root` (trees,).
+    Each step moves all rows down one level in all trees; a leaf is its own child. The walk goes right if input >
+    threshold. All trees share one numbering of nodes: `child` is the left child, and the right one follows it. `root`
+    has shape (trees,).
     """
     feature, threshold = artifact.arrays["feature"], artifact.arrays["threshold"]
     child, root = artifact.arrays["child"], artifact.arrays["root"]
     flat = np.ascontiguousarray(rows).ravel()
-    at = np.broadcast_to(root, (len(rows), len(root))).astype(np.int64).ravel()  # node that each row is at in each tree
-    walking = np.arange(at.size)
-    node, first = at, np.repeat(np.arange(len(rows), dtype=np.int64) * rows.shape[1], len(root))
+    current = np.broadcast_to(root, (len(rows), len(root))).astype(np.int64).ravel()  # node of each row in each tree
+    walking = np.arange(current.size)
+    node, first = current, np.repeat(np.arange(len(rows), dtype=np.int64) * rows.shape[1], len(root))
     leaf = child == np.arange(len(child))
     for level in range(artifact.depth):
         node = child.take(node) + (flat.take(first + feature.take(node)) > threshold.take(node))
         if level % LEAVE_EVERY == LEAVE_EVERY - 1:  # most walks are far shorter than the longest
-            at[walking] = node
+            current[walking] = node
             inner = np.flatnonzero(~leaf.take(node))
             walking, node, first = walking[inner], node[inner], first[inner]
-    at[walking] = node
-    leaves: Float64s = artifact.arrays["value"].take(at).reshape(len(rows), len(root))
+    current[walking] = node
+    leaves: Float64s = artifact.arrays["value"].take(current).reshape(len(rows), len(root))
     return leaves
 
 
 def stopping_trees(artifact: Artifact, rows: Float32s, settings: Float64s) -> Float64s:
-    """Log-odds that submitting now loses less than waiting; the setting is the price, hours an hour of overlap.
+    """Compute the log-odds that submitting now costs less than waiting; the setting is the price of overlap.
 
-    Parameters: `inputs`, features in hours of which the trees take the signed logarithm relative to that of the
-    remaining time, `base`, one of them, `sharpness`, and `prices`, rising. `group` (trees,) says to which sum a tree
-    belongs: 0 is the chance that a successor submitted now starts too late; i what price i changes in it.
-    score = sharpness x base + sum 0 - log(setting) + what the prices on either side of the setting change, linear
-    between them in the logarithm of the price and held beyond the last.
+    The price is in hours per hour of overlap. Parameters: `inputs`, features in hours (the trees take the signed
+    logarithm of each, minus that of the remaining time); `base`, one of the inputs; `sharpness`; `prices`, rising.
+    `group` (trees,) assigns each tree to a sum. Sum 0 models the chance that a successor submitted now starts too late;
+    sum i is its correction for price i.
+    score = sharpness x base + sum 0 - log(setting) + the correction, interpolated linearly in the logarithm of the
+    price between the prices on either side of the setting, and constant beyond the last price.
     """
     normal = relative_to_remaining(artifact, rows, artifact.inputs).astype(np.float32)
     leaves, group = leaves_of_trees(artifact, normal), artifact.arrays["group"]
@@ -566,7 +571,7 @@ def stopping_trees(artifact: Artifact, rows: Float32s, settings: Float64s) -> Fl
     sums = np.stack([leaves[:, group == i].sum(axis=1) for i in range(len(prices) + 1)])
     base = relative_to_remaining(artifact, rows, np.asarray([artifact.column(artifact.parameters["base"])]))[:, 0]
     log_price = np.log(np.maximum(settings, 1e-6))
-    place = np.interp(log_price, prices, np.arange(1.0, len(prices) + 1))  # in `sums`
+    place = np.interp(log_price, prices, np.arange(1.0, len(prices) + 1))  # position in `sums`
     before = np.minimum(place.astype(np.int64), max(len(prices) - 1, 1))
     share = (place - before)[:, None]
     changes = (1.0 - share) * sums[before] + share * sums[np.minimum(before + 1, len(prices))]
@@ -575,12 +580,12 @@ def stopping_trees(artifact: Artifact, rows: Float32s, settings: Float64s) -> Fl
 
 
 def relative_to_remaining(artifact: Artifact, rows: Float32s, columns: NDArray[np.int64]) -> Float64s:
-    """(n, columns) signed logarithm of those features, in hours, less that of the remaining time."""
+    """Return (n, columns): the signed logarithm of those features (hours), minus that of the remaining time."""
     return signed_log(rows[:, columns]) - signed_log(rows[:, [artifact.column(REMAINING)]])
 
 
 def check_stopping_trees(artifact: Artifact) -> None:
-    """What `check_trees` asks, and that prices and groups fit together."""
+    """Raise ValueError unless `check_trees` passes and prices and groups are consistent."""
     check_trees(artifact)
     prices, sharpness = artifact.parameters.get("prices"), artifact.parameters.get("sharpness")
     if (
@@ -594,50 +599,53 @@ def check_stopping_trees(artifact: Artifact) -> None:
         raise ValueError("manifest.json: sharpness must be a positive number")
     group = artifact.arrays["group"]
     if group.dtype.kind not in "iu" or group.shape != artifact.arrays["root"].shape:
-        raise ValueError("the trees' group must be one integer a tree")
+        raise ValueError("the trees' group must be one integer per tree")
     if (group < 0).any() or (group > len(prices)).any():
         raise ValueError(f"a tree's group is not within 0 to {len(prices)}")
 
 
 def is_positive(number: Any) -> bool:
-    """Is it a positive number of at most MAX_NUMBER?"""
+    """Whether it is a number from 1 / MAX_NUMBER to MAX_NUMBER."""
     return isinstance(number, (int, float)) and not isinstance(number, bool) and 1 / MAX_NUMBER <= number <= MAX_NUMBER
 
 
 def check_trees(artifact: Artifact) -> None:
-    """Every node in range, every child after its one parent, and no deeper than MAX_DEPTH: a walk ends, and soon."""
+    """Raise ValueError unless every node is in range, each child follows its single parent, and depth is bounded.
+
+    So every walk ends within MAX_DEPTH steps.
+    """
     check_inputs(artifact)
     feature, threshold = artifact.arrays["feature"], artifact.arrays["threshold"]
     child, value, root = (artifact.arrays[name] for name in ("child", "value", "root"))
     if any(a.ndim != 1 for a in artifact.arrays.values()) or not len(root):
-        raise ValueError("the trees' arrays must have one dimension and at least one tree")
+        raise ValueError("the trees' arrays must have one dimension and hold at least one tree")
     nodes = len(child)
     if nodes > MAX_NODES or len(root) > MAX_TREES:
-        raise ValueError(f"{len(root)} trees of {nodes} nodes: at most {MAX_TREES} of {MAX_NODES}")
+        raise ValueError(f"{len(root)} trees with {nodes} nodes; allowed: {MAX_TREES} trees with {MAX_NODES} nodes")
     if not len(feature) == len(threshold) == len(value) == nodes:
-        raise ValueError("the trees' feature, threshold, child and value must be of one length")
+        raise ValueError("the trees' feature, threshold, child and value must have the same length")
     if any(a.dtype.kind not in "iu" for a in (feature, child, root)):
         raise ValueError("the trees' feature, child and root must be integers")
-    child, root = child.astype(np.int64), root.astype(np.int64)  # of a narrow type, child + 1 may wrap
+    child, root = child.astype(np.int64), root.astype(np.int64)  # child + 1 may overflow a narrow type
     leaf = child == np.arange(nodes)
     if (child < np.arange(nodes)).any() or (child + ~leaf >= nodes).any() or (root < 0).any() or (root >= nodes).any():
         raise ValueError("the trees' child or root points outside them or backwards")
     if (np.bincount(np.concatenate([child[~leaf], child[~leaf] + 1, root])) > 1).any():
         raise ValueError("a node of the trees has two parents")
     if (feature < 0).any() or (feature >= len(artifact.inputs)).any():
-        raise ValueError("a tree splits on a feature that there is not")
+        raise ValueError(f"a tree splits on a feature outside 0 to {len(artifact.inputs) - 1}")
     if not (threshold[leaf] == np.inf).all() or not within_bound(value) or np.isnan(threshold).any():
         raise ValueError(
-            f"the trees' thresholds must be numbers, those of leaves infinity, and values within +-{MAX_NUMBER:g}"
+            f"the trees' thresholds must be numbers (infinity for leaves), and their values within +-{MAX_NUMBER:g}"
         )
     _ = artifact.depth
 
 
 def mlp(artifact: Artifact, rows: Float32s, settings: Float64s) -> Float64s:
-    """A ReLU network with a linear path past it; the last input is log(setting), the weight of overlap.
+    """Evaluate a ReLU network with a linear skip path; the last input is log(setting), the weight of overlap.
 
-    Head `q`: two outputs, the values of waiting and of submitting; score is their difference. Head `logit`: one output.
-    Products are of float64: they differ between processors, but far too little to turn a decision.
+    Head `q`: two outputs, the values of waiting and of submitting; the score is their difference. Head `logit`: one
+    output. Products are in float64; they differ between processors, but far too little to change a decision.
     """
     arrays = {name: a.astype(np.float64) if a.dtype.kind == "f" else a for name, a in artifact.arrays.items()}
     held = artifact.arrays
@@ -663,10 +671,10 @@ def network_inputs(
     scale: NDArray[Any],
     bound: float = 5.0,
 ) -> Float32s:
-    """(n, i) float32, standardised and held within +-bound (outside it a network was never trained).
+    """Return inputs (n, i) as float32, standardised and clipped to +-bound (no network was trained outside it).
 
-    Input i is the signed log(1 + |x|) of feature column[i], less that of feature minus[i] where that is not -1:
-    the ratio of an estimated wait to the remaining time means the same at any load.
+    Input i is the signed log(1 + |x|) of feature column[i], minus that of feature minus[i] unless it is -1. So an
+    input can be the ratio of an estimated wait to the remaining time, which means the same at any load.
     """
     taken = signed_log(rows[:, column]) - np.where(minus >= 0, signed_log(rows[:, minus]), 0.0)
     inputs: Float32s = np.clip((taken - mean) / scale, -bound, bound).astype(np.float32)
@@ -674,23 +682,23 @@ def network_inputs(
 
 
 def signed_log(numbers: Float32s) -> Float64s:
-    """sign(x) log(1 + |x|), in float64: numpy's float32 logarithm differs between processors."""
+    """Compute sign(x) log(1 + |x|) in float64, because numpy's float32 logarithm differs between processors."""
     wide = numbers.astype(np.float64)
     logarithm: Float64s = np.sign(wide) * np.log1p(np.abs(wide))
     return logarithm
 
 
 def mlp_arrays(artifact: Artifact) -> tuple[str, ...]:
-    """Names of the arrays of a network with that many layers."""
+    """Return the names of the arrays of a network with `layers` layers."""
     layers = artifact.parameters.get("layers")
     if not isinstance(layers, int) or not 1 <= layers <= MAX_LAYERS:
-        raise ValueError(f"a network has 1 to {MAX_LAYERS} layers, not {layers!r}")
+        raise ValueError(f"manifest.json: parameters.layers is {layers!r}; allowed: 1 to {MAX_LAYERS}")
     names = [f"{part}_{layer}" for layer in range(layers) for part in ("weight", "bias")]
     return ("column", "minus", "mean", "scale", "condition_scale", "skip", *names)
 
 
 def check_mlp(artifact: Artifact) -> None:
-    """The layers must follow each other, from features and condition to the head."""
+    """Raise ValueError unless the layers' shapes chain from the features and the condition to the head."""
     arrays, features = artifact.arrays, len(artifact.manifest["features"])
     column, minus, width = arrays["column"], arrays["minus"], arrays["column"].size
     outputs = {"q": 2, "logit": 1}.get(str(artifact.parameters.get("head")))
@@ -699,11 +707,11 @@ def check_mlp(artifact: Artifact) -> None:
     if not all(within_bound(array) for array in arrays.values()):
         raise ValueError(f"a network's numbers must lie within +-{MAX_NUMBER:g}")
     if any(arrays[name].shape != (width,) for name in ("column", "minus", "mean", "scale")):
-        raise ValueError("a network's column, minus, mean and scale must be of one length")
+        raise ValueError("a network's column, minus, mean and scale must have the same length")
     if column.dtype.kind not in "iu" or minus.dtype.kind != "i" or arrays["condition_scale"].shape != (1,):
         raise ValueError("a network's column and minus must be integers and condition_scale one number")
     if not width or column.min() < 0 or minus.min() < -1 or max(column.max(), minus.max()) >= features:
-        raise ValueError("a network takes a feature that there is not")
+        raise ValueError(f"a network's inputs must be features from 0 to {features - 1}")
     if min(arrays["scale"].min(), arrays["condition_scale"][0]) < 1 / MAX_NUMBER:
         raise ValueError(f"a network's scales must be at least {1 / MAX_NUMBER:g}")
     if arrays["skip"].shape != (outputs, width + 1):
@@ -719,10 +727,10 @@ def check_mlp(artifact: Artifact) -> None:
 
 
 TREES = ("feature", "threshold", "child", "value", "root")
-KINDS: dict[str, Kind] = {
-    "constant-lead": Kind(constant_lead),
-    "estimate-ratio": Kind(estimate_ratio, check=check_estimate),
-    "trees": Kind(trees, lambda artifact: TREES, check_trees),
-    "stopping-trees": Kind(stopping_trees, lambda artifact: (*TREES, "group"), check_stopping_trees),
-    "mlp": Kind(mlp, mlp_arrays, check_mlp),
+KINDS: dict[str, ArtifactKind] = {
+    "constant-lead": ArtifactKind(constant_lead),
+    "estimate-ratio": ArtifactKind(estimate_ratio, check=check_estimate),
+    "trees": ArtifactKind(trees, lambda artifact: TREES, check_trees),
+    "stopping-trees": ArtifactKind(stopping_trees, lambda artifact: (*TREES, "group"), check_stopping_trees),
+    "mlp": ArtifactKind(mlp, mlp_arrays, check_mlp),
 }

@@ -1,6 +1,6 @@
-"""What a chain is: its script, how many links, and what was asked for; from the command line or a TOML file.
+"""A chain: its script, its number of links and its options, from the command line or a TOML file.
 
-Everything a user may write is checked here, in one line each (`ValueError`), before anything is submitted.
+All user input is checked here before anything is submitted. Each error is one line (`ValueError`).
 """
 
 from __future__ import annotations
@@ -17,39 +17,40 @@ from typing import Any
 from traces.slurm.text import parse_limit_s, parse_span_s
 
 HOUR_S = 3600.0
-MOST_OVERLAP_H = 1.0  # of two links where nothing else is asked for: the largest that comparisons of policies report
+MOST_OVERLAP_H = 1.0  # default for two links: the largest overlap that comparisons of policies report
 MOST_LINKS = 1000
 MOST_SCRIPT_BYTES = 4 << 20  # Slurm's own bound (max_script_size)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
-# Options of sbatch that would break what the agent keeps track of, and why.
+# sbatch options that would break the agent's tracking of jobs, and why.
 REFUSED = {
-    "--array": "a chain has one job a link", "-a": "a chain has one job a link",
+    "--array": "a link is exactly one job", "-a": "a link is exactly one job",
     "--dependency": "the agent sets it", "-d": "the agent sets it",
-    "--job-name": "the agent sets it, give the chain's name", "-J": "the agent sets it, give the chain's name",
-    "--clusters": "the agent sees one cluster", "-M": "the agent sees one cluster",
-    "--parsable": "the agent sets it", "--quiet": "the agent reads the answer", "-Q": "the agent reads the answer",
-    "--test-only": "nothing would be submitted", "--wait": "sbatch would not return", "-W": "sbatch would not return",
-    "--wrap": "a chain needs a script", "--uid": "the agent sees the jobs of its own user",
+    "--job-name": "the agent sets it; use --name of the chain", "-J": "the agent sets it; use --name of the chain",
+    "--clusters": "the agent works on one cluster", "-M": "the agent works on one cluster",
+    "--parsable": "the agent sets it", "--quiet": "the agent reads sbatch's output",
+    "-Q": "the agent reads sbatch's output", "--test-only": "no job would be submitted",
+    "--wait": "sbatch would not return", "-W": "sbatch would not return",
+    "--wrap": "a chain needs a script", "--uid": "the agent sees only jobs of its own user",
 }  # fmt: skip
-IN_SCRIPT = (  # the others are overridden
+IN_SCRIPT = (  # refused in the script too; there the agent overrides the others
     "--array", "-a", "--dependency", "-d", "--clusters", "-M", "--wait", "-W", "--test-only", "--uid",
 )  # fmt: skip
-PARTS = (":", "hetjob", "packjob")  # words that divide the options of a heterogeneous job
-SHORTEST = 4  # characters of a long option that is cut short, as sbatch takes it: --ti for --time
+PARTS = (":", "hetjob", "packjob")  # words that separate the components of a heterogeneous job
+SHORTEST = 4  # minimum length of an abbreviated long option; sbatch accepts --ti for --time
 
 
 @dataclass(frozen=True)
 class Chain:
-    """A chain as its user wants it. Times in seconds unless the name says otherwise."""
+    """A chain as its user specified it. Times in seconds unless the name says otherwise."""
 
     script: Path  # absolute
     links: int
-    artifact: Path  # absolute; may be a link that is replaced
+    artifact: Path  # absolute; may be a symlink that is later replaced
     name: str
-    options: tuple[str, ...] = ()  # of sbatch, as they are
-    first: str = ""  # id of a job that runs or pends and is link 1
-    setting: float | None = None  # of the policy's knob
-    most_overlap_h: float = MOST_OVERLAP_H  # of two links; infinite: a successor that has started is kept
+    options: tuple[str, ...] = ()  # passed to sbatch unchanged
+    first: str = ""  # id of a running or pending job that is link 1
+    setting: float | None = None  # value of the policy's knob
+    most_overlap_h: float = MOST_OVERLAP_H  # of two links; infinite: no successor is cancelled for starting early
     retries: int = 1
     more_status: int = 85
     cycle_s: float = 60.0
@@ -59,24 +60,24 @@ class Chain:
 
     @property
     def submitted_options(self) -> tuple[str, ...]:
-        """The script's own #SBATCH options, then the chain's, which win: of two equal ones the last holds."""
+        """The script's #SBATCH options, then the chain's, which win because the last of two equal options holds."""
         return (*script_options(self.script), *self.options)
 
     @property
     def limit_s(self) -> int:
-        """The time limit that links ask for. Raises ValueError where none is set."""
+        """The time limit of each link, s. Raises ValueError if none is set."""
         text = option(self.submitted_options, "--time", "-t")
         limit = parse_limit_s(text) if text is not None else None
         if not limit:
             raise ValueError(
-                f"{self.script}: no time limit: set #SBATCH --time there or --time in the options of sbatch; without "
-                "one nobody can say when a successor is due"
+                f"{self.script}: no time limit: set #SBATCH --time there, or --time in the sbatch options; the agent "
+                "needs it to know when a successor is due"
             )
         return limit
 
 
 def from_file(path: Path) -> dict[str, Any]:
-    """The values of a chain file, paths relative to its folder. Raises ValueError for what is no chain file."""
+    """Read the values of a chain file; its paths are relative to its folder. Raises ValueError if it is invalid."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -89,7 +90,9 @@ def from_file(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: unknown key {unknown[0]!r}; known: {', '.join(kinds)}")
     for key, value in values.items():
         if not isinstance(value, kinds[key]) or isinstance(value, bool):
-            raise ValueError(f"{path}: {key} is {value!r}, which is of another type than it takes")
+            raise ValueError(
+                f"{path}: {key} is {value!r}, which has the wrong type; allowed: {_type_names(kinds[key])}"
+            )
     for key in ("script", "artifact", "state"):
         if key in values:
             values[key] = str(path.parent / Path(values[key]).expanduser())
@@ -97,10 +100,10 @@ def from_file(path: Path) -> dict[str, Any]:
 
 
 def make(values: Mapping[str, Any]) -> Chain:
-    """A chain from the values of the command line or of a chain file. Raises ValueError."""
+    """Build a chain from the values of the command line or of a chain file. Raises ValueError."""
     missing = [key for key in ("script", "links", "artifact") if values.get(key) is None]
     if missing:
-        raise ValueError(f"{missing[0]} is not given; a chain needs a script, links and an artifact")
+        raise ValueError(f"{missing[0]} is missing; a chain needs a script, links and an artifact")
     chosen = {key: value for key, value in values.items() if value is not None and key in KINDS}
     chosen |= {key: duration(key, chosen[key]) for key in UNITS_S if isinstance(chosen.get(key), str)}
     script = Path(chosen.pop("script")).absolute()
@@ -108,6 +111,10 @@ def make(values: Mapping[str, Any]) -> Chain:
     name = chosen.pop("name", None) or re.sub(r"[^A-Za-z0-9_.-]", "-", script.stem).lstrip("-_.")[:40] or "chain"
     options = tuple(chosen.pop("options", ()))
     return Chain(script=script, artifact=artifact, name=name, options=options, **chosen)
+
+
+def _type_names(kind: type | tuple[type, ...]) -> str:
+    return " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
 
 
 KINDS: dict[str, type | tuple[type, ...]] = {
@@ -125,12 +132,12 @@ KINDS: dict[str, type | tuple[type, ...]] = {
 }
 
 
-# Values that are durations, and the seconds that a plain number counts; others as `parse_span_s` reads them.
+# Keys that hold durations, and the unit of a plain number in seconds. `parse_span_s` parses text.
 UNITS_S = {"most_overlap_h": HOUR_S, "cycle_s": 1.0}
 
 
 def duration(key: str, text: str) -> float:
-    """The duration that a text says, in the unit of `key`; infinite for UNLIMITED. Raises ValueError."""
+    """Parse a duration into the unit of `key`; infinite for UNLIMITED. Raises ValueError."""
     try:
         seconds = parse_span_s(text, UNITS_S[key])
     except ValueError as error:
@@ -152,13 +159,13 @@ def _check(chain: Chain) -> None:
     within("more_status", chain.more_status, 1, 255)
     within("cycle_s", chain.cycle_s, 10, 3600)
     if chain.first and not re.fullmatch(r"[0-9]{1,10}", chain.first):
-        raise ValueError(f"first is {chain.first!r}; allowed: the id of a job that is no array task, as 1234")
+        raise ValueError(f"first is {chain.first!r}; allowed: a job id such as 1234, not an array task")
     for text in chain.options:
         if not isinstance(text, str) or "\0" in text:
-            raise ValueError(f"an option of sbatch is {text!r}, which is no text without NUL")
-    _refuse(chain.options, REFUSED, "the options of sbatch")
+            raise ValueError(f"sbatch option {text!r} must be text without NUL characters")
+    _refuse(chain.options, REFUSED, "the sbatch options")
     _refuse(script_options(chain.script), {key: REFUSED[key] for key in IN_SCRIPT}, str(chain.script))
-    chain.limit_s  # noqa: B018  raises where there is none
+    chain.limit_s  # noqa: B018  raises ValueError if there is none
 
 
 def _refuse(options: Sequence[str], refused: Mapping[str, str], where: str) -> None:
@@ -167,18 +174,18 @@ def _refuse(options: Sequence[str], refused: Mapping[str, str], where: str) -> N
             raise ValueError(f"{where}: {name} is not allowed in a chain: {reason}")
     parts = [word for word in options if word in PARTS]
     if parts:
-        raise ValueError(f"{where}: {parts[0]} is not allowed in a chain: a link is one job, of one part")
+        raise ValueError(f"{where}: {parts[0]} is not allowed in a chain: a link cannot be a heterogeneous job")
 
 
 def option(options: Sequence[str], long: str, short: str) -> str | None:
-    """The last value that the options give to `--long VALUE`, `--long=VALUE`, `-s VALUE` or `-sVALUE`; None.
+    """Return the last value given as `--long VALUE`, `--long=VALUE`, `-s VALUE` or `-sVALUE`, else None.
 
-    A long name may be cut short, as in `--tim 5`.
+    A long name may be abbreviated, as in `--tim 5`.
     """
     found = None
-    for at, text in enumerate(options):
-        if (text == short or (_names(text, long) and "=" not in text)) and at + 1 < len(options):
-            found = options[at + 1]
+    for place, text in enumerate(options):
+        if (text == short or (_names(text, long) and "=" not in text)) and place + 1 < len(options):
+            found = options[place + 1]
         elif "=" in text and _names(text, long):
             found = text.partition("=")[2]
         elif text.startswith(short) and len(text) > 2 and not text.startswith("--"):
@@ -187,22 +194,22 @@ def option(options: Sequence[str], long: str, short: str) -> str | None:
 
 
 def _names(text: str, name: str) -> bool:
-    """Whether the text is that option, with a value behind = or without, or a long one that is cut short."""
+    """Whether the text is that option, with or without `=VALUE`, or an abbreviation of a long one."""
     given = text.partition("=")[0] if text.startswith("--") else text
     return given == name or (len(given) >= SHORTEST and given.startswith("--") and name.startswith(given))
 
 
 def script_options(script: Path) -> tuple[str, ...]:
-    """The options in a script's #SBATCH lines, which end at its first command. Raises ValueError."""
+    """Read the options of a script's #SBATCH lines before its first command. Raises ValueError."""
     try:
         with script.open("rb") as file:
             content = file.read(MOST_SCRIPT_BYTES + 1)
     except OSError as error:
         raise ValueError(f"{script}: {error.strerror}") from error
     if len(content) > MOST_SCRIPT_BYTES:
-        raise ValueError(f"{script}: over {MOST_SCRIPT_BYTES} bytes, more than Slurm takes")
+        raise ValueError(f"{script}: larger than {MOST_SCRIPT_BYTES} bytes, which Slurm does not accept")
     if not content.startswith(b"#!"):
-        raise ValueError(f"{script}: does not begin with #! and an interpreter, which sbatch asks for")
+        raise ValueError(f"{script}: does not begin with #! and an interpreter, which sbatch requires")
     return tuple(_sbatch_lines(script, content.decode("utf-8", "surrogateescape").splitlines()))
 
 

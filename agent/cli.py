@@ -1,7 +1,7 @@
-"""`baton-agent`: run keeps a chain of jobs going, status shows one, check says what this Slurm lets an agent see.
+"""`baton-agent`: `run` keeps a chain of jobs going, `status` shows chains, `check` tests what the agent can observe.
 
-Exit status of run: 0 the chain is done, 1 it failed or Slurm could not be reached, 2 something given is wrong (one
-line on standard error, nothing submitted), 3 its user cancelled it, 4 the agent was told to stop and the chain goes on.
+Exit status of `run`: 0 the chain is done; 1 it failed or Slurm could not be reached; 2 an argument is wrong (one line
+on standard error, nothing submitted); 3 the user cancelled the chain; 4 the agent was stopped and the chain can resume.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from agent import chain as chains
 from agent import status, submission
 from agent.chain import Chain, option
 from agent.check import GOOD, PROBLEM, Finding, check, wrong_first, wrong_size
-from agent.decide import Policy
+from agent.decide import ReleasedPolicy
 from agent.eyes import Eyes
-from agent.loop import EXIT, FAILED, STOPPED, Agent, World
-from agent.sight import Request, asked_partitions
+from agent.loop import EXIT, FAILED, STOPPED, Agent, AgentServices
+from agent.sight import SlurmRequest, asked_partitions
 from agent.slurm.commands import Commands, SlurmError
 from agent.slurm.queue import read_queue
 from agent.slurm.settings import read_partitions
 from agent.slurm_time import SlurmTime
-from agent.state import GOING, Attempt, Busy, Folder, State, new_state
+from agent.state import GOING, Busy, ChainState, Folder, LinkAttempt, new_state
 from agent.streams import reader_gone
 from traces.slurm.text import MOST_NODES, parse_limit_s
 from traces.visible import visible
 
 USAGE = 2
-GRACE_S = 0.8  # after Ctrl-C; an agent that is ended at any instant goes on from there
+GRACE_S = 0.8  # after Ctrl-C; an agent that ends at any instant can resume from there
 INTERRUPTED = 130
 RESUME = "interrupted; run again to resume"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status."""
+    """Run a command; return the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    ours, dashes, of_sbatch = _split(given)
-    options = parser().parse_args(ours)
-    if dashes and options.command == "status":
-        return _wrong("status takes no options of sbatch")
+    own, has_dashes, of_sbatch = _split(given)
+    options = parser().parse_args(own)
+    if has_dashes and options.command == "status":
+        return _wrong("status takes no sbatch options: remove everything from -- on")
     try:
         code: int = options.do(options, of_sbatch)
         sys.stdout.flush()
@@ -76,23 +76,23 @@ def _wrong(text: str) -> int:
 
 
 def _split(given: list[str]) -> tuple[list[str], bool, list[str]]:
-    """What stands before and after the first `--`."""
+    """Split the arguments at the first `--`; return (before, whether there is one, after)."""
     if "--" not in given:
         return given, False, []
-    at = given.index("--")
-    return given[:at], True, given[at + 1 :]
+    place = given.index("--")
+    return given[:place], True, given[place + 1 :]
 
 
 # -- run --------------------------------------------------------------------------------------------------------------
 
 
 def run(options: argparse.Namespace, of_sbatch: list[str]) -> int:
-    """Keep a chain until it is over."""
+    """Keep a chain going until it is over."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, lambda *_: _interrupt(stop))
     commands = Commands()
-    world = World(
+    world = AgentServices(
         commands, SlurmTime(commands), stop.wait, say, partial(Eyes, commands), os.environ, stop.is_set
     )  # fmt: skip
     chain, folder = _chain(_values(options, of_sbatch))
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace, of_sbatch: list[str]) -> int:
 
 
 def _interrupt(stop: threading.Event) -> None:
-    """Ctrl-C: end orderly, and within GRACE_S even in the middle of a call to Slurm."""
+    """Handle Ctrl-C: end orderly, or after GRACE_S even in the middle of a call to Slurm."""
     stop.set()
     say(RESUME)
     timer = threading.Timer(GRACE_S, os._exit, (STOPPED,))
@@ -111,14 +111,14 @@ def _interrupt(stop: threading.Event) -> None:
 def keep(
     chain: Chain,
     folder: Folder,
-    world: World,
+    world: AgentServices,
     *,
     dry_run: bool = False,
     take_over: bool = False,
     metrics: Path | None = None,
 ) -> int:
-    """Keep a chain in a world; returns the exit status. Raises ValueError, Busy, OSError, SlurmError."""
-    policy = Policy(chain.artifact, chain.setting)
+    """Keep a chain going; return the exit status. Raises ValueError, Busy, OSError, SlurmError."""
+    policy = ReleasedPolicy(chain.artifact, chain.setting)
     if not dry_run:
         folder.make()
         folder.end_holder() if take_over else folder.lock()
@@ -132,7 +132,9 @@ def keep(
         elif why := _another_chain(folder, state, chain):
             raise ValueError(why)
         elif state.status != GOING and not any(a.is_alive and a.withdrawn for a in state.attempts):
-            world.say(f"the chain is {state.status}: {state.why}; a new one needs another --state, or this one removed")
+            world.say(
+                f"the chain is {state.status}: {state.why}; for a new one give another --state, or remove {folder.path}"
+            )
             return EXIT[state.status]
         state = replace(state, links=chain.links)
         world.say(f"chain {state.name} ({state.chain}) in {folder.path}, {policy.name}")
@@ -141,21 +143,24 @@ def keep(
         folder.unlock()
 
 
-def _another_chain(folder: Folder, state: State | None, chain: Chain) -> str:
-    """Why the folder's state is not that of the chain; "" where it is, or there is none."""
+def _another_chain(folder: Folder, state: ChainState | None, chain: Chain) -> str:
+    """Explain why the folder's state belongs to another chain; "" if it does not, or there is no state."""
     if state is None or state.script == str(chain.script):
         return ""
-    return f"{folder.path} holds the chain of {state.script}; give {chain.script} another --state"
+    return f"{folder.path} holds the chain of {state.script}; give another --state for {chain.script}"
 
 
-def check_with_slurm(chain: Chain, policy: Policy, commands: Commands) -> None:
-    """Hold what the chain asks for against the cluster. Raises ValueError, and SlurmError where it does not answer."""
+def check_with_slurm(chain: Chain, policy: ReleasedPolicy, commands: Commands) -> None:
+    """Check the chain's request against the cluster. Raises ValueError, and SlurmError if Slurm does not answer."""
     partitions = read_partitions(commands)
     asked = asked_partitions(partitions, option(chain.submitted_options, "--partition", "-p") or "")
     longest = max(asked, key=lambda partition: partition.limit_s)
     if chain.limit_s > longest.limit_s:
         hours = chain.limit_s / 3600, longest.limit_s / 3600
-        raise ValueError(f"the time limit is {hours[0]:g} h; partition {longest.name} allows {hours[1]:g} h")
+        raise ValueError(
+            f"the time limit is {hours[0]:g} h, but partition {longest.name} allows at most {hours[1]:g} h: "
+            "lower --time or choose another partition"
+        )
     if why := wrong_size(policy.artifact, partitions, option(chain.submitted_options, "--partition", "-p") or ""):
         raise ValueError(f"{policy.path}: {why}")
     try:
@@ -163,11 +168,11 @@ def check_with_slurm(chain: Chain, policy: Policy, commands: Commands) -> None:
     except SlurmError as error:
         if error.kind != "refused":
             raise
-        raise ValueError(f"{chain.script}: Slurm would refuse it: {error.detail}") from error
+        raise ValueError(f"{chain.script}: Slurm would reject this job: {error.detail}") from error
 
 
-def _first_state(chain: Chain, world: World) -> State:
-    """The state of a new chain; with `first`, that job is its first link."""
+def _first_state(chain: Chain, world: AgentServices) -> ChainState:
+    """Return the state of a new chain; with `first`, that job is its first link."""
     state = new_state(chain.name, str(chain.script), chain.links)
     if not chain.first:
         return state
@@ -176,7 +181,7 @@ def _first_state(chain: Chain, world: World) -> State:
     if why := wrong_first(chain.first, jobs, _me()):
         raise ValueError(why)
     found = next(job for job in jobs if job.id == chain.first)
-    attempt = Attempt(1, 1, state.job_name(1, 1), now_s, job_id=chain.first, submit_s=found.submit_s)
+    attempt = LinkAttempt(1, 1, state.job_name(1, 1), now_s, job_id=chain.first, submit_s=found.submit_s)
     return replace(state, attempts=(attempt,))
 
 
@@ -185,7 +190,7 @@ def _me() -> str:
 
 
 def _values(options: argparse.Namespace, of_sbatch: list[str]) -> dict[str, Any]:
-    """The chain file's values under those of the command line."""
+    """Merge the values of the chain file with those of the command line, which win."""
     values = chains.from_file(options.chain) if options.chain else {}
     given = {key: getattr(options, key) for key in (*chains.KINDS, "state") if getattr(options, key, None) is not None}
     values |= given
@@ -195,7 +200,7 @@ def _values(options: argparse.Namespace, of_sbatch: list[str]) -> dict[str, Any]
 
 
 def _chain(values: dict[str, Any]) -> tuple[Chain, Folder]:
-    """The chain of these values, and the folder of its state. Raises ValueError."""
+    """Build the chain, and the folder of its state, from these values. Raises ValueError."""
     state_path = values.pop("state", None)
     chain = chains.make(values)
     return chain, Folder(Path(state_path) if state_path else _default_state(chain.name))
@@ -207,7 +212,7 @@ def _default_state(name: str) -> Path:
 
 
 def say(text: str) -> None:
-    """A line of the log on standard error. Where nobody can read it the chain goes on."""
+    """Write a log line to standard error. A failed write does not stop the chain."""
     with contextlib.suppress(OSError):
         sys.stderr.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {visible(text)}\n")
         sys.stderr.flush()
@@ -217,7 +222,7 @@ def say(text: str) -> None:
 
 
 def show(options: argparse.Namespace, of_sbatch: list[str]) -> int:
-    """Print a chain's table and timeline."""
+    """Print the table and timeline of each chain."""
     paths = [options.state] if options.state else sorted(_default_state("x").parent.glob("*/"))
     shown = 0
     for path in paths:
@@ -231,9 +236,11 @@ def show(options: argparse.Namespace, of_sbatch: list[str]) -> int:
 
 
 def look(options: argparse.Namespace, of_sbatch: list[str]) -> int:
-    """Say what this Slurm shows of what a chain needs, and refuse what `run` would; 1 where none can be kept."""
+    """Report what the agent can observe on this Slurm and what `run` would reject; return 1 if no chain can run."""
     values = _values(options, of_sbatch)
-    artifact = Policy(Path(values["artifact"]), values.get("setting")).artifact if "artifact" in values else None
+    artifact = (
+        ReleasedPolicy(Path(values["artifact"]), values.get("setting")).artifact if "artifact" in values else None
+    )
     chain = None
     found: list[Finding] = []
     if "script" in values:
@@ -246,7 +253,7 @@ def look(options: argparse.Namespace, of_sbatch: list[str]) -> int:
     first = "" if chain is None else chain.first
     request = _request(chain, values.get("options", []))
     seen = check(commands, request, now_s=time.time, trial=trial, artifact=artifact, first=first)
-    found = seen if len(seen) == 1 else [*seen, *found]  # one: Slurm cannot be read
+    found = seen if len(seen) == 1 else [*seen, *found]  # a single finding means that Slurm cannot be read
     for finding in found:
         print(f"{finding.level:8} {finding.subject}: {visible(finding.text)}")
     return FAILED if any(finding.level == PROBLEM for finding in found) else 0
@@ -254,69 +261,77 @@ def look(options: argparse.Namespace, of_sbatch: list[str]) -> int:
 
 def _overlap(chain: Chain) -> str:
     if chain.most_overlap_h == math.inf:
-        return "a successor is kept however early it starts (--most-overlap UNLIMITED)"
-    return f"a successor that starts over {chain.most_overlap_h:g} h early is cancelled (--most-overlap)"
+        return "no successor is cancelled for starting early (--most-overlap UNLIMITED)"
+    return f"a successor that starts more than {chain.most_overlap_h:g} h early is cancelled (--most-overlap)"
 
 
-def _request(chain: Chain | None, of_sbatch: list[str]) -> Request:
-    """What a link asks for; without a chain one node for an hour, but for the options of sbatch. Raises ValueError."""
+def _request(chain: Chain | None, of_sbatch: list[str]) -> SlurmRequest:
+    """Build the request of a link; without a chain, one node for 1 h and the sbatch options. Raises ValueError."""
     asked = of_sbatch if chain is None else chain.submitted_options
     limit_s = parse_limit_s(option(asked, "--time", "-t") or "") or 3600
     nodes = (option(asked, "--nodes", "-N") or "1").partition("-")[0]
     if not (nodes.isascii() and nodes.isdigit() and 0 < int(nodes) <= MOST_NODES):
-        raise ValueError(f"--nodes is {nodes!r}; allowed: 1 to {MOST_NODES}")
+        raise ValueError(f"invalid --nodes {nodes!r} in the sbatch options; allowed: 1 to {MOST_NODES}")
     names = [
         option(asked, long, short) or ""
         for long, short in (("--partition", "-p"), ("--account", "-A"), ("--qos", "-q"))
     ]
-    return Request(int(nodes), limit_s, _me(), *names)
+    return SlurmRequest(int(nodes), limit_s, _me(), *names)
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    whole = argparse.ArgumentParser(
+    """Build the parser of the command line."""
+    root = argparse.ArgumentParser(
         prog="baton-agent",
-        description="Keeps a chain of time-limited jobs running on Slurm.",
+        description="Keep a chain of time-limited jobs running on Slurm.",
     )
-    commands = whole.add_subparsers(dest="command", required=True)
-    asking = _of_a_chain()
-    keeping = commands.add_parser("run", parents=[asking], help="keep a chain; run again to resume it")
-    keeping.set_defaults(do=run)
-    keeping.add_argument("--metrics", type=Path, metavar="FILE", help="figures for Prometheus' textfile collector")
-    keeping.add_argument("--dry-run", action="store_true", help="say what would be done; submit and write nothing")
-    keeping.add_argument("--take-over", action="store_true", help="end the agent of this host that keeps the chain")
-    showing = commands.add_parser("status", help="a chain's jobs as a table and a timeline")
+    commands = root.add_subparsers(dest="command", required=True)
+    chain_options = _chain_options()
+    running = commands.add_parser("run", parents=[chain_options], help="keep a chain going; run again to resume it")
+    running.set_defaults(do=run)
+    running.add_argument("--metrics", type=Path, metavar="FILE", help="write metrics for Prometheus (textfile format)")
+    running.add_argument("--dry-run", action="store_true", help="print what would be done; submit and write nothing")
+    running.add_argument(
+        "--take-over", action="store_true", help="stop the agent on this host that keeps the chain, and continue it"
+    )
+    showing = commands.add_parser("status", help="show a chain's jobs as a table and a timeline")
     showing.set_defaults(do=show)
-    showing.add_argument("--state", type=Path, metavar="DIR", help="default: every chain in ~/.local/state/baton-agent")
+    showing.add_argument(
+        "--state", type=Path, metavar="DIR", help="the chain's folder (default: all in ~/.local/state/baton-agent)"
+    )
     looking = commands.add_parser(
-        "check", parents=[asking], help="what this Slurm shows, and whether `run` with the same options would refuse"
+        "check", parents=[chain_options], help="report what the agent can observe here, and whether `run` would fail"
     )
     looking.set_defaults(do=look)
-    return whole
+    return root
 
 
-def _of_a_chain() -> argparse.ArgumentParser:
-    """The options that describe a chain, the same for `run` and `check`."""
-    asking = argparse.ArgumentParser(add_help=False)
-    asking.add_argument("script", nargs="?", help="the job script; options of sbatch may follow after --")
-    asking.add_argument("--chain", type=Path, metavar="FILE", help="a TOML file with any of what follows")
-    asking.add_argument("--links", type=int, help="jobs in a row, at most")
-    asking.add_argument("--artifact", metavar="DIR", help="the released policy; may be a link that is replaced")
-    asking.add_argument("--setting", type=float, help="value of the policy's knob (default: the one released)")
-    asking.add_argument("--name", help="of the chain and its jobs (default: the script's)")
-    asking.add_argument("--state", metavar="DIR", help="default: ~/.local/state/baton-agent/NAME")
-    asking.add_argument("--first", metavar="JOBID", help="a job of yours that runs or pends and is link 1")
-    asking.add_argument(
+def _chain_options() -> argparse.ArgumentParser:
+    """Build the options that describe a chain, the same for `run` and `check`."""
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("script", nargs="?", help="job script; sbatch options may follow after --")
+    shared.add_argument("--chain", type=Path, metavar="FILE", help="TOML file with any of these options")
+    shared.add_argument("--links", type=int, help="maximum number of links (jobs in a row)")
+    shared.add_argument("--artifact", metavar="DIR", help="released policy; may be a symlink that is later replaced")
+    shared.add_argument("--setting", type=float, help="value of the policy's knob (default: the released one)")
+    shared.add_argument("--name", help="name of the chain and its jobs (default: the script's name)")
+    shared.add_argument(
+        "--state", metavar="DIR", help="folder of the chain's state (default: ~/.local/state/baton-agent/NAME)"
+    )
+    shared.add_argument("--first", metavar="JOBID", help="your running or pending job to use as link 1")
+    shared.add_argument(
         "--most-overlap", dest="most_overlap_h", metavar="TIME",
-        help="cancel a successor that starts earlier than that before its predecessor ends: hours, 30m, 0-01:00:00, "
+        help="cancel a successor that starts more than this before its predecessor ends: hours, 30m, 0-01:00:00, "
         f"UNLIMITED (default: {chains.MOST_OVERLAP_H:g})",
     )  # fmt: skip
-    asking.add_argument("--retries", type=int, help="of links that failed, in a row (default: 1)")
-    asking.add_argument("--more-status", type=int, metavar="N", help="exit status that asks for more (default: 85)")
-    asking.add_argument(
-        "--cycle", dest="cycle_s", metavar="TIME", help="between looks: seconds, 2m, 00:30 (default: 60)"
+    shared.add_argument("--retries", type=int, help="failed links in a row that are retried (default: 1)")
+    shared.add_argument(
+        "--more-status", type=int, metavar="N", help="exit status by which a job requests another link (default: 85)"
     )
-    return asking
+    shared.add_argument(
+        "--cycle", dest="cycle_s", metavar="TIME", help="interval between looks: seconds, 2m, 00:30 (default: 60)"
+    )
+    return shared
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Looks at a Slurm again and again for one chain: what is read at every look, and what once an hour."""
+"""Repeated looks at a Slurm for one chain: some data is read at every look, the rest once an hour."""
 
 from __future__ import annotations
 
@@ -8,18 +8,27 @@ from typing import TypeVar
 
 from agent.ahead import PAST_S, Numbers, Site, look_ahead, scene_of
 from agent.memory import Memory, holds_nodes
-from agent.sight import Request, Scene, Sight, asked_partitions, hides_futures, live_of, sharing_partitions, sight_of
+from agent.sight import (
+    ClusterObservation,
+    SlurmContext,
+    SlurmRequest,
+    asked_partitions,
+    hides_futures,
+    live_of,
+    sharing_partitions,
+    sight_of,
+)
 from agent.slurm import json_form
 from agent.slurm.accounting import DAY_S, PastJob, read_named_past, read_past
 from agent.slurm.commands import Commands, SlurmError
 from agent.slurm.limits import read_limits
 from agent.slurm.nodes import read_nodes
-from agent.slurm.queue import JOBS, Job, Queue, read_queue
+from agent.slurm.queue import JOBS, Queue, SqueueJob, read_queue
 from agent.slurm.settings import Partition, read_partitions, read_settings
 from features.ahead.summary import AHEAD
 
-REFRESH_S = 3600  # settings, partitions and limits are read again; the accounting, until it has answered
-CALLS_A_LOOK = 2  # squeue, sinfo; one more of each in the look that finds its text, or its JSON, unreadable
+REFRESH_S = 3600  # interval for settings, partitions and limits, and for accounting until it has answered
+CALLS_A_LOOK = 2  # squeue, sinfo; one more of each if its text, or its JSON, proves unreadable in this look
 CALLS_A_REFRESH = 6  # scontrol twice, sacctmgr twice, sacct up to twice
 
 Answer = TypeVar("Answer")
@@ -27,27 +36,27 @@ Observation = Mapping[str, float]
 
 
 class Eyes:
-    """What one chain sees. `look` calls Slurm and `sight` says what was seen; `queue` and `scene` are the last look's.
+    """The observer of one chain: `look` calls Slurm, `sight` returns the observation.
 
-    CALLS_A_LOOK calls a look, and once in REFRESH_S at most CALLS_A_REFRESH more. A program whose text is refused or
-    cannot be read is asked for JSON instead, and goes on to be as long as that can be read. site: the rules of a policy
-    that looks ahead; then futures are played at each sight, from weeks of accounting.
+    queue, scene: from the last look. A look makes CALLS_A_LOOK calls, and every REFRESH_S at most CALLS_A_REFRESH more.
+    If a program's text is refused or unreadable we ask it for JSON, and keep to JSON while that is readable. site: the
+    rules of a policy that looks ahead; each sight then simulates futures from weeks of accounting.
     """
 
-    def __init__(self, commands: Commands, request: Request, site: Site | None = None) -> None:
+    def __init__(self, commands: Commands, request: SlurmRequest, site: Site | None = None) -> None:
         self.request = request
         self.site = site
         self.queue: Queue | None = None
-        self.scene: Scene | None = None
+        self.scene: SlurmContext | None = None
         self._commands = commands
         self._memory = Memory(DAY_S if site is None else PAST_S)
         self._refreshed_s = 0
         self._as_json: dict[str, str] = {}  # by program, what was wrong with its text
 
     def look(self, now_s: int) -> Queue:
-        """The queue of now (epoch s). Raises SlurmError where queue, nodes or partitions cannot be read.
+        """Read the queue at `now_s` (epoch s). Raises SlurmError if queue, nodes or partitions cannot be read.
 
-        Raises ValueError for a request whose partition is not there.
+        Raises ValueError for a request whose partition does not exist.
         """
         queue = self._either(
             "squeue", lambda: read_queue(self._commands, now_s), lambda: json_form.read_queue(self._commands, now_s)
@@ -66,14 +75,15 @@ class Eyes:
         return self.queue
 
     def sight(
-        self, predecessor: Job, decides_alike: Callable[[Sequence[Observation]], bool] = lambda _: False
-    ) -> Sight:
-        """What a policy may know at the last look. Raises ValueError for a predecessor that does not run.
+        self, predecessor: SqueueJob, decides_alike: Callable[[Sequence[Observation]], bool] = lambda _: False
+    ) -> ClusterObservation:
+        """Return what a policy may know at the last look. Raises ValueError if the predecessor is not running.
 
-        decides_alike: `agent.decide.Policy.decides_alike`, so that no more futures are played than its decision needs.
+        decides_alike: `agent.decide.ReleasedPolicy.decides_alike`; it ends the simulation of futures once the decision
+        is certain.
         """
         if self.queue is None or self.scene is None:
-            raise ValueError("nothing has been looked at")
+            raise ValueError("call look before sight")
         sight = sight_of(self.queue, self.scene, self._memory, predecessor, self.request)
         if self.site is None:
             return sight
@@ -90,14 +100,14 @@ class Eyes:
         observation = sight.observation | dict(found.numbers)
         return replace(sight, observation=observation, hidden=sight.hidden | hidden, ahead=found.text)
 
-    def newcomer(self) -> Sight:
-        """What a job that no other precedes would meet at the last look."""
+    def newcomer(self) -> ClusterObservation:
+        """Return the observation for a job without predecessor at the last look."""
         if self.queue is None or self.scene is None:
-            raise ValueError("nothing has been looked at")
+            raise ValueError("call look before newcomer")
         return sight_of(self.queue, self.scene, self._memory, None, self.request)
 
     def _either(self, program: str, text: Callable[[], Answer], as_json: Callable[[], Answer]) -> Answer:
-        """What a program shows, by its text or, where that is no use, by its JSON. Raises SlurmError, the text's."""
+        """Read a program's text, or its JSON if the text is unusable. Raises the text's SlurmError."""
         was_json = program in self._as_json
         if was_json:
             try:
@@ -115,11 +125,11 @@ class Eyes:
                 answer = as_json()
             except SlurmError:
                 raise error from None
-            self._as_json[program] = f"{program} is read as JSON, its text cannot be: {error.detail}"
+            self._as_json[program] = f"{program} is read as JSON because its text cannot be read: {error.detail}"
             return answer
 
-    def _refreshed(self, queue: Queue) -> Scene:
-        """All but the nodes. Limits that cannot be read stay those that were."""
+    def _refreshed(self, queue: Queue) -> SlurmContext:
+        """Read everything except the nodes. Limits that cannot be read keep their last known values."""
         partitions = read_partitions(self._commands)
         asked = asked_partitions(partitions, self.request.partition)[0]
         settings, limits, limits_why = None, None if self.scene is None else self.scene.limits, ""
@@ -131,10 +141,10 @@ class Eyes:
             )  # fmt: skip
         except SlurmError as error:
             limits_why = str(error)
-        return Scene(partitions, None, settings, limits, limits_why, self._past_why(queue, partitions))
+        return SlurmContext(partitions, None, settings, limits, limits_why, self._past_why(queue, partitions))
 
     def _past_why(self, queue: Queue, partitions: dict[str, Partition]) -> str:
-        """Ask the accounting until it has answered; why it has not, or ""."""
+        """Ask accounting until it has answered; return why it has not, or ""."""
         if self._memory.knows_past(queue.now_s):
             return ""
         try:
@@ -150,6 +160,6 @@ class Eyes:
         self._memory.learn(past)
         return ""
 
-    def _others(self, jobs: Sequence[Job | PastJob]) -> bool:
-        """Whether another user's job is among these."""
+    def _others(self, jobs: Sequence[SqueueJob | PastJob]) -> bool:
+        """Whether any of these jobs belongs to another user."""
         return any(job.user != self.request.user for job in jobs)

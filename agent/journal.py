@@ -1,7 +1,7 @@
-"""What happened to a chain, one JSON object a line: decisions and outcomes, in the order in which they became known.
+"""The journal of a chain: decisions and outcomes in the order in which they became known, one JSON object per line.
 
-The lines of a file differ between two states of the chain; docs/agent.md describes each. A line may come twice after a
-kill (chain, event, job and time are the same then), and none is lost.
+Most lines are the differences between two states of the chain; docs/agent.md describes each event. After a kill a line
+may appear twice (with the same chain, event, job and time), but none is lost.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from agent.state import COMPLETING, MISSING, Attempt, State
+from agent.state import COMPLETING, MISSING, ChainState, LinkAttempt
 from features.conventions import interruption_h, overlap_h
 from traces.counted import counted
 
 LOG_VERSION = 1
 HOUR_S = 3600
-USUAL = frozenset({"", "None", "Priority", "Resources", COMPLETING, MISSING})  # reasons that need no line
+USUAL = frozenset({"", "None", "Priority", "Resources", COMPLETING, MISSING})  # reasons that are not journalled
 
 MEANINGS = {
-    "JobHeldUser": ": held by its user; scontrol release lets it go on",
+    "JobHeldUser": ": held by its user; release it with scontrol release",
     "JobHeldAdmin": ": held by an administrator",
-    "ReqNodeNotAvail": ": nodes are down or reserved, as for maintenance",
-    "Reservation": ": a reservation keeps its nodes, as for maintenance",
-    "PartitionTimeLimit": ": its time limit is above the partition's",
-    "PartitionNodeLimit": ": it asks for more nodes than the partition has",
+    "ReqNodeNotAvail": ": its nodes are down or reserved, for example for maintenance",
+    "Reservation": ": a reservation holds its nodes, for example for maintenance",
+    "PartitionTimeLimit": ": its time limit exceeds the partition's",
+    "PartitionNodeLimit": ": it requests more nodes than the partition allows",
 }
 
 Event = dict[str, Any]
 
 
 class Journal:
-    """The file of a chain's events; what cannot be written is kept and tried again. None: nothing is written."""
+    """The file of a chain's events. Lines that cannot be written are kept and retried. None: nothing is written."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._waiting: list[str] = []
 
     def write(self, time_s: int, chain: str, events: list[Event]) -> str | None:
-        """Append the events; returns what is to be said where the file cannot be written."""
+        """Append the events; return a message if the file cannot be written, else None."""
         if self._path is None:
             return None
         for event in events:
@@ -53,12 +53,12 @@ class Journal:
         try:
             with self._path.open("ab") as file:
                 if file.tell() and not _ends_a_line(self._path):
-                    content = b"\n" + content  # a line that a kill or a full disk cut off stays alone
+                    content = b"\n" + content  # keep a line truncated by a kill or a full disk on its own
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            return f"{self._path}: {error.strerror}; {counted(len(self._waiting), 'line', 'waits')}"
+            return f"{self._path}: {error.strerror}; {counted(len(self._waiting), 'line', 'is')} not written yet"
         self._waiting.clear()
         return None
 
@@ -69,8 +69,8 @@ def _ends_a_line(path: Path) -> bool:
         return file.read(1) == b"\n"
 
 
-def events(before: State, after: State) -> list[Event]:
-    """What has changed between two states of one chain."""
+def events(before: ChainState, after: ChainState) -> list[Event]:
+    """List the events between two states of one chain."""
     old = {attempt.name: attempt for attempt in before.attempts}
     found = [event for a in after.attempts for event in _attempt_events(old.get(a.name), a)]
     known = handovers(before)
@@ -80,26 +80,26 @@ def events(before: State, after: State) -> list[Event]:
     return found
 
 
-def _attempt_events(old: Attempt | None, new: Attempt) -> Iterator[Event]:
-    was = old or Attempt(new.link, new.number, new.name, new.intended_s)
-    who = {"link": new.link, "attempt": new.number, "job_id": new.job_id, "job_name": new.name}
-    if new.job_id and not was.job_id:
-        yield {"event": "submitted", **who, "submit_s": new.submit_s or new.intended_s, "after": new.after}
-    if new.is_alive and new.reason != was.reason and new.reason not in USUAL:
-        yield {"event": "waits", **who, "reason": new.reason}
-    if new.start_s is None and was.start_s is not None:
-        yield {"event": "requeued", **who}
-    if new.start_s is not None and new.start_s != was.start_s:
-        yield {"event": "started", **who, "submit_s": new.submit_s, "start_s": new.start_s}
-    if new.withdrawn and not was.withdrawn:
-        yield {"event": "withdrawn", **who, "why": new.withdrawn}
-    if new.how and not was.how:
+def _attempt_events(old: LinkAttempt | None, new: LinkAttempt) -> Iterator[Event]:
+    before = old or LinkAttempt(new.link, new.number, new.name, new.intended_s)
+    job = {"link": new.link, "attempt": new.number, "job_id": new.job_id, "job_name": new.name}
+    if new.job_id and not before.job_id:
+        yield {"event": "submitted", **job, "submit_s": new.submit_s or new.intended_s, "after": new.after}
+    if new.is_alive and new.reason != before.reason and new.reason not in USUAL:
+        yield {"event": "waits", **job, "reason": new.reason}
+    if new.start_s is None and before.start_s is not None:
+        yield {"event": "requeued", **job}
+    if new.start_s is not None and new.start_s != before.start_s:
+        yield {"event": "started", **job, "submit_s": new.submit_s, "start_s": new.start_s}
+    if new.withdrawn and not before.withdrawn:
+        yield {"event": "withdrawn", **job, "why": new.withdrawn}
+    if new.how and not before.how:
         times = {"start_s": new.start_s, "end_s": new.end_s}
-        yield {"event": "ended", **who, "how": new.how, "exit_status": new.exit_status, **times}
+        yield {"event": "ended", **job, "how": new.how, "exit_status": new.exit_status, **times}
 
 
-def handovers(state: State) -> dict[tuple[str, str], Event]:
-    """From each link's run to the next one's, where the one has ended and the other started: gap or overlap."""
+def handovers(state: ChainState) -> dict[tuple[str, str], Event]:
+    """Return the gap or overlap from each ended run to the next link's run, if that has started."""
     runs = sorted((a for a in state.attempts if a.start_s is not None and not a.never_was), key=_start_s)
     found = {}
     for first, second in pairwise(runs):
@@ -118,29 +118,29 @@ def handovers(state: State) -> dict[tuple[str, str], Event]:
     return found
 
 
-def _start_s(attempt: Attempt) -> int:
+def _start_s(attempt: LinkAttempt) -> int:
     assert attempt.start_s is not None
     return attempt.start_s
 
 
-def told(event: Mapping[str, Any]) -> str:
-    """An event in words, for the log."""
-    who = f"link {event.get('link')} (job {event.get('job_id') or 'none'})"
+def event_text(event: Mapping[str, Any]) -> str:
+    """Describe an event in words, for the log."""
+    job = f"link {event.get('link')} (job {event.get('job_id') or 'none'})"
     match event["event"]:
         case "submitted":
-            return f"{who}: submitted" + (f", {event['after']}" if event["after"] else "")
+            return f"{job}: submitted" + (f", dependency {event['after']}" if event["after"] else "")
         case "waits":
             meaning = MEANINGS.get(str(event["reason"]).split(",")[0], "")
-            return f"{who}: waits, {event['reason']}{meaning}"
+            return f"{job}: waits, {event['reason']}{meaning}"
         case "requeued":
-            return f"{who}: requeued by Slurm, waits again"
+            return f"{job}: requeued by Slurm, waits again"
         case "started":
-            return f"{who}: started"
+            return f"{job}: started"
         case "withdrawn":
-            return f"{who}: cancelled by the agent: {event['why']}"
+            return f"{job}: cancelled by the agent: {event['why']}"
         case "ended":
             status = event["exit_status"]
-            return f"{who}: ended as {event['how']}" + ("" if status is None else f", exit status {status}")
+            return f"{job}: ended as {event['how']}" + ("" if status is None else f", exit status {status}")
         case "handover":
             gap = f"{event['interruption_h']:.2f} h interruption, {event['overlap_h']:.2f} h overlap"
             return f"link {event['link']} to {event['next_link']}: {gap}"

@@ -1,8 +1,8 @@
-"""One cycle of a chain as pure functions: what is seen goes in, the next state and what is to be done come out.
+"""One cycle of a chain as pure functions: from observations to the next state and the actions.
 
-`absorb` takes over what Slurm shows, `question` says on which link's successor the policy is to be asked, and `act`
-decides what is submitted and cancelled. Nothing here reads a clock, a file or a cluster. The rules and their reasons
-are in docs/agent.md.
+`absorb` updates the state with what Slurm shows. `question` returns the link whose successor the policy should decide
+on. `act` decides what to submit and cancel. Nothing here reads a clock, a file or a cluster. docs/agent.md explains the
+rules and their reasons.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.slurm.queue import Job
-from agent.state import COMPLETING, GOING, MISSING, Attempt, State
-from traces.counted import counted as so_many
+from agent.slurm.queue import SqueueJob
+from agent.state import COMPLETING, GOING, MISSING, ChainState, LinkAttempt
+from traces.counted import counted
 from traces.slurm.text import parse_state
 
-LOOKS = 3  # times that no source may know a job before it counts as absent
-SETTLE_S = 180  # and seconds since its submission: Slurm may still work on one whose sbatch was ended
-STUCK_LOOKS = 15  # the same, while accounting alone says that the job has not ended
-MOST_WITHDRAWALS = 2  # of a link's attempts, for starting too early
-MOST_AGAIN = 10  # attempts in a row that ended through no fault of their own
-MOST_REFUSALS = 100  # submissions in a row
-BLIND_S = 1800  # without a good look, after which the successor is submitted for the predecessor's end
+LOOKS = 3  # a job counts as absent after no source has known it this often in a row ...
+SETTLE_S = 180  # ... and this long after its submission: Slurm may still process a submission whose sbatch was killed
+STUCK_LOOKS = 15  # as LOOKS, if accounting alone says that the job has not ended
+MOST_WITHDRAWALS = 2  # attempts of one link that may be withdrawn for starting too early
+MOST_AGAIN = 10  # attempts in a row that may end by no fault of their own
+MOST_REFUSALS = 100  # submissions in a row that may be refused
+BLIND_S = 1800  # after this long without a good look, the successor is submitted for the predecessor's end
 LOST_SLACK_S = 120
-UNKNOWN = "UNKNOWN"  # of `parse_state`: a state of a newer Slurm, perhaps of a job that lives
+UNKNOWN = "UNKNOWN"  # from `parse_state`: a state of a newer Slurm; the job may be alive
 NOT_ENDED = ("PENDING", "RUNNING", "SUSPENDED", "REQUEUED", "RESIZING", UNKNOWN)
 NO_FAULT = ("NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "REVOKED")
 
 
 @dataclass(frozen=True)
-class Rules:
-    """What of a chain the keeper goes by. Seconds."""
+class ChainRules:
+    """The settings of a chain that the keeper needs. Durations in seconds."""
 
     links: int
     limit_s: int
-    most_overlap_s: float  # infinite: none is too early
+    most_overlap_s: float  # infinite: no start is too early
     retries: int
     more_status: int
     cycle_s: float
@@ -43,13 +43,13 @@ class Rules:
 
     @property
     def last_s(self) -> float:
-        """Time left of a predecessor within which the next cycle may come too late."""
+        """Remaining time of a predecessor below which the next cycle may come too late."""
         return 2 * self.cycle_s
 
 
 @dataclass(frozen=True)
-class Found:
-    """What Slurm knows of a job that the queue does not show."""
+class LookedUpJob:
+    """A job that the queue does not show, as another source of Slurm describes it."""
 
     job_id: str
     state: str
@@ -60,22 +60,23 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Sight:
-    """What one good look shows of the chain.
+class ChainView:
+    """What one successful look shows of the chain.
 
-    jobs: the user's jobs in the queue. found: by name of the attempt, what was asked for beyond it; None: no source
-    knows the job; no entry: it could not be asked. more: the links that left the file which asks for another link.
+    jobs: the user's jobs in the queue. found: by attempt name, the result of looking up a job that is not in the queue;
+    None: no source knows the job; no entry: the look-up failed. more: the links that left the file requesting another
+    link.
     """
 
     now_s: int
-    jobs: tuple[Job, ...] = ()
-    found: Mapping[str, Found | None] = field(default_factory=dict)
+    jobs: tuple[SqueueJob, ...] = ()
+    found: Mapping[str, LookedUpJob | None] = field(default_factory=dict)
     more: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What was decided at a decision instant. `for_end`: submit, to start when the predecessor has ended."""
+    """The decision at a decision instant. for_end: submit now, to start after the predecessor has ended."""
 
     submit: bool
     for_end: bool = False
@@ -83,14 +84,14 @@ class Advice:
 
 @dataclass(frozen=True)
 class Submit:
-    """Submit the job of this attempt, which the state holds already."""
+    """Submit the job of this attempt, which the state already contains."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Cancel:
-    """Cancel the job of this attempt; again and again until it is gone."""
+    """Cancel the job of this attempt; repeated each cycle until the job is gone."""
 
     name: str
 
@@ -98,29 +99,29 @@ class Cancel:
 Action = Submit | Cancel
 
 
-# -- what is seen -----------------------------------------------------------------------------------------------------
+# -- observing --------------------------------------------------------------------------------------------------------
 
 
-def in_queue(attempt: Attempt, jobs: tuple[Job, ...]) -> Job | None:
-    """The job of a living attempt in the queue, by id or, where none is known, by name."""
+def in_queue(attempt: LinkAttempt, jobs: tuple[SqueueJob, ...]) -> SqueueJob | None:
+    """Find the queued job of a living attempt by id or, if that is unknown, by name."""
     for job in jobs:
         if (job.id == attempt.job_id if attempt.job_id else job.name == attempt.name) and _phase(job.state) != "over":
             return job
     return None
 
 
-def missing(state: State, jobs: tuple[Job, ...]) -> tuple[Attempt, ...]:
-    """The living attempts that the queue does not show: other sources are to be asked."""
+def missing(state: ChainState, jobs: tuple[SqueueJob, ...]) -> tuple[LinkAttempt, ...]:
+    """Return the living attempts that the queue does not show; look them up in other sources."""
     return tuple(a for a in state.attempts if a.is_alive and in_queue(a, jobs) is None)
 
 
-def absorb(state: State, sight: Sight) -> State:
-    """The state with what is seen taken over; nothing is decided."""
+def absorb(state: ChainState, sight: ChainView) -> ChainState:
+    """Update the state with what is observed, without deciding anything."""
     return replace(state, attempts=tuple(_seen(a, sight) for a in state.attempts))
 
 
 def _phase(state: str) -> str:
-    """Pending, running, completing, over or, of a state that nobody here knows, unknown: a job in squeue."""
+    """Return the phase of a job in squeue: pending, running, completing, over, or unknown for a new kind of state."""
     if state == COMPLETING:
         return "completing"
     base = parse_state(state)
@@ -131,17 +132,17 @@ def _phase(state: str) -> str:
     return "running" if base in ("RUNNING", "SUSPENDED", "RESIZING") else "over"
 
 
-def _seen(attempt: Attempt, sight: Sight) -> Attempt:
+def _seen(attempt: LinkAttempt, sight: ChainView) -> LinkAttempt:
     if not attempt.is_alive:
         return attempt
     job = in_queue(attempt, sight.jobs)
     if job is None:
         return _looked_up(attempt, sight)
     phase = _phase(job.state)
-    if phase == "unknown":  # it lives, and nothing is decided on it
+    if phase == "unknown":  # it is alive, and we decide nothing about it
         return replace(attempt, job_id=job.id, submit_s=job.submit_s, looks=0, reason=f"state {job.state}")
     known = replace(attempt, job_id=job.id, submit_s=job.submit_s, is_pending=phase == "pending", looks=0)
-    if phase == "pending":  # `start_s` is an estimate then; after a requeue the earlier start counts no more
+    if phase == "pending":  # `start_s` is only an estimate; after a requeue the earlier start no longer counts
         return replace(known, start_s=None, end_s=None, reason=job.reason)
     if phase == "completing":
         return replace(known, start_s=job.start_s or attempt.start_s, reason=COMPLETING)
@@ -149,7 +150,7 @@ def _seen(attempt: Attempt, sight: Sight) -> Attempt:
     return replace(known, start_s=start_s, end_s=start_s + job.limit_s, reason="")
 
 
-def _looked_up(attempt: Attempt, sight: Sight) -> Attempt:
+def _looked_up(attempt: LinkAttempt, sight: ChainView) -> LinkAttempt:
     if attempt.name not in sight.found:
         return replace(attempt, reason=MISSING)
     found = sight.found[attempt.name]
@@ -176,11 +177,11 @@ def _looked_up(attempt: Attempt, sight: Sight) -> Attempt:
     )
 
 
-# -- what it means ----------------------------------------------------------------------------------------------------
+# -- outcomes ---------------------------------------------------------------------------------------------------------
 
 
-def outcome(rules: Rules, attempt: Attempt) -> str:
-    """What an attempt means for the chain: alive, void, on (the next link goes on), done, failed, again, cancelled."""
+def outcome(rules: ChainRules, attempt: LinkAttempt) -> str:
+    """Classify an attempt: alive, void, on (the next link follows), done, failed, again or cancelled."""
     if attempt.is_alive:
         return "alive"
     if attempt.never_was:
@@ -197,34 +198,34 @@ def outcome(rules: Rules, attempt: Attempt) -> str:
     return "again" if attempt.how in NO_FAULT else "failed"
 
 
-def real(state: State) -> list[Attempt]:
-    """The attempts that count, in order of link and number."""
+def real(state: ChainState) -> list[LinkAttempt]:
+    """Return the attempts that count, ordered by link and number."""
     return sorted((a for a in state.attempts if not a.never_was), key=lambda a: (a.link, a.number))
 
 
-def next_link(rules: Rules, state: State) -> int | None:
-    """The link that would be submitted next; None after the last one."""
-    counted = real(state)
-    if not counted:
+def next_link(rules: ChainRules, state: ChainState) -> int | None:
+    """Return the link to submit next; None after the last one."""
+    attempts = real(state)
+    if not attempts:
         return 1
-    goes_on = outcome(rules, counted[-1]) in ("alive", "on")
-    link = counted[-1].link + (1 if goes_on else 0)
+    is_followed = outcome(rules, attempts[-1]) in ("alive", "on")
+    link = attempts[-1].link + (1 if is_followed else 0)
     return link if link <= rules.links else None
 
 
-def _in_a_row(rules: Rules, state: State, what: str) -> int:
-    """Attempts with this outcome since the last link that went on."""
+def _in_a_row(rules: ChainRules, state: ChainState, kind: str) -> int:
+    """Count the attempts with this outcome since the last link with outcome `on`."""
     count = 0
     for attempt in reversed(real(state)):
         result = outcome(rules, attempt)
         if result == "on":
             break
-        count += result == what
+        count += result == kind
     return count
 
 
-def _refusals(state: State) -> int:
-    """Submissions in a row that were refused, or that nobody has seen since."""
+def _refusals(state: ChainState) -> int:
+    """Count the last submissions in a row that were refused or never became a job."""
     count = 0
     for attempt in reversed(state.attempts):
         if attempt.how not in ("REFUSED", "ABSENT"):
@@ -233,35 +234,35 @@ def _refusals(state: State) -> int:
     return count
 
 
-def verdict(rules: Rules, state: State) -> tuple[str, str, int] | None:
-    """(status, why, link) where the chain is over by what has ended: links after that one are cancelled."""
+def verdict(rules: ChainRules, state: ChainState) -> tuple[str, str, int] | None:
+    """Return (status, why, link) if ended jobs end the chain, else None. Later links are then cancelled."""
     for attempt in real(state):
         result = outcome(rules, attempt)
         if result == "cancelled":
             return "cancelled", f"job {attempt.job_id} (link {attempt.link}) was cancelled", attempt.link
         if result == "done":
             return "done", f"job {attempt.job_id} (link {attempt.link}) ended with exit status 0", attempt.link
-    counted = real(state)
-    last = counted[-1] if counted else None
+    attempts = real(state)
+    last = attempts[-1] if attempts else None
     if last and _in_a_row(rules, state, "failed") > rules.retries:
-        failed = max((a for a in counted if outcome(rules, a) == "failed"), key=lambda a: a.end_s or 0)
+        failed = max((a for a in attempts if outcome(rules, a) == "failed"), key=lambda a: a.end_s or 0)
         status = "" if failed.exit_status is None else f", exit status {failed.exit_status}"
         why = f"job {failed.job_id} (link {failed.link}) ended as {failed.how}{status}, and no retry is left"
         return "failed", why, failed.link
     if last and _in_a_row(rules, state, "again") > MOST_AGAIN:
-        return "failed", f"over {MOST_AGAIN} attempts in a row ended by {', '.join(NO_FAULT)}", last.link
+        return "failed", f"more than {MOST_AGAIN} attempts in a row ended by {', '.join(NO_FAULT)}", last.link
     if _refusals(state) >= MOST_REFUSALS:
-        return "failed", f"of {MOST_REFUSALS} submissions in a row none became a job", last.link if last else 0
-    if last and next_link(rules, state) is None and not any(a.is_alive for a in counted):
-        return "done", f"all {so_many(rules.links, 'link', 'is')} used", last.link
+        return "failed", f"none of {MOST_REFUSALS} submissions in a row became a job", last.link if last else 0
+    if last and next_link(rules, state) is None and not any(a.is_alive for a in attempts):
+        return "done", f"all {counted(rules.links, 'link', 'is')} used", last.link
     return None
 
 
-# -- what is done -----------------------------------------------------------------------------------------------------
+# -- acting -----------------------------------------------------------------------------------------------------------
 
 
-def question(rules: Rules, state: State, now_s: int) -> Attempt | None:
-    """The running link on whose successor the policy is to be asked at this instant; None: nothing to ask."""
+def question(rules: ChainRules, state: ChainState, now_s: int) -> LinkAttempt | None:
+    """Return the running link on whose successor the policy should decide now; None if there is no decision due."""
     living = [a for a in state.attempts if a.is_alive]
     if state.status != GOING or verdict(rules, state) or len(living) != 1 or not living[0].is_running:
         return None
@@ -271,8 +272,10 @@ def question(rules: Rules, state: State, now_s: int) -> Attempt | None:
     return running if _instant(rules, running, now_s) != state.decided else None
 
 
-def act(rules: Rules, state: State, now_s: int, advice: Advice | None = None) -> tuple[State, tuple[Action, ...]]:
-    """The state after this cycle and what is to be done, in order. The state is to be on disk before it is done."""
+def act(
+    rules: ChainRules, state: ChainState, now_s: int, advice: Advice | None = None
+) -> tuple[ChainState, tuple[Action, ...]]:
+    """Return the state after this cycle and the actions in order. Save the state before executing the actions."""
     before, asked = state, question(rules, state, now_s) if advice is not None else None
     over = verdict(rules, state) if state.status == GOING else None
     if over is not None:
@@ -288,8 +291,10 @@ def act(rules: Rules, state: State, now_s: int, advice: Advice | None = None) ->
     return state, _actions(before, state)
 
 
-def act_blind(rules: Rules, state: State, now_s: int, blind_s: float) -> tuple[State, tuple[Action, ...]]:
-    """As `act`, where Slurm takes calls but its answers show nothing: the successor is queued for P's end in time."""
+def act_blind(
+    rules: ChainRules, state: ChainState, now_s: int, blind_s: float
+) -> tuple[ChainState, tuple[Action, ...]]:
+    """Act when Slurm takes calls but its answers are unusable: queue the successor for the predecessor's end."""
     running = [a for a in state.attempts if a.is_alive]
     if state.status == GOING and len(running) == 1 and running[0].is_running and not running[0].withdrawn:
         is_due = blind_s >= BLIND_S or _left_s(running[0], now_s) <= rules.last_s
@@ -299,43 +304,43 @@ def act_blind(rules: Rules, state: State, now_s: int, blind_s: float) -> tuple[S
     return state, ()
 
 
-def is_over(state: State) -> bool:
-    """Whether nothing is left to do: the chain has ended and what was to be cancelled is gone."""
+def is_over(state: ChainState) -> bool:
+    """Whether nothing is left to do: the chain has ended and every cancelled job is gone."""
     return state.status != GOING and not any(a.is_alive and a.withdrawn for a in state.attempts)
 
 
-def _actions(before: State, after: State) -> tuple[Action, ...]:
+def _actions(before: ChainState, after: ChainState) -> tuple[Action, ...]:
     cancels = [Cancel(a.name) for a in after.attempts if a.is_alive and a.withdrawn and a.job_id]
     return (*cancels, *(Submit(a.name) for a in after.attempts[len(before.attempts) :]))
 
 
-def _corrected(rules: Rules, state: State) -> State:
-    """Withdraw a job that stands where it must not."""
+def _corrected(rules: ChainRules, state: ChainState) -> ChainState:
+    """Withdraw a job that conflicts with the order of the chain."""
     living = [a for a in state.attempts if a.is_alive and not a.withdrawn]
     for late in living[1:]:
         first = living[0]
         if first.is_pending and first.job_id and late.is_running:
-            return _withdrawn(state, first, f"it was requeued while link {late.link} runs, which has the work")
+            return _withdrawn(state, first, f"it was requeued while link {late.link} runs and continues the work")
         if first.is_pending and late.is_pending and not late.after:
-            return _withdrawn(state, late, f"link {first.link} was requeued and waits itself")
+            return _withdrawn(state, late, f"its predecessor, link {first.link}, was requeued and is pending again")
         if first.is_running and late.is_running and late.start_s is not None:
             early_s = (first.end_s or late.start_s) - late.start_s
             if early_s > rules.most_overlap_s and _withdrawals(state, late.link) < MOST_WITHDRAWALS:
                 why = f"it started {early_s / 3600:.2f} h before the end of link {first.link}"
-                return _withdrawn(state, late, f"{why}, allowed are {rules.most_overlap_s / 3600:g} h")
+                return _withdrawn(state, late, f"{why}; allowed: {rules.most_overlap_s / 3600:g} h")
     if len(living) == 1 and _waits_in_vain(living[0]):
-        return _withdrawn(state, living[0], "its predecessor has ended and it would wait on all the same")
+        return _withdrawn(state, living[0], "its predecessor has ended, but its dependency would keep it waiting")
     return state
 
 
-def _waits_in_vain(attempt: Attempt) -> bool:
-    """Whether a job whose predecessor is gone waits without need."""
+def _waits_in_vain(attempt: LinkAttempt) -> bool:
+    """Whether a job whose predecessor has ended still waits for its dependency."""
     never = attempt.reason == "DependencyNeverSatisfied"
     return attempt.is_pending and (never or (attempt.reason == "Dependency" and attempt.after.startswith("after:")))
 
 
-def _with_next(rules: Rules, state: State, now_s: int, advice: Advice | None) -> State:
-    """The state with an intent to submit the next link, where one is due."""
+def _with_next(rules: ChainRules, state: ChainState, now_s: int, advice: Advice | None) -> ChainState:
+    """Return the state, with an intended submission of the next link if one is due."""
     living = [a for a in state.attempts if a.is_alive]
     link = next_link(rules, state)
     if link is None or not _may_submit(state, now_s) or any(a.withdrawn for a in living):
@@ -352,37 +357,37 @@ def _with_next(rules: Rules, state: State, now_s: int, advice: Advice | None) ->
     if _withdrawals(state, link) == 0 or math.isinf(rules.most_overlap_s):
         return _intended(rules, state, now_s, "")
     held_s = (running.end_s or now_s) - (running.start_s or now_s) - rules.most_overlap_s
-    minutes = max(0, -int(-held_s // 60))  # Slurm itself then sees to the bound
+    minutes = max(0, -int(-held_s // 60))  # Slurm itself then enforces the bound on overlap
     return _intended(rules, state, now_s, f"after:{running.job_id}" + (f"+{minutes}" if minutes else ""))
 
 
-def _intended(rules: Rules, state: State, now_s: int, after: str) -> State:
+def _intended(rules: ChainRules, state: ChainState, now_s: int, after: str) -> ChainState:
     link = next_link(rules, state)
     assert link is not None
     number = 1 + sum(a.link == link for a in state.attempts)
-    attempt = Attempt(link, number, state.job_name(link, number), now_s, after)
+    attempt = LinkAttempt(link, number, state.job_name(link, number), now_s, after)
     return replace(state, attempts=(*state.attempts, attempt))
 
 
-def _withdrawn(state: State, attempt: Attempt, why: str) -> State:
+def _withdrawn(state: ChainState, attempt: LinkAttempt, why: str) -> ChainState:
     return replace(state, attempts=tuple(replace(a, withdrawn=why) if a is attempt else a for a in state.attempts))
 
 
-def _withdrawals(state: State, link: int) -> int:
+def _withdrawals(state: ChainState, link: int) -> int:
     return sum(bool(a.withdrawn) for a in state.attempts if a.link == link)
 
 
-def _may_submit(state: State, now_s: int) -> bool:
-    """Whether the pause after submissions that became no job is over: 1, 2, 4 ... minutes, at most 10."""
+def _may_submit(state: ChainState, now_s: int) -> bool:
+    """Whether the pause after failed submissions is over: 1, 2, 4 ... min, at most 10 min."""
     refusals = _refusals(state)
     return not refusals or now_s >= state.attempts[-1].intended_s + min(60 * 2 ** min(refusals - 1, 4), 600)
 
 
-def _left_s(running: Attempt, now_s: int) -> float:
+def _left_s(running: LinkAttempt, now_s: int) -> float:
     return (running.end_s or now_s) - now_s
 
 
-def _instant(rules: Rules, running: Attempt, now_s: int) -> str:
-    """The decision instant that has come last: the link, its start, and how many intervals ago that was."""
+def _instant(rules: ChainRules, running: LinkAttempt, now_s: int) -> str:
+    """Name the latest decision instant: the link, its start, and the number of intervals since then."""
     start_s = running.start_s or now_s
     return f"{running.name}:{start_s}:{(now_s - start_s) // rules.decide_every_s}"

@@ -1,6 +1,6 @@
-"""What the agent knows of jobs that have started and ended: from the accounting at first, then from the queue itself.
+"""The agent's memory of started and ended jobs: filled first from accounting, then from the queue itself.
 
-A day after the first look it knows as much without any accounting, but for jobs that came and went between two looks.
+A day after the first look it is as complete without accounting, except for jobs that came and went between two looks.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agent.slurm.accounting import DAY_S, Past, PastJob
-from agent.slurm.queue import ENDED, Job, Queue
+from agent.slurm.accounting import DAY_S, AccountingRecords, PastJob
+from agent.slurm.queue import ENDED, Queue, SqueueJob
 from features.observe import RECENT
 from features.snapshot import Float64s, Int64s
 from traces.slurm.text import parse_job_id, parse_state
@@ -20,8 +20,8 @@ from traces.slurm.text import parse_job_id, parse_state
 HOLDING = frozenset({"RUNNING", "SUSPENDED", "RESIZING"})  # base states (`traces.slurm.text.parse_state`)
 
 
-class Recent(NamedTuple):
-    """The fields of `features.snapshot.Snapshot` of the same names: the last RECENT jobs, and a day's arrivals."""
+class RecentJobs(NamedTuple):
+    """The fields of `features.snapshot.Snapshot` with the same names: the last RECENT jobs, and a day's arrivals."""
 
     recent_start_s: Int64s
     recent_wait_s: Int64s
@@ -31,13 +31,13 @@ class Recent(NamedTuple):
     arrived_node_s: Int64s
 
 
-def holds_nodes(job: Job) -> bool:
-    """Whether a job of the queue runs. One that completes has ended: its nodes are being cleaned."""
+def holds_nodes(job: SqueueJob) -> bool:
+    """Whether a job of the queue is running. A completing job has ended; Slurm is cleaning its nodes."""
     return job.state != "COMPLETING" and parse_state(job.state) in HOLDING
 
 
 class Memory:
-    """Jobs by id, as they were last seen. Kept: who came within `keep_s`, and who started or ended last."""
+    """Jobs by id, as last seen: those submitted within `keep_s` seconds, and the last to start or end."""
 
     def __init__(self, keep_s: int = DAY_S) -> None:
         self._keep_s = keep_s
@@ -46,13 +46,13 @@ class Memory:
         self._last_s: int | None = None
         self._asked = False
 
-    def learn(self, past: Past) -> None:
-        """What the accounting shows; it knows of every job of a day, or of `keep_s`."""
+    def learn(self, past: AccountingRecords) -> None:
+        """Add the jobs from accounting, which holds every job of a day, or of `keep_s`."""
         self._jobs |= {job.id: job for job in past.jobs}
         self._asked = True
 
     def follow(self, queue: Queue) -> None:
-        """The queue as it is now, no earlier than the one before."""
+        """Update from a queue that is no older than the last one."""
         self._first_s = queue.now_s if self._first_s is None else self._first_s
         alive = {job.id: _of_queue(job) for job in queue.jobs}
         ended = {job.id: _of_queue(job) for job in queue.ended}
@@ -66,20 +66,20 @@ class Memory:
         self._forget(queue.now_s)
 
     def knows_past(self, now_s: int) -> bool:
-        """Whether the starts and ends of a day, or of `keep_s`, are known, by the accounting or by looking on."""
+        """Whether the starts and ends of the last `keep_s` are known, from accounting or from observing the queue."""
         return self._asked or (self._first_s is not None and now_s - self._first_s >= self._keep_s)
 
     def past(self, counts: Callable[[str], bool]) -> list[PastJob]:
-        """Every job that is remembered of those partitions for which `counts` holds, by submission."""
+        """List every remembered job whose partition satisfies `counts`, in order of submission."""
         jobs = (job for job in self._jobs.values() if counts(job.partition))
         return sorted(jobs, key=lambda job: (job.submit_s, *_number(job)))
 
-    def recent(self, now_s: int, counts: Callable[[str], bool]) -> Recent:
-        """What is known of the jobs of those partitions for which `counts` holds."""
+    def recent(self, now_s: int, counts: Callable[[str], bool]) -> RecentJobs:
+        """Return the recent jobs whose partition satisfies `counts`."""
         jobs = [job for job in self._jobs.values() if counts(job.partition)]
         started = _last_started(jobs)
         arrived = [job for job in jobs if 0 <= now_s - job.submit_s <= DAY_S]
-        return Recent(
+        return RecentJobs(
             _ints([job.start_s or 0 for job in started]),
             _ints([max((job.start_s or 0) - job.submit_s, 0) for job in started]),
             _ints([job.nodes for job in started]),
@@ -89,9 +89,9 @@ class Memory:
         )
 
     def _gone(self, job: PastJob, now_s: int) -> PastJob:
-        """A job that has left the queue unseen, half way between two looks but no later than its limit.
+        """Estimate the end of a job that left the queue between two looks: halfway, but not after its time limit.
 
-        One that pended may have run in between or been cancelled: it counts as not having run.
+        A pending job may have run in between or been cancelled. We assume that it did not run.
         """
         last_s = now_s if self._last_s is None else self._last_s
         end_s = (last_s + now_s) // 2
@@ -100,7 +100,7 @@ class Memory:
         return replace(job, end_s=end_s)
 
     def _forget(self, now_s: int) -> None:
-        """Leave out who ended, came over `keep_s` ago and is not among the last to start or end in its partition."""
+        """Forget ended jobs submitted over `keep_s` ago, except the last to start or end in their partition."""
         by_partition: dict[str, list[PastJob]] = {}
         for job in self._jobs.values():
             by_partition.setdefault(job.partition, []).append(job)
@@ -112,8 +112,8 @@ class Memory:
         }
 
 
-def _of_queue(job: Job) -> PastJob:
-    """A job of squeue. The start of a pending job is an estimate, and a job that never ran has no nodes."""
+def _of_queue(job: SqueueJob) -> PastJob:
+    """Convert a job of squeue. A pending job's start is only an estimate; a job that never ran has no nodes."""
     runs, is_over = holds_nodes(job), job.state == "COMPLETING" or job.state in ENDED
     start_s = job.start_s if runs or (is_over and job.node_list) else None
     end_s = job.end_s if is_over else None

@@ -1,16 +1,16 @@
-"""What a live Slurm shows, as the snapshot and the observation that policies were trained on.
+"""Convert what a live Slurm shows into the snapshot and the observation that policies were trained on.
 
-The meaning of each number is `features.snapshot` and `features.observe`; here stands where it is read from.
+`features.snapshot` and `features.observe` define each number. This module says where it is read from.
 
-- Nodes are those of the successor's partitions. A running job of any partition counts with as many of these as it
-  holds, and one that holds a part of a node holds that node, as in a trace; so where jobs share nodes more may be held
-  than there are, and then as many count as usable.
-- Pending are the jobs of every partition that shares a node with the successor's, in the order in which Slurm looks at
-  them: tier of the partition, priority, id. The waiting tasks of an array count one by one.
-- Held is a job whose Reason is neither the queue's own nor a limit on its user (`is_held`).
-- The successor's place: it would enter with the priority of its predecessor less what that one had gained by waiting,
-  behind the jobs of that priority or more. Under priority/basic it would enter last. A job that no other precedes would
-  enter with the priority of the pending job that came last, its user's own if there is one.
+- Nodes: those of the successor's partitions. A running job of any partition counts with the number of these nodes
+  that it holds. A job on part of a node holds the whole node, as in a trace. If jobs share nodes, more nodes may be
+  held than exist; we then take the held nodes as usable.
+- Pending jobs: those of every partition that shares a node with the successor's, in the order in which Slurm considers
+  them: tier of the partition, priority, id. Waiting array tasks count one by one.
+- Held jobs: those whose Reason is neither the queue itself nor a limit on their user (`is_held`).
+- Place of the successor: it enters with its predecessor's priority, minus what the predecessor gained by waiting,
+  behind jobs of equal or higher priority. Under priority/basic it enters last. A job without predecessor enters with
+  the priority of the pending job submitted last, of its own user if there is one.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from functools import lru_cache
 import numpy as np
 
 from agent.ahead import Live
-from agent.memory import Memory, Recent, holds_nodes
+from agent.memory import Memory, RecentJobs, holds_nodes
 from agent.slurm.accounting import PastJob
-from agent.slurm.limits import Limits
-from agent.slurm.nodes import Nodes
-from agent.slurm.queue import JOBS, UNLIMITED_S, Job, Queue
-from agent.slurm.settings import BASIC, Partition, Settings
+from agent.slurm.limits import UserLimits
+from agent.slurm.nodes import SinfoStates
+from agent.slurm.queue import JOBS, UNLIMITED_S, Queue, SqueueJob
+from agent.slurm.settings import BASIC, Partition, SlurmSettings
 from features.observe import FEATURES, HIDDEN_TOGETHER, observe
 from features.snapshot import Int64s, Snapshot
 from traces.slurm.text import expand_nodes, parse_job_id, parse_state
 
-# Reasons of the queue itself. What is none of these and no limit on the job's user holds the job.
+# Reasons that come from the queue itself. Any other reason, except a limit on the job's user, means that a job is held.
 QUEUE_REASONS = frozenset({
     "", "None", "Priority", "Resources", "ReqNodeNotAvail", "NodeDown", "Prolog", "Cleaning", "SchedDefer",
     "WaitingForScheduling", "Nodes_required_for_job_are_DOWN",
@@ -40,15 +40,15 @@ QUEUE_REASONS = frozenset({
 USER_REASONS = frozenset({"AssocMaxJobsLimit", "AssociationJobLimit", "AssociationResourceLimit"})
 OTHERS_HIDDEN = "other users' jobs are not shown (slurm.conf: PrivateData)"
 PER_USER = "PerUser"  # QOSMaxJobsPerUserLimit, QOSMaxGRESPerUser ...
-WITHOUT_OTHERS = frozenset({  # what stays known where other users' jobs are not shown
+WITHOUT_OTHERS = frozenset({  # features that stay known if other users' jobs are not shown
     "remaining_h", "predecessor_elapsed_h", "predecessor_wait_h", "successor_nodes", "successor_limit_h",
     "capacity_nodes", "usable_nodes", *HIDDEN_TOGETHER["limits"], "hour_sin", "hour_cos", "weekday_sin", "weekday_cos",
 })  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Request:
-    """What the successor will ask for. partition: one or several with commas; "" the cluster's default."""
+class SlurmRequest:
+    """The request of a job. partition: one, or several separated by commas; "" for the cluster's default."""
 
     nodes: int
     limit_s: int
@@ -59,22 +59,22 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Scene:
-    """What is read of a Slurm beside its queue; None for what could not be read or is not shown."""
+class SlurmContext:
+    """Everything read from a Slurm besides its queue; None for what cannot be read or is not shown."""
 
     partitions: dict[str, Partition]
-    nodes: Nodes | None
-    settings: Settings | None
-    limits: Limits | None
-    limits_why: str = ""  # one line where limits is None
-    past_why: str = ""  # one line where the past is not known
+    nodes: SinfoStates | None
+    settings: SlurmSettings | None
+    limits: UserLimits | None
+    limits_why: str = ""  # one line if limits is None
+    past_why: str = ""  # one line if past jobs are not known
 
 
 @dataclass(frozen=True)
-class Sight:
-    """What is seen at an instant. `observation` lacks the features in `hidden`, which says of each why.
+class ClusterObservation:
+    """The snapshot and the observation at an instant. hidden: features missing from the observation, with the reason.
 
-    ahead: what was played of futures, for people; "" where the policy does not look ahead.
+    ahead: a text about the simulated futures; "" if the policy does not look ahead.
     """
 
     snapshot: Snapshot
@@ -84,27 +84,29 @@ class Sight:
 
 
 def asked_partitions(partitions: dict[str, Partition], names: str) -> list[Partition]:
-    """The partitions of a request, at least one. Raises ValueError."""
-    wanted = names.split(",") if names else [name for name, one in partitions.items() if one.is_default]
-    unknown = [name for name in wanted if name not in partitions]
-    if unknown or not wanted:
-        known = ", ".join(partitions)
-        raise ValueError(f"partition {', '.join(unknown) or 'not given, and none is the default'}; there are {known}")
-    return [partitions[name] for name in wanted]
+    """Return the partitions of a request, at least one. Raises ValueError."""
+    requested = names.split(",") if names else [name for name, one in partitions.items() if one.is_default]
+    unknown = [name for name in requested if name not in partitions]
+    known = ", ".join(partitions)
+    if unknown:
+        raise ValueError(f"unknown partition {', '.join(unknown)}; known: {known}")
+    if not requested:
+        raise ValueError(f"no partition is given and the cluster has no default; give one of {known}")
+    return [partitions[name] for name in requested]
 
 
 def is_held(reason: str) -> bool:
-    """Whether a pending job is kept from starting by something other than the queue and the limits on its user.
+    """Whether something other than the queue and its user's limits keeps a pending job from starting.
 
-    A dependency, a begin time, its user, an operator, the throttle of its array, a reservation, a licence, a limit on
-    its account as a whole, or one that it will never satisfy.
+    Examples: a dependency, a begin time, its user, an operator, the throttle of its array, a reservation, a licence, a
+    limit on its whole account, or a limit that it can never satisfy.
     """
     word = reason.partition(",")[0].strip("()").partition(" ")[0]
     return not (word in QUEUE_REASONS or word in USER_REASONS or PER_USER in word)
 
 
-def hidden_features(queue: Queue, scene: Scene) -> dict[str, str]:
-    """The features that cannot be known at an instant, and of each why."""
+def hidden_features(queue: Queue, scene: SlurmContext) -> dict[str, str]:
+    """Return the features that cannot be observed, each with the reason."""
     hidden: dict[str, str] = {}
     if scene.nodes is None:
         hidden |= dict.fromkeys(HIDDEN_TOGETHER["nodes"], "sinfo shows no nodes")
@@ -118,23 +120,27 @@ def hidden_features(queue: Queue, scene: Scene) -> dict[str, str]:
     return hidden
 
 
-def sight_of(queue: Queue, scene: Scene, memory: Memory, predecessor: Job | None, request: Request) -> Sight:
-    """The sight of one instant; of a job that no other precedes the features of a predecessor mean nothing.
+def sight_of(
+    queue: Queue, scene: SlurmContext, memory: Memory, predecessor: SqueueJob | None, request: SlurmRequest
+) -> ClusterObservation:
+    """Build the observation at one instant. For a job without predecessor, the predecessor's features have no meaning.
 
-    Raises ValueError for a predecessor that does not run, or an unknown partition.
+    Raises ValueError for a predecessor that is not running, or an unknown partition.
     """
     hidden = hidden_features(queue, scene)
     snapshot = snapshot_of(queue, scene, memory, predecessor, request)
     seen = zip(FEATURES, observe(snapshot).tolist(), strict=True)
-    return Sight(snapshot, {name: value for name, value in seen if name not in hidden}, hidden)
+    return ClusterObservation(snapshot, {name: value for name, value in seen if name not in hidden}, hidden)
 
 
-def snapshot_of(queue: Queue, scene: Scene, memory: Memory, predecessor: Job | None, request: Request) -> Snapshot:
-    """The snapshot of one instant; without limits that are not known, and without a past that is not known."""
+def snapshot_of(
+    queue: Queue, scene: SlurmContext, memory: Memory, predecessor: SqueueJob | None, request: SlurmRequest
+) -> Snapshot:
+    """Build the snapshot of one instant; unknown limits and unknown past jobs are left out."""
     begun_s, waited_s, end_s = queue.now_s, 0, queue.now_s
     if predecessor is not None:
         if predecessor.start_s is None or not holds_nodes(predecessor):
-            raise ValueError(f"job {predecessor.id} is {predecessor.state}: a predecessor runs")
+            raise ValueError(f"job {predecessor.id} is {predecessor.state}; a predecessor must be running")
         begun_s, end_s = predecessor.start_s, predecessor.start_s + predecessor.limit_s
         waited_s = max(begun_s - predecessor.submit_s, 0)
     asked, place, sharing = _around(scene, request)
@@ -142,11 +148,11 @@ def snapshot_of(queue: Queue, scene: Scene, memory: Memory, predecessor: Job | N
     users = _numbers([request.user, *(job.user for job in pending), *(job.user for job, _ in running)])
     usable = len(place) if scene.nodes is None else scene.nodes.in_service(place)
     usable = max(usable, sum(held for _, held in running))
-    limits = Limits() if scene.limits is None else scene.limits
+    limits = UserLimits() if scene.limits is None else scene.limits
     recent = memory.recent(queue.now_s, _counts(sharing))
     if scene.past_why:
         nothing = np.zeros(0, np.int64)
-        recent = Recent(nothing, nothing, nothing, np.zeros(0), recent.arrived_submit_s, recent.arrived_node_s)
+        recent = RecentJobs(nothing, nothing, nothing, np.zeros(0), recent.arrived_submit_s, recent.arrived_node_s)
     return Snapshot(
         now_s=queue.now_s,
         capacity=max(len(place), usable),
@@ -173,8 +179,8 @@ def snapshot_of(queue: Queue, scene: Scene, memory: Memory, predecessor: Job | N
     )
 
 
-def live_of(queue: Queue, scene: Scene, memory: Memory, predecessor: Job, request: Request) -> Live:
-    """What futures are made of, beside the snapshot of the same instant. Raises ValueError for an unknown partition."""
+def live_of(queue: Queue, scene: SlurmContext, memory: Memory, predecessor: SqueueJob, request: SlurmRequest) -> Live:
+    """Collect the inputs of futures besides the snapshot of the same instant. Raises ValueError: unknown partition."""
     asked, place, sharing = _around(scene, request)
     return Live(
         pending=_pending(queue.jobs, sharing),
@@ -191,58 +197,60 @@ def live_of(queue: Queue, scene: Scene, memory: Memory, predecessor: Job, reques
     )
 
 
-def sharing_partitions(partitions: dict[str, Partition], request: Request) -> list[str]:
-    """The names of the partitions that share a node with those of a request. Raises ValueError."""
-    return list(_around(Scene(partitions, None, None, None), request)[2])
+def sharing_partitions(partitions: dict[str, Partition], request: SlurmRequest) -> list[str]:
+    """List the partitions that share a node with those of a request. Raises ValueError."""
+    return list(_around(SlurmContext(partitions, None, None, None), request)[2])
 
 
-def hides_futures(queue: Queue, scene: Scene) -> str:
-    """Why futures cannot be played: they need everybody's jobs, those that ended among them; ""."""
+def hides_futures(queue: Queue, scene: SlurmContext) -> str:
+    """Explain why futures cannot be simulated, or return "". They need all users' jobs, including ended ones."""
     return OTHERS_HIDDEN if JOBS in queue.hidden else scene.past_why
 
 
-def _around(scene: Scene, request: Request) -> tuple[list[Partition], frozenset[str], dict[str, Partition]]:
-    """The partitions asked for, their nodes, and every partition that shares some of these. Raises ValueError."""
+def _around(scene: SlurmContext, request: SlurmRequest) -> tuple[list[Partition], frozenset[str], dict[str, Partition]]:
+    """Return the requested partitions, their nodes, and all partitions that share these nodes. Raises ValueError."""
     asked = asked_partitions(scene.partitions, request.partition)
     place = frozenset[str]().union(*(one.nodes for one in asked))
     return asked, place, {name: one for name, one in scene.partitions.items() if one.nodes & place}
 
 
 def _counts(sharing: dict[str, Partition]) -> Callable[[str], bool]:
-    """Whether a job of those partitions (names with commas) is one of these."""
+    """Return a test whether a job's partitions (names separated by commas) include any of `sharing`."""
     return lambda names: not sharing.keys().isdisjoint(names.split(","))
 
 
-def _running(jobs: Iterable[Job], place: frozenset[str], sharing: dict[str, Partition]) -> list[tuple[Job, int]]:
-    """Who runs on those nodes, and on how many of them."""
+def _running(
+    jobs: Iterable[SqueueJob], place: frozenset[str], sharing: dict[str, Partition]
+) -> list[tuple[SqueueJob, int]]:
+    """List the jobs that run on those nodes, each with the number of these nodes that it holds."""
     return [(job, held) for job in jobs if holds_nodes(job) and (held := _held_nodes(job, place, sharing))]
 
 
-def _pending(jobs: Iterable[Job], sharing: dict[str, Partition]) -> list[Job]:
-    """Who waits for these partitions, first to be looked at first."""
+def _pending(jobs: Iterable[SqueueJob], sharing: dict[str, Partition]) -> list[SqueueJob]:
+    """List the jobs that wait for these partitions, in the order in which Slurm considers them."""
     waiting = [job for job in jobs if parse_state(job.state) == "PENDING" and _tier(job, sharing) is not None]
     return sorted(waiting, key=lambda job: _rank(job, sharing))
 
 
-def _rank(job: Job, sharing: dict[str, Partition]) -> tuple[int, int, int, int]:
+def _rank(job: SqueueJob, sharing: dict[str, Partition]) -> tuple[int, int, int, int]:
     identity = parse_job_id(job.id)
     return -(_tier(job, sharing) or 0), -job.priority, identity.job, identity.task or 0
 
 
-def _tier(job: Job, sharing: dict[str, Partition]) -> int | None:
-    """The highest tier of the job's partitions; None where none of them shares nodes with the successor's."""
+def _tier(job: SqueueJob, sharing: dict[str, Partition]) -> int | None:
+    """Return the highest tier of the job's partitions; None if none shares nodes with the successor's."""
     return max((sharing[name].tier for name in job.partition.split(",") if name in sharing), default=None)
 
 
-def _limit_s(job: Job | PastJob, sharing: dict[str, Partition]) -> int:
-    """The job's limit; where it has none, the longest that its partitions allow."""
+def _limit_s(job: SqueueJob | PastJob, sharing: dict[str, Partition]) -> int:
+    """Return the job's time limit, s; if it has none, the longest that its partitions allow."""
     if job.limit_s < UNLIMITED_S:
         return job.limit_s
     return max((sharing[name].limit_s for name in job.partition.split(",") if name in sharing), default=UNLIMITED_S)
 
 
-def _held_nodes(job: Job, place: frozenset[str], sharing: dict[str, Partition]) -> int:
-    """How many nodes of `place` a running job holds; by its partition where its nodes cannot be read."""
+def _held_nodes(job: SqueueJob, place: frozenset[str], sharing: dict[str, Partition]) -> int:
+    """Count the nodes of `place` that a running job holds; infer from its partition if its nodes are unreadable."""
     try:
         names = _expanded(job.node_list)
     except ValueError:
@@ -258,29 +266,31 @@ def _expanded(node_list: str) -> frozenset[str]:
 
 
 def _place(
-    pending: list[Job],
+    pending: list[SqueueJob],
     sharing: dict[str, Partition],
     asked: list[Partition],
     priority: int,
 ) -> int:
-    """How many of the pending jobs would go ahead of one that were submitted now with that priority."""
+    """Count the pending jobs ahead of a job submitted now with that priority."""
     tier = max(one.tier for one in asked)
     ahead = (-tier, -priority)
     return sum(_rank(job, sharing)[:2] <= ahead for job in pending)
 
 
-def _enters_with(pending: list[Job], predecessor: Job | None, request: Request, settings: Settings | None) -> int:
-    """The priority of the successor, or of a job that no other precedes; -1: behind all others."""
+def _enters_with(
+    pending: list[SqueueJob], predecessor: SqueueJob | None, request: SlurmRequest, settings: SlurmSettings | None
+) -> int:
+    """Return the priority of the successor, or of a job without predecessor; -1: behind all others."""
     if predecessor is not None:
         return _priority(predecessor, settings)
     if settings is not None and settings.priority_type == BASIC:
         return -1
-    alike = [job for job in pending if job.user == request.user] or pending
-    return max(alike, key=lambda job: (job.submit_s, -job.priority)).priority if alike else -1
+    comparable = [job for job in pending if job.user == request.user] or pending
+    return max(comparable, key=lambda job: (job.submit_s, -job.priority)).priority if comparable else -1
 
 
-def _priority(predecessor: Job, settings: Settings | None) -> int:
-    """The priority that the successor would enter with; -1: behind all others."""
+def _priority(predecessor: SqueueJob, settings: SlurmSettings | None) -> int:
+    """Return the priority with which the successor would enter the queue; -1: behind all others."""
     if settings is not None and settings.priority_type == BASIC:
         return -1
     priority = predecessor.priority

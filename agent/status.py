@@ -1,11 +1,11 @@
-"""A chain for a person: a table of its jobs and a timeline."""
+"""A chain as text: a table of its jobs and a timeline."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 from agent.journal import handovers
-from agent.state import Attempt, State
+from agent.state import ChainState, LinkAttempt
 from traces.counted import counted
 from traces.visible import visible
 
@@ -13,12 +13,12 @@ WIDTH = 60  # characters of the timeline
 COLUMNS = ("link", "job", "state", "submitted", "started", "ended", "")
 
 
-def table(state: State, now_s: int) -> str:
-    """The chain in lines; times are UTC."""
+def table(state: ChainState, now_s: int) -> str:
+    """Format the chain as a table and a timeline; times are UTC."""
     head = f"chain {state.name} ({state.chain}): {state.status}" + (f", {state.why}" if state.why else "")
     lines = [visible(head), f"script {visible(state.script)}, {counted(state.links, 'link')}"]
     if not state.attempts:
-        return "\n".join([*lines, "nothing was submitted yet"])
+        return "\n".join([*lines, "nothing submitted yet"])
     rows = [COLUMNS, *(_row(attempt) for attempt in state.attempts)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
     lines += [" ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -30,8 +30,8 @@ def table(state: State, now_s: int) -> str:
     return "\n".join([*lines, *timeline(state, now_s)])
 
 
-def timeline(state: State, now_s: int) -> list[str]:
-    """A bar a job, all on one scale: `.` it waited, `#` it ran."""
+def timeline(state: ChainState, now_s: int) -> list[str]:
+    """Draw one bar per job on a common time scale: `.` waiting, `#` running."""
     first_s = min(_submit_s(attempt) for attempt in state.attempts)
     last_s = max([now_s if any(a.is_alive for a in state.attempts) else 0, *(a.end_s or 0 for a in state.attempts)])
     span_s = max(last_s - first_s, 1)
@@ -48,11 +48,11 @@ def timeline(state: State, now_s: int) -> list[str]:
     return lines
 
 
-def _row(attempt: Attempt) -> tuple[str, ...]:
+def _row(attempt: LinkAttempt) -> tuple[str, ...]:
     if attempt.how:
         state = attempt.how
     elif not attempt.job_id:
-        state = "unknown to Slurm yet"
+        state = "not yet known to Slurm"
     else:
         state = "PENDING" if attempt.is_pending else "RUNNING"
     note = attempt.withdrawn or (attempt.reason if attempt.is_pending and attempt.is_alive else "")
@@ -61,7 +61,7 @@ def _row(attempt: Attempt) -> tuple[str, ...]:
     return (f"{attempt.link}.{attempt.number}", attempt.job_id or "-", state, *times, visible(note))
 
 
-def _submit_s(attempt: Attempt) -> int:
+def _submit_s(attempt: LinkAttempt) -> int:
     return attempt.submit_s or attempt.intended_s
 
 

@@ -1,4 +1,4 @@
-"""Standard streams whose reader has gone."""
+"""Handling of standard output after its reader has gone."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ READER_GONE = 1  # exit status
 
 
 def reader_gone() -> int:
-    """What is left of standard output goes nowhere, as behind `| head`; returns the exit status.
+    """Discard the rest of standard output after its reader has gone, as with `| head`; return the exit status.
 
-    Without it Python flushes once more as it ends, and fails with a traceback (manual of `signal`, note on SIGPIPE).
+    Otherwise Python flushes once more at exit and fails with a traceback (manual of `signal`, note on SIGPIPE).
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return READER_GONE

@@ -1,6 +1,6 @@
-"""The links of a chain at Slurm: submit, cancel, and look up by name what became of one.
+"""Submit, cancel and look up the links of a chain at Slurm.
 
-The looking up asks squeue for what slurmctld still remembers, and accounting for the rest.
+A look-up asks squeue for jobs that slurmctld still remembers, and accounting for the rest.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agent.chain import Chain, option
-from agent.keeper import Found
+from agent.keeper import LookedUpJob
 from agent.slurm.commands import Commands, SlurmError
-from agent.state import Attempt, Folder
+from agent.state import Folder, LinkAttempt
 from traces.slurm.text import NO_TIME, parse_exit_code
 
 SQUEUE_FIELDS = ("JobID", "State", "exit_code", "SubmitTime", "StartTime", "EndTime")
 SACCT_FIELDS = ("JobIDRaw", "State", "ExitCode", "Submit", "Start", "End")
-MARGIN_S = 86_400  # before the intent, from which accounting is searched: clocks may differ
+MARGIN_S = 86_400  # accounting is searched from this long before the intended submission: clocks may differ
 _ANSWER = re.compile(r"(\d{1,10})(?:;[^\n]*)?\n?")
 
 
-def arguments(chain: Chain, attempt: Attempt) -> list[str]:
-    """The argument vector that submits an attempt; what the agent needs stands first, where no word can end options."""
-    made = [f"--job-name={attempt.name}"]
+def arguments(chain: Chain, attempt: LinkAttempt) -> list[str]:
+    """Build the argument vector that submits an attempt. The agent's options come first, so no word can end them."""
+    own = [f"--job-name={attempt.name}"]
     if attempt.after:
-        made.append(f"--dependency={attempt.after}")
+        own.append(f"--dependency={attempt.after}")
     if option(chain.submitted_options, "--chdir", "-D") is None:
-        made.append(f"--chdir={chain.script.parent}")
-    return ["sbatch", "--parsable", *made, *chain.options, str(chain.script)]
+        own.append(f"--chdir={chain.script.parent}")
+    return ["sbatch", "--parsable", *own, *chain.options, str(chain.script)]
 
 
-def variables(chain: Chain, folder: Folder, attempt: Attempt, predecessor: str) -> dict[str, str]:
-    """What a link finds in its environment."""
+def variables(chain: Chain, folder: Folder, attempt: LinkAttempt, predecessor: str) -> dict[str, str]:
+    """Build the environment variables that a link gets."""
     return {
         "BATON_CHAIN_DIR": str(folder.for_jobs.absolute()),
         "BATON_LINK": str(attempt.link),
@@ -44,9 +44,14 @@ def variables(chain: Chain, folder: Folder, attempt: Attempt, predecessor: str) 
 
 
 def submit(
-    commands: Commands, chain: Chain, folder: Folder, attempt: Attempt, predecessor: str, environment: Mapping[str, str]
+    commands: Commands,
+    chain: Chain,
+    folder: Folder,
+    attempt: LinkAttempt,
+    predecessor: str,
+    environment: Mapping[str, str],
 ) -> str:
-    """Submit an attempt; the id of its job. The chain's lock is held by sbatch too. Raises SlurmError."""
+    """Submit an attempt and return its job id. sbatch inherits the chain's lock. Raises SlurmError."""
     answer = commands.run(
         *arguments(chain, attempt),
         pass_fds=() if folder.lock_fd is None else (folder.lock_fd,),
@@ -54,17 +59,17 @@ def submit(
     )
     match = _ANSWER.fullmatch(answer)
     if match is None:
-        raise SlurmError("nonsense", "sbatch", f"its answer is {answer[:80]!r}, no job id")
+        raise SlurmError("nonsense", "sbatch", f"its answer {answer[:80]!r} is not a job id")
     return match[1]
 
 
 def try_only(commands: Commands, script: Path, options: Sequence[str]) -> None:
-    """Let Slurm check what a script and options ask for, without a submission. Raises SlurmError."""
+    """Let Slurm check a script and its options without submitting. Raises SlurmError."""
     commands.run("sbatch", "--test-only", *options, str(script))
 
 
 def cancel(commands: Commands, job_id: str) -> None:
-    """Cancel a job. Raises SlurmError; one that has gone is no error."""
+    """Cancel a job. Raises SlurmError, but not for a job that no longer exists."""
     try:
         commands.run("scancel", job_id)
     except SlurmError as error:
@@ -72,10 +77,10 @@ def cancel(commands: Commands, job_id: str) -> None:
             raise
 
 
-def look_up(commands: Commands, attempt: Attempt) -> Found | None:
-    """What Slurm knows of an attempt's job, ended or not; None where no source knows it. Raises SlurmError.
+def look_up(commands: Commands, attempt: LinkAttempt) -> LookedUpJob | None:
+    """Look up an attempt's job, ended or not; None if no source knows it. Raises SlurmError.
 
-    Where squeue answers what cannot be read, accounting alone may say what the job is, but not that there is none.
+    If squeue's answer cannot be read, accounting alone can find the job, but cannot prove that there is none.
     """
     try:
         found = _in_squeue(commands, attempt)
@@ -86,7 +91,7 @@ def look_up(commands: Commands, attempt: Attempt) -> Found | None:
     return found or _in_accounting(commands, attempt)
 
 
-def _in_squeue(commands: Commands, attempt: Attempt) -> Found | None:
+def _in_squeue(commands: Commands, attempt: LinkAttempt) -> LookedUpJob | None:
     which = f"--jobs={attempt.job_id}" if attempt.job_id else f"--name={attempt.name}"
     layout = ",".join(f"{field}:0|" for field in SQUEUE_FIELDS)
     try:
@@ -98,8 +103,8 @@ def _in_squeue(commands: Commands, attempt: Attempt) -> Found | None:
     return _newest("squeue", [line.split("|")[: len(SQUEUE_FIELDS)] for line in text.splitlines()])
 
 
-def _in_accounting(commands: Commands, attempt: Attempt) -> Found | None:
-    """None also where there is no accounting: then slurmctld's own memory has to do."""
+def _in_accounting(commands: Commands, attempt: LinkAttempt) -> LookedUpJob | None:
+    """Look up the job in accounting; None if it is unknown, or if there is no accounting."""
     which = f"--jobs={attempt.job_id}" if attempt.job_id else f"--name={attempt.name}"
     since = datetime.fromtimestamp(attempt.intended_s - MARGIN_S, UTC)
     try:
@@ -114,20 +119,20 @@ def _in_accounting(commands: Commands, attempt: Attempt) -> Found | None:
     return _newest("sacct", [line.split("|") for line in text.splitlines()])
 
 
-def _newest(program: str, rows: Sequence[Sequence[str]]) -> Found | None:
-    """The row of the highest job id. Raises SlurmError for rows of another form."""
+def _newest(program: str, rows: Sequence[Sequence[str]]) -> LookedUpJob | None:
+    """Return the row with the highest job id. Raises SlurmError for malformed rows."""
     found = []
     for row in rows:
         try:
             job_id, state, status, submit_s, start_s, end_s = (field.strip() for field in row)
-            found.append(Found(str(int(job_id)), state, _exit(status), *map(_time, (submit_s, start_s, end_s))))
+            found.append(LookedUpJob(str(int(job_id)), state, _exit(status), *map(_time, (submit_s, start_s, end_s))))
         except ValueError as error:
-            raise SlurmError("nonsense", program, f"row {'|'.join(row)[:120]!r}") from error
+            raise SlurmError("nonsense", program, f"malformed row {'|'.join(row)[:120]!r}") from error
     return max(found, key=lambda one: int(one.job_id), default=None)
 
 
 def _exit(text: str) -> int | None:
-    """Exit status of `code:signal`, or of the wait status that squeue prints; None for a job that a signal ended."""
+    """Parse `code:signal`, or the wait status that squeue prints; None for a job ended by a signal."""
     if text.isascii() and text.isdigit():
         status = int(text) if int(text) < 1 << 16 else 1
         return os.WEXITSTATUS(status) if os.WIFEXITED(status) else None

@@ -1,13 +1,14 @@
-"""Binary trees that answer many rows at once. numpy alone: a released model carries a copy of this file.
+"""Evaluate binary trees on many rows at once. Needs only numpy, because a released model carries a copy of this file.
 
-QuickScorer (Lucchese et al., "QuickScorer: a fast algorithm to rank documents with additive ensembles of regression
-trees", SIGIR 2015), by column of numpy arrays. The leaves of a tree are the bits of a word, from left to right. A split
-whose answer is "right" rules out the leaves on its left side; of those that all splits of a tree leave, the leftmost is
-the one that a walk comes to. What the splits of a tree on one feature rule out together depends on how many of the
-feature's thresholds lie below the input, and stands in a table, made once.
+The method is QuickScorer (Lucchese et al., "QuickScorer: a fast algorithm to rank documents with additive ensembles of
+regression trees", SIGIR 2015), applied to columns of numpy arrays. The leaves of a tree are the bits of a word, from
+left to right. A split that sends the input to the right excludes the leaves on its left side. Of the leaves that no
+split excludes, the leftmost is the one that a walk through the tree reaches. The leaves that a tree's splits on one
+feature exclude together depend only on how many of the feature's thresholds lie below the input. We compute these sets
+once and store them in a table.
 
-Trees as `models.learning.trees.flatten` lays them out: all nodes in one numbering, a right child after its left one, a
-leaf its own child; right where input > threshold, and so left where the input is not a number.
+The layout is that of `models.learning.trees.flatten`: one numbering for all nodes, each right child directly after its
+left sibling, and each leaf its own child. The walk goes right if input > threshold, so it goes left for NaN.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from numpy.typing import NDArray
 
 from agent.artifact import MAX_DEPTH, MAX_NODES
 
-MAX_TREES = 1 << 16  # of a part; 880
-MAX_CELLS = 1 << 24  # words of all tables of a part; 440,000
-MAX_LEAVES = 64  # of a tree, for tables: bits of the longest word
+# The number after a bound is the largest that a model of Baton has needed so far.
+MAX_TREES = 1 << 16  # per part; 880
+MAX_CELLS = 1 << 24  # words in all tables of a part; 440,000
+MAX_LEAVES = 64  # per tree, to use tables: bits of the longest word
 WORDS = (np.uint8, np.uint16, np.uint32, np.uint64)
 TREES = ("feature", "threshold", "child", "value", "root")
 
@@ -36,9 +38,9 @@ Words = NDArray[Any]  # one of WORDS
 class Order(NamedTuple):
     """The leaves of every tree from left to right."""
 
-    tree: Int64s  # (nodes,) that the node is of
-    first: Int64s  # (nodes,) place of its leftmost leaf among those of its tree
-    leaves: Int64s  # (nodes,) how many are below it; 1 of a leaf
+    tree: Int64s  # (nodes,) tree of each node
+    first: Int64s  # (nodes,) position of the node's leftmost leaf among the leaves of its tree
+    leaves: Int64s  # (nodes,) number of leaves below the node; 1 for a leaf
 
 
 class Splits(NamedTuple):
@@ -47,14 +49,14 @@ class Splits(NamedTuple):
     feature: int
     threshold: NDArray[Any]  # (m,) rising
     tree: Int64s  # (k,)
-    left: Words  # (k, m + 1) the leaves that they do not rule out, by the number of thresholds below the input
+    left: Words  # (k, m + 1) the leaves that are not excluded, by the number of thresholds below the input
 
 
-class Forest:
-    """Trees (`arrays`, those of TREES, as `check_trees` has them) and their tables."""
+class TreeEnsemble:
+    """Trees and their tables. arrays: those of TREES, as `check_trees` requires them."""
 
     def __init__(self, arrays: Arrays) -> None:
-        """Raises ValueError for trees over MAX_DEPTH deep."""
+        """Build the tables. Raises ValueError for trees deeper than MAX_DEPTH."""
         self.arrays = arrays
         order = order_of(arrays)
         root = arrays["root"].astype(np.int64)
@@ -69,19 +71,19 @@ class Forest:
             self.value[self.begin[order.tree[leaf]] + order.first[leaf]] = arrays["value"][leaf]
 
     def leaves(self, rows: Float32s) -> Float64s:
-        """(trees, n) the value of the leaf that each of the rows (n, features) comes to in each tree."""
+        """Return (trees, n): the value of the leaf that each of the rows (n, features) reaches in each tree."""
         if self.splits is None:
             return walked(self.arrays, rows)
         words = np.full((len(self.begin), len(rows)), np.iinfo(self.word).max, self.word)
-        columns = np.where(np.isnan(rows), np.float32(-np.inf), rows).T.copy()  # what is no number is above nothing
+        columns = np.where(np.isnan(rows), np.float32(-np.inf), rows).T.copy()  # NaN is above no threshold
         for feature, threshold, tree, left in self.splits:
             words[tree] &= left.take(np.searchsorted(threshold, columns[feature]), axis=1)
-        lowest = (words & -words).astype(np.float32)  # a power of two: its exponent is the place of the leaf
+        lowest = (words & -words).astype(np.float32)  # a power of two; its exponent is the leaf's position
         leaf = (lowest.view(np.int32) >> 23) - 127
         return np.asarray(self.value.take(leaf + self.begin[:, None]), np.float64)
 
     def sums(self, rows: Float32s, of_class: Int64s, start: Float64s) -> Float64s:
-        """(n, classes) `start` and, added one after the other, the leaves of the trees of each class (trees,)."""
+        """Return (n, classes): `start` plus the leaves of each class's trees, added in order. of_class: (trees,)."""
         total = start.T.copy()
         for one, leaf in zip(of_class.tolist(), self.leaves(rows), strict=True):
             total[one] += leaf
@@ -89,13 +91,16 @@ class Forest:
 
 
 def check_trees(trees: Arrays, features: int) -> None:
-    """Every node in range, every child after its one parent: a walk ends. (trees,) roots, (nodes,) all else."""
+    """Check that every node is in range and every child after its single parent, so that a walk ends.
+
+    Shapes: root (trees,), all others (nodes,). Raises ValueError.
+    """
     feature, threshold, child, value, root = (trees[name] for name in TREES)
     nodes = len(child)
     if nodes > MAX_NODES or len(root) > MAX_TREES or any(array.ndim != 1 for array in trees.values()):
-        raise ValueError(f"trees must be at most {MAX_TREES} of {MAX_NODES} nodes, in arrays of one dimension")
+        raise ValueError(f"there must be at most {MAX_TREES} trees and {MAX_NODES} nodes, in one-dimensional arrays")
     if not len(feature) == len(threshold) == len(value) == nodes:
-        raise ValueError("the trees' feature, threshold, child and value must be of one length")
+        raise ValueError("the trees' feature, threshold, child and value must have the same length")
     if any(array.dtype.kind not in "iu" for array in (feature, child, root)):
         raise ValueError("the trees' feature, child and root must be integers")
     child, root = child.astype(np.int64), root.astype(np.int64)
@@ -105,15 +110,15 @@ def check_trees(trees: Arrays, features: int) -> None:
     if (np.bincount(np.concatenate([child[~leaf], child[~leaf] + 1, root])) > 1).any():
         raise ValueError("a node of the trees has two parents")
     if (feature < 0).any() or (feature >= features).any():
-        raise ValueError("a tree splits on a feature that there is not")
+        raise ValueError(f"a tree splits on a feature outside 0 to {features - 1}")
     if np.isnan(threshold).any() or not np.isfinite(value).all():
         raise ValueError("the trees' thresholds and values must be numbers")
 
 
 def order_of(trees: Arrays) -> Order:
-    """Level by level down for the nodes of each tree, and up again for what lies below each.
+    """Assign nodes to trees level by level downwards, then count the leaves below each node upwards.
 
-    A node of no tree is in tree -1. Raises ValueError for trees over MAX_DEPTH deep.
+    A node outside all trees gets tree -1. Raises ValueError for trees deeper than MAX_DEPTH.
     """
     child, root = trees["child"].astype(np.int64), trees["root"].astype(np.int64)
     tree, first, count = (np.full(len(child), one) for one in (-1, 0, 1))
@@ -122,7 +127,7 @@ def order_of(trees: Arrays) -> Order:
     levels = [root[inner[root]]]
     while len(here := levels[-1]):
         if len(levels) > MAX_DEPTH:
-            raise ValueError(f"a tree of the distribution is over {MAX_DEPTH} levels deep")
+            raise ValueError(f"a tree of the distribution is deeper than {MAX_DEPTH} levels")
         left = child[here]
         tree[left] = tree[left + 1] = tree[here]
         below = np.concatenate([left, left + 1])
@@ -136,7 +141,7 @@ def order_of(trees: Arrays) -> Order:
 
 
 def _by_feature(trees: Arrays, order: Order) -> Iterator[tuple[int, Int64s]]:
-    """Each feature that any tree splits on, with the nodes that do."""
+    """Yield each feature that any tree splits on, with the nodes that split on it."""
     nodes = np.flatnonzero(order.leaves > 1)
     feature = trees["feature"][nodes]
     for one in np.unique(feature).tolist():
@@ -144,7 +149,7 @@ def _by_feature(trees: Arrays, order: Order) -> Iterator[tuple[int, Int64s]]:
 
 
 def cells(trees: Arrays, order: Order) -> int:
-    """How many words the tables would hold."""
+    """Count the words that the tables would hold."""
     return sum(
         len(np.unique(order.tree[nodes])) * (len(np.unique(trees["threshold"][nodes])) + 1)
         for _, nodes in _by_feature(trees, order)
@@ -164,21 +169,20 @@ def _splits(trees: Arrays, order: Order, word: type[Any]) -> Iterator[Splits]:
 
 
 def walked(trees: Arrays, rows: Float32s) -> Float64s:
-    """`Forest.leaves` without tables, for trees that are too large for them.
+    """Compute `TreeEnsemble.leaves` without tables, for trees that are too large for them.
 
-    All trees of all rows go down one level a step, and those that have come to a leaf, which is its own child, are left
-    there.
+    Each step moves all rows down one level in all trees. A walk that reaches a leaf (its own child) stays there.
     """
     feature, threshold, child, value = (trees[name] for name in ("feature", "threshold", "child", "value"))
     feature, child, root = feature.astype(np.intp), child.astype(np.intp), trees["root"].astype(np.intp)
     flat = np.ascontiguousarray(rows).ravel()
-    at = np.tile(root, len(rows))  # node that each row is at in each tree
+    current = np.tile(root, len(rows))  # current node of each row in each tree
     leaf = child == np.arange(len(child))
-    walking = np.flatnonzero(~leaf.take(at))
-    node, first = at.take(walking), walking // len(root) * rows.shape[1]
+    walking = np.flatnonzero(~leaf.take(current))
+    node, first = current.take(walking), walking // len(root) * rows.shape[1]
     while len(walking):
         node = child.take(node) + (flat.take(first + feature.take(node)) > threshold.take(node))
-        at[walking] = node
+        current[walking] = node
         inner = np.flatnonzero(~leaf.take(node))
         walking, node, first = walking.take(inner), node.take(inner), first.take(inner)
-    return np.asarray(value.take(at).reshape(len(rows), len(root)).T, np.float64)
+    return np.asarray(value.take(current).reshape(len(rows), len(root)).T, np.float64)

@@ -81,7 +81,7 @@ def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materi
             context.log_event(_materialization(cluster, described, reused=described["sha256"] not in read))
     gone = disappeared(files, paths)
     for path in gone:
-        context.log.warning(f"{path} has disappeared; its rows are kept until it is ingested changed, or deleted")
+        context.log.warning(f"{path} has disappeared; its rows stay until it is deleted or ingested with changes")
     held = [described["result"] for described in files]
     rows_of_files = [{**vars(result), "path": storable(result.path)} for result in results]
     frame = pl.DataFrame(rows_of_files, infer_schema_length=None)

@@ -1,9 +1,9 @@
-"""Five questions that an operator asks, put to the warehouse with DuckDB and polars.
+"""Answer five questions of an operator from the warehouse, with DuckDB and polars.
 
     .venv/bin/baton ingest data/sample/slurm --cluster sample
     .venv/bin/python examples/ask_warehouse.py [--data data] [--cluster sample]
 
-Tables and columns: docs/columns.md. Times are UTC, durations whole seconds; a null means that the log does not say.
+Tables and columns: docs/columns.md. Times are UTC, durations whole seconds; null means that the log lacks the value.
 """
 
 import argparse
@@ -19,13 +19,13 @@ given = options.parse_args()
 
 
 def show(question, answer):
-    """User names are whatever users chose: `repr` shows control characters instead of sending them to the terminal."""
+    """Print an answer. User names are untrusted: `repr` escapes control characters before they reach the terminal."""
     text = pl.selectors.string()
     print(f"\n{question}", answer.with_columns(text.map_elements(lambda name: repr(name)[1:-1], pl.String)), sep="\n")
 
 
 pl.Config(tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True, tbl_rows=24, float_precision=1)
-# Read-only, and closed again: the next `baton ingest` renames a new file over this one and disturbs nobody.
+# Open read-only and close again: the next `baton ingest` renames a new file over this one without disturbing readers.
 with duckdb.connect(given.data / "warehouse.duckdb", read_only=True) as warehouse:
     # A value is a parameter, never pasted into the statement.
     jobs = warehouse.execute("SELECT * FROM jobs WHERE cluster = $1", [given.cluster]).pl()
@@ -43,7 +43,7 @@ with duckdb.connect(given.data / "warehouse.duckdb", read_only=True) as warehous
 if jobs.is_empty():
     raise SystemExit(f"no jobs of cluster {given.cluster!r} in {given.data}; name another with --cluster")
 show("1. Who uses the GPUs?", who_uses)
-show("2. What becomes of jobs, and of the GPU time in them?", how_it_ends)
+show("2. How do jobs end, and how much GPU time do they use?", how_it_ends)
 started = jobs.filter(pl.col("wait_s").is_not_null())
 wait_h = pl.col("wait_s") / 3600
 waits = [wait_h.median().alias("median_h"), wait_h.quantile(0.95).alias("p95_h"), pl.len().alias("jobs")]
@@ -51,9 +51,9 @@ size = (2 ** pl.col("allocated_nodes").log(2).ceil()).cast(pl.Int64).alias("node
 show("3. How long do jobs wait, by their size?", started.group_by(size).agg(waits).sort("nodes_up_to"))
 hour = pl.col("submit_utc").dt.hour().alias("hour_utc")
 worst = started.group_by(hour).agg(waits).sort("p95_h", "hour_utc", descending=[True, False]).head(3)
-show("4. At which hours are those submitted that wait longest (95th percentile)?", worst)
+show("4. At which hours of submission do jobs wait longest (95th percentile)?", worst)
 
 ended = jobs.filter((pl.col("limit_s") > 0) & (pl.col("state") == "COMPLETED"))
 used = (100 * pl.col("run_s") / pl.col("limit_s")).median().alias("used_percent")
 asked = ended.group_by("partition").agg(used, pl.len().alias("jobs")).sort("partition")
-show("5. How much of the time limit that they ask for do completed jobs use (median)?", asked)
+show("5. How much of their requested time limit do completed jobs use (median)?", asked)

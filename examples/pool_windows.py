@@ -1,10 +1,11 @@
-"""Does a policy beat the best rule that learned nothing? One window cannot say; several together may.
+"""Test whether a policy beats the best rule that learns nothing, by pooling several windows.
 
     .venv/bin/baton ingest data/sample/slurm --cluster sample
     .venv/bin/python examples/pool_windows.py [--data data] [--cluster sample] [--policies lightgbm] [--windows 3]
 
-The newest windows of the trace, one after the other. The policies of each are fitted on what was known before the one
-ahead of it, which picks settings and the best rule. Then the paired differences of all windows are pooled.
+We use the newest windows of the trace in turn. Each is preceded by a select window, which chooses the settings and the
+best rule. The policies are fitted on data known before that select window. Then we pool the paired differences of all
+windows.
 """
 
 import argparse
@@ -22,9 +23,9 @@ options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.
 options.add_argument("--data", default="data")
 options.add_argument("--cluster", default="sample")
 options.add_argument("--policies", default="lightgbm")
-options.add_argument("--world", default="plain", help="or calibrated: pairs are then jobs that were cut by their limit")
+options.add_argument("--world", default="plain", help="plain or calibrated (pairs are then jobs cut by their limit)")
 options.add_argument("--windows", type=int, default=3)
-options.add_argument("--days", type=int, default=7, help="of a window, and of the one before it that picks settings")
+options.add_argument("--days", type=int, default=7, help="length of each window and of its select window")
 options.add_argument("--every", type=int, default=4, help="hours between the starts of pairs in the plain world")
 options.add_argument("--seeds", type=int, default=2)
 given = options.parse_args()
@@ -50,6 +51,6 @@ for row in pool(windows):
     )
     interval = "no interval" if ends is None else f"95 % [{ends[0]:+.2f}, {ends[1]:+.2f}]"
     print(
-        f"{row['size']:>6} nodes  {row['policy']:24} {row['cost_w1']:+6.2f} h a pair, {interval}; "
+        f"{row['size']:>6} nodes  {row['policy']:24} {row['cost_w1']:+6.2f} h per pair, {interval}; "
         f"n {row['n']} in {row['windows']} windows; the best rules were {', '.join(row['rules'])}: {verdict}"
     )

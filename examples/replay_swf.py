@@ -2,7 +2,7 @@
 
     .venv/bin/python examples/replay_swf.py [LOG.swf] [QUEUE.png]
 
-Any log of the Parallel Workloads Archive will do, gzip or not; by default it is a small generated one.
+Use any log of the Parallel Workloads Archive, compressed with gzip or not. The default is a small generated log.
 """
 
 import argparse
@@ -27,7 +27,7 @@ jobs, left_out = from_swf(log)
 capacity = log.max_procs or peak_in_use(jobs)
 print(f"{given.log.name}: {len(jobs):,} jobs on {capacity:,} processors; left out: {left_out or 'none'}")
 
-# 2. The replay: first come, first served, and who fits now may pass if the first in the queue starts no later for it.
+# 2. The replay: first come, first served; a job that fits now may overtake if it does not delay the first in the queue.
 fits = jobs.take(jobs.size <= capacity)
 easy = replay(fits, scheduler="easy", capacity=capacity)
 figures = summary(fits, easy.starts, capacity, run_s=easy.run_s)

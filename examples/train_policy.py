@@ -3,8 +3,8 @@
     .venv/bin/baton ingest data/sample/slurm --cluster sample
     .venv/bin/python examples/train_policy.py [--data data] [--cluster sample] [--nodes 8] [--steps 30000]
 
-A long job is cut by its time limit. Submit its successor too late and the work stands still (interruption); too early
-and it holds its nodes twice (overlap). The policy looks at the cluster once an hour and says: now, or not yet.
+A job is cut by its time limit. A successor submitted too late interrupts the work; one submitted too early holds nodes
+twice (overlap). Once an hour the policy observes the cluster and decides: submit now, or wait.
 """
 
 import argparse
@@ -26,14 +26,14 @@ given = options.parse_args()
 
 
 def environment(window, every):
-    """One predecessor a day of the window, several nodes wide; other settings: `models.study.from_data.make_env`."""
-    name = "models.environment:Baton/Provisioning-v0"  # Gymnasium imports what stands before the colon
+    """Make the environment with one predecessor per day; for other settings see `models.study.from_data.make_env`."""
+    name = "models.environment:Baton/Provisioning-v0"  # Gymnasium imports the module before the colon
     pairs = {"window": window, "every": every, "pair_nodes": (given.nodes,), "every_s": 24 * 3600}
     return gymnasium.make(name, data=given.data, cluster=given.cluster, **pairs)
 
 
 def score(name, env, act):
-    """Plays every pair once and prints what the policy costs: an hour of overlap counts as one of interruption."""
+    """Play every pair once and print the policy's cost; an hour of overlap counts as an hour of interruption."""
     ends = []
     for pair in range(len(env.unwrapped.table)):
         (observation, _), done = env.reset(options={"pair": pair}), False
@@ -42,18 +42,18 @@ def score(name, env, act):
         ends.append((info["interruption_h"], info["overlap_h"]))
     interruption_h, overlap_h = np.mean(ends, axis=0)
     total = interruption_h + overlap_h
-    print(f"{name:10} interruption {interruption_h:5.2f} h + overlap {overlap_h:5.2f} h = {total:5.2f} h a pair")
+    print(f"{name:10} interruption {interruption_h:5.2f} h + overlap {overlap_h:5.2f} h = {total:5.2f} h per pair")
 
 
-fit = environment("fit", every=2)  # what came before; half-hourly decisions, every second of them
-report = environment("report", every=6)  # what came after, never fitted on; decisions every 10 minutes, every sixth
-print(f"{len(fit.unwrapped.table)} pairs to learn from, {len(report.unwrapped.table)} to judge on")
+fit = environment("fit", every=2)  # the earlier window; every second of its half-hourly decisions
+report = environment("report", every=6)  # the later window, never fitted on; every sixth of its 10-minute decisions
+print(f"{len(fit.unwrapped.table)} pairs to train on, {len(report.unwrapped.table)} to evaluate on")
 rng = np.random.default_rng(0)
-score("reactive", report, lambda _: WAIT)  # at the predecessor's very end the successor is submitted anyway
+score("reactive", report, lambda _: WAIT)  # at the predecessor's end the environment submits the successor anyway
 score("random", report, lambda _: SUBMIT if rng.random() < 0.05 else WAIT)
 
-scaling = Scaling.of(fit.unwrapped.table.observations)  # statistics of the fit window alone, also when judging
-torch.set_num_threads(1)  # a network this small gains nothing from a second
+scaling = Scaling.of(fit.unwrapped.table.observations)  # statistics of the fit window only, also for the evaluation
+torch.set_num_threads(1)  # a second thread does not speed up a network this small
 settings = {"gamma": 1.0, "learning_rate": 1e-3, "n_steps": 1024, "seed": 0, "device": "cpu"}
 learner = PPO("MlpPolicy", ScaledObservation(fit, scaling), **settings).learn(given.steps)
 score("PPO", ScaledObservation(report, scaling), lambda seen: learner.predict(seen, deterministic=True)[0])

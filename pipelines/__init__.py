@@ -1,4 +1,4 @@
-"""Dagster assembly and the command line only: definitions, settings, resources, jobs, schedules, sensors, cli.
+"""Dagster assembly and the command line: definitions, settings, resources, jobs, schedules, sensors, cli.
 
-Nothing imports this package.
+Nothing imports this package, and nothing is computed in it.
 """

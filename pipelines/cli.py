@@ -30,7 +30,7 @@ from traces.visible import visible
 
 app = typer.Typer(
     name="baton",
-    help="Raw cluster logs in, compared provisioning policies and a released artifact out.",
+    help="Turn raw cluster logs into a report, compared provisioning policies and a released artifact.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -39,8 +39,8 @@ for module in (run, explain, wait, calibrate, traces, simulate, export, models, 
     module.register(app)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(is_asked: bool) -> None:
+    if is_asked:
         from importlib.metadata import version
 
         typer.echo(f"baton {version('baton')}")
@@ -55,15 +55,15 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Raw cluster logs in, compared provisioning policies and a released artifact out."""
+    """Turn raw cluster logs into a report, compared provisioning policies and a released artifact."""
     context.obj = data
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run one command and exit: 0 done, 1 the work failed, 2 wrong usage or unreadable input.
 
-    typer itself ends quietly on Ctrl-C (130) and on a closed pipe. The telemetry of Dagster and MLflow is switched off
-    before either is imported: nothing here needs a network.
+    typer itself ends quietly on Ctrl-C (130) and on a closed pipe. Telemetry of Dagster and MLflow is switched off
+    before either is imported, because nothing here needs a network.
     """
     os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -78,7 +78,7 @@ def main(arguments: list[str] | None = None) -> None:
             known = of_system(error)
             _refuse(str(known), known.exit_code)
         except MemoryError:
-            _refuse("the memory of this machine was not enough: what was finished is kept", WorkError.exit_code)
+            _refuse("this machine ran out of memory; finished work is kept", WorkError.exit_code)
 
 
 def _refuse(why: str, code: int) -> None:

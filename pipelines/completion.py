@@ -1,7 +1,7 @@
-"""What a shell offers behind an option: clusters, sections, policies, schedulers. Never an error, and never slow.
+"""Shell completion of option values: clusters, sections, policies, schedulers. It never fails and is never slow.
 
-Each function takes what was typed and yields the names that go on from it. Of an option that takes several, a,b, the
-last is completed.
+Each function takes the typed text and yields the names that begin with it. For an option that takes several values
+(a,b) it completes the last one.
 """
 
 from __future__ import annotations
@@ -14,52 +14,52 @@ import typer
 
 from traces.errors import BatonError
 
-DATA = Path(__file__).resolve().parents[1] / "data"  # where nothing else is said
+DATA = Path(__file__).resolve().parents[1] / "data"  # the default data folder
 
 
 def clusters(context: typer.Context, incomplete: str) -> Iterator[str]:
-    """Clusters that clusters.toml declares or the warehouse holds."""
+    """Complete a cluster that clusters.toml declares or the warehouse holds."""
     return _of(_clusters(context), incomplete)
 
 
 def several_clusters(context: typer.Context, incomplete: str) -> Iterator[str]:
-    """The same, for an option that takes several."""
+    """Complete one of several clusters: a,b."""
     return _last_of(_clusters(context), incomplete)
 
 
 def sections(incomplete: str) -> Iterator[str]:
-    """Sections of the report."""
+    """Complete a section of the report."""
     from reports.sections.names import SECTION_NAMES
 
     return _of(SECTION_NAMES, incomplete)
 
 
 def policies(incomplete: str) -> Iterator[str]:
-    """Provisioning policies, `all` and `champion`; several."""
+    """Complete one of several provisioning policies, `all` or `champion`: a,b."""
     from models.registry import every_policy
 
     return _last_of(("all", "champion", *every_policy()), incomplete)
 
 
 def learners(incomplete: str) -> Iterator[str]:
-    """Policies of which hyper-parameters can be searched."""
+    """Complete a policy whose hyper-parameters can be searched."""
     from models.learning.hyperparameters import TUNABLE
 
     return _of(TUNABLE, incomplete)
 
 
 def scheduler(incomplete: str) -> Iterator[str]:
-    """Schedulers that give out whole nodes, slurm among them."""
+    """Complete a scheduler that allocates whole nodes, including slurm."""
     return _of(_of_nodes(), incomplete)
 
 
 def several_schedulers(incomplete: str) -> Iterator[str]:
-    """The same, for an option that takes several."""
+    """Complete one of several schedulers that allocate whole nodes: a,b."""
     return _last_of(_of_nodes(), incomplete)
 
 
 def what_if_schedulers(incomplete: str) -> Iterator[str]:
-    """Schedulers of `baton whatif`; several, of which those are offered that go with the first ones."""
+    """Complete one of several schedulers of `baton whatif`; offer those comparable with the names given."""
     from simulator.names import SCHEDULERS, gpu_schedulers
 
     known = dict.fromkeys((*gpu_schedulers(), *SCHEDULERS))
@@ -76,7 +76,7 @@ def _of_nodes() -> tuple[str, ...]:
 
 
 def _clusters(context: typer.Context) -> list[str]:
-    """Names of clusters in the data folder of the line so far; none where it cannot be read."""
+    """List the clusters of the data folder that the command line names; none if it cannot be read."""
     from traces.clusters import load
     from traces.given_paths import data_root
     from traces.store.contents import cluster_names
@@ -98,7 +98,7 @@ def _of(known: Iterable[str], incomplete: str) -> Iterator[str]:
 
 
 def _last_of(known: Iterable[str], incomplete: str) -> Iterator[str]:
-    """Names that go on from the last one of a,b; those before it are not offered again."""
+    """Yield names that begin with the last part of a,b, without those already given."""
     before, comma, last = incomplete.rpartition(",")
     given = before.split(",")
     return (f"{before}{comma}{name}" for name in known if name.startswith(last) and name not in given)

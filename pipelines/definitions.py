@@ -31,7 +31,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 
 
 def build_defs(resources: Mapping[str, Any] | None = None) -> dg.Definitions:
-    """The definitions; `resources` overrides the data folder (BATON_DATA, else the repository's data/)."""
+    """Build the definitions; `resources` overrides the data folder (BATON_DATA, else the repository's data/)."""
     data = os.environ.get("BATON_DATA") or str(REPOSITORY / "data")
     return dg.Definitions(
         assets=dg.map_asset_specs(

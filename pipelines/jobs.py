@@ -1,4 +1,4 @@
-"""Jobs: what is materialized together, for one cluster a run. Steps run in one process: see docs/decisions/0003."""
+"""Dagster jobs: the assets that one run materializes for one cluster, in one process (docs/decisions/0003)."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import dagster as dg
 from assets.resources import CLUSTERS
 from assets.tuning import search_hyperparameters
 
-# Everything that the report reads when no policy is trained: it is upstream of the report, by the asset graph.
+# Everything that the report reads when no policy is trained: the assets upstream of it.
 _NOT_MADE = dg.AssetSelection.assets("raw_file")
 ANALYTICS = dg.AssetSelection.assets("report").upstream().required_multi_asset_neighbors() - _NOT_MADE
-# Queue-time models are made by a job of their own: fitting and scoring them takes minutes, and no policy reads them.
+# A separate job makes queue-time models: fitting and scoring takes minutes, and no policy reads them.
 WHOLE = dg.AssetSelection.all() - dg.AssetSelection.assets("queue_time_model")
 POLICIES = WHOLE - ANALYTICS - _NOT_MADE
-# Of a cluster that has policies, what new logs change without training: the report is made once, with them.
+# The assets that new logs change without training, for a cluster that has policies. The report is written once, at the
+# end, with the policies.
 _KNOWN = dg.AssetSelection.assets(
     "champion_drift", "queue_time_drift", ["warehouse", "policy_tables"], "report_with_policies"
 )
 INTAKE = (ANALYTICS - dg.AssetSelection.assets("report")) | _KNOWN
-# Of all clusters at once: where several are materialized one after the other, the last one's run makes them.
+# Reports cover all clusters. When several clusters are materialized in turn, the last run makes them.
 REPORT = dg.AssetSelection.groups("reports")
 
 analytics = dg.define_asset_job(
@@ -26,7 +27,7 @@ analytics = dg.define_asset_job(
     selection=ANALYTICS,
     partitions_def=CLUSTERS,
     executor_def=dg.in_process_executor,
-    description="Raw logs of one cluster to the warehouse, the analytics and the report: no training.",
+    description="From the raw logs of one cluster to the warehouse, the analytics and the report, without training.",
 )
 
 intake = dg.define_asset_job(
@@ -34,7 +35,7 @@ intake = dg.define_asset_job(
     selection=INTAKE,
     partitions_def=CLUSTERS,
     executor_def=dg.in_process_executor,
-    description="New raw logs of one cluster to the analytics, the champions' drift and the report: no training.",
+    description="From new raw logs of one cluster to the analytics, the champions' drift and the report; no training.",
 )
 
 everything = dg.define_asset_job(
@@ -42,7 +43,7 @@ everything = dg.define_asset_job(
     selection=WHOLE,
     partitions_def=CLUSTERS,
     executor_def=dg.in_process_executor,
-    description="Raw logs of one cluster to the report, then compared policies, a release and the report again.",
+    description="From the raw logs of one cluster to the report, then policies, their comparison, release and report.",
 )
 
 what_if = dg.define_asset_job(
@@ -52,7 +53,7 @@ what_if = dg.define_asset_job(
     ),
     partitions_def=CLUSTERS,
     executor_def=dg.in_process_executor,
-    description="What would change if, of one cluster: other schedulers, nodes, limits; then the report. No new logs.",
+    description="Replay one cluster with other schedulers, nodes and limits, then write the report. Reads no new logs.",
 )
 
 
@@ -62,14 +63,14 @@ queue_time = dg.define_asset_job(
     | dg.AssetSelection.assets(["warehouse", "policy_tables"], "report_with_policies"),
     partitions_def=CLUSTERS,
     executor_def=dg.in_process_executor,
-    description="When jobs of one cluster would start: methods scored, the better one released, the report again.",
+    description="Score queue-time methods of one cluster, release the better one, and write the report again.",
 )
 
 
 @dg.job(
     executor_def=dg.in_process_executor,
-    description="Hyper-parameters of one learner of one cluster, within a budget; gone on with when launched again.",
+    description="Search hyper-parameters of one learner on one cluster within a time budget; a new launch resumes it.",
 )
 def tune() -> None:
-    """The search alone."""
+    """Run only the search."""
     search_hyperparameters()

@@ -1,6 +1,6 @@
-"""What starts runs by itself: a sensor on data/raw/CLUSTER/, two on drift, and two weekly schedules that train.
+"""Triggers that start runs: a sensor on data/raw/CLUSTER/, two sensors on drift, two weekly training schedules.
 
-They are on wherever Dagster's daemon runs (`make dev`), unless BATON_TRIGGERS is `off`; the UI turns each on and off.
+They are on while Dagster's daemon runs (`make dev`), unless BATON_TRIGGERS is `off`. The UI switches each on or off.
 """
 
 import hashlib
@@ -27,14 +27,14 @@ from traces.errors import BatonError, InputError
 from traces.store import derived
 from traces.visible import visible
 
-QUIET_S = 30  # a file younger than that may still be being copied
+QUIET_S = 30  # a file changed more recently may still be being copied
 QUEUE_TIME_CRON = "0 6 * * 0"
-CRON = "0 3 * * 0"  # Sunday, 03:00: the outcomes of the last whole week are known since Saturday
+CRON = "0 3 * * 0"  # Sunday 03:00: outcomes of the last whole week are known by Saturday
 SWITCH = "BATON_TRIGGERS"
 
 
 def is_on(switch: str) -> bool:
-    """Whether triggers are on, as the environment variable SWITCH says. Raises InputError for what says neither."""
+    """Parse the value of the environment variable SWITCH. Raises InputError unless it is `on` or `off`."""
     if switch not in ("on", "off"):
         raise InputError(f"{SWITCH}={visible(switch)} is not allowed: use on or off")
     return switch == "on"
@@ -52,15 +52,15 @@ SCHEDULE_STATUS = dg.DefaultScheduleStatus.RUNNING if _ON else dg.DefaultSchedul
     description="New or changed files in data/raw/CLUSTER/.",
 )
 def raw_files(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorResult:
-    """One run a cluster for all its new files, and more of them, later each time, where it fails.
+    """Start one run per cluster for all its new files, and retry with growing delays if it fails.
 
-    The run is `intake`, which trains nothing, where the cluster has a champion, else `whole_pipeline`.
-    The content's digest is in the run key, so that no content that went well runs twice
-    (`pipelines.runs.attempts`). The cursor keeps each file's size, time and digest, so that an unchanged file is not
-    read again, and one that has disappeared is reported; and what became of attempts that failed, a sentence a cluster.
+    A cluster with a champion runs `intake`, which trains nothing; any other runs `whole_pipeline`. The run key holds
+    the digest of the content, so content that succeeded never runs twice (`pipelines.runs.attempts`). The cursor keeps
+    the size, time and digest of each file: unchanged files are not read again, and a file that disappeared is reported.
+    It also keeps one sentence per cluster about failed attempts.
     """
     for run_id in killed.settle(context.instance, baton.folder):
-        context.log.warning(f"the process of run {run_id} was killed: the run has failed")
+        context.log.warning(f"the process of run {run_id} was killed; the run is marked as failed")
     known, failed_before = _of_cursor(context.cursor)
     seen: dict[str, list[object]] = {}
     requests, names, failed = [], [], {}
@@ -78,7 +78,7 @@ def raw_files(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorRes
         attempt = attempts.next_attempt(context.instance, f"{folder.name}-{content}", time.time())
         if attempt.failure:
             failed[folder.name] = attempt.failure
-            if attempt.failure != failed_before.get(folder.name):  # once, and not every minute
+            if attempt.failure != failed_before.get(folder.name):  # log it once, not every minute
                 context.log.warning(f"cluster {folder.name}: {attempt.failure}")
         if attempt.run_key is not None:
             tags = {attempts.ATTEMPT_TAG: str(attempt.number)}
@@ -93,7 +93,7 @@ def raw_files(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorRes
             )
     for path in sorted(set(known) - set(seen)):
         if not Path(path).exists():
-            context.log.warning(f"{path} has disappeared; its rows are kept until it is ingested changed, or deleted")
+            context.log.warning(f"{path} has disappeared; its rows stay until it is deleted or ingested with changes")
     new = [name for name in names if not context.instance.has_dynamic_partition(str(CLUSTERS.name), name)]
     failures = [f"cluster {name}: {what}" for name, what in failed.items()]
     return dg.SensorResult(
@@ -108,10 +108,10 @@ def raw_files(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorRes
     job=everything,
     minimum_interval_seconds=60,
     default_status=SENSOR_STATUS,
-    description="The newest week is unlike those that the cluster's champion was fitted on.",
+    description="Retrain when the newest week differs from those that the cluster's champion was fitted on.",
 )
 def drifted(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorResult:
-    """It is read from the table that the asset `champion_drift` made, where that is about the present champion."""
+    """Read the table of the asset `champion_drift`, where it is about the present champion."""
     return _training(context, baton, CHAMPION_DRIFT.name, POLICY, "drift", sentence)
 
 
@@ -119,10 +119,10 @@ def drifted(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorResul
     job=queue_time,
     minimum_interval_seconds=60,
     default_status=SENSOR_STATUS,
-    description="In the newest week the cluster's queue-time champion did worse than it promised.",
+    description="Refit when the cluster's queue-time champion did worse than promised in the newest week.",
 )
 def queue_time_drifted(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorResult:
-    """It is read from the table that the asset `queue_time_drift` made, where that is about the present champion."""
+    """Read the table of the asset `queue_time_drift`, where it is about the present champion."""
     return _training(context, baton, QUEUE_TIME_DRIFT.name, QUEUE_TIME, "queue-time-drift", queue_time_sentence)
 
 
@@ -132,23 +132,23 @@ def _training(
     table: str,
     model: str,
     asked_by: str,
-    said: Callable[[pl.DataFrame], str],
+    describe: Callable[[pl.DataFrame], str],
 ) -> dg.SensorResult:
-    """One training run a cause, which is a champion and a week that is beyond a bound; more where the run fails."""
+    """Start one training run per cause (a champion and a week beyond a bound), and retry if it fails."""
     requests, reasons = [], []
     for name in sorted(context.instance.get_dynamic_partitions(str(CLUSTERS.name))):
         try:
             found = derived.read(baton.folder, table, name)
             champion = registered.champion_version(baton.folder, name, model)
         except InputError:
-            continue  # never made
+            continue  # the table was never made
         except BatonError as error:
             context.log.warning(f"cluster {name}: {error}")
             continue
         cause = None if champion is None else drift.cause(found.filter(champion_version=champion))
         if cause is None:
             continue
-        reasons.append(f"cluster {name}: {said(found)}")
+        reasons.append(f"cluster {name}: {describe(found)}")
         attempt = attempts.next_attempt(context.instance, f"{name}-{asked_by}-{cause}", time.time())
         reasons += [f"cluster {name}: {attempt.failure}"] if attempt.failure else []
         if attempt.run_key is not None:
@@ -161,13 +161,13 @@ def _training(
 
 
 def _of_cursor(cursor: str | None) -> tuple[dict[str, list[object]], dict[str, str]]:
-    """The files that the last tick had seen and what had failed, by cluster; an older cursor holds the files alone."""
+    """Return the files that the last tick saw and the failures by cluster; an older cursor holds only the files."""
     last = json.loads(cursor or "{}")
     return (last["files"], last["failed"]) if "files" in last else (last, {})
 
 
 def _settled(folder: Path) -> list[Path]:
-    """The folder's files, hidden ones and those still being written left out."""
+    """List the folder's files, without hidden files and files that are still being written."""
     newest = time.time() - QUIET_S
     files = (path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
     return sorted(path for path in files if path.stat().st_mtime <= newest)
@@ -190,11 +190,11 @@ def _digest(path: Path, known: dict[str, list[object]], seen: dict[str, list[obj
     description="Retrain every cluster's policies once a week.",
 )
 def weekly_retraining(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest]:
-    """One run a cluster that has ever been ingested: what is new is read, fitted and compared, the rest is reused.
+    """Start one run per ingested cluster: it reads, fits and compares what is new and reuses the rest.
 
-    The run key holds the tick, so that a restart repeats nothing.
+    The run key holds the tick, so a restart repeats nothing.
     """
-    return _a_run_a_cluster(context, "")
+    return _run_per_cluster(context, "")
 
 
 @dg.schedule(
@@ -204,11 +204,11 @@ def weekly_retraining(context: dg.ScheduleEvaluationContext) -> list[dg.RunReque
     description="Score and release every cluster's queue-time model once a week.",
 )
 def weekly_queue_time(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest]:
-    """One run a cluster that has ever been ingested; with nothing new it ends at once."""
-    return _a_run_a_cluster(context, "queue-time-")
+    """Start one run per ingested cluster; without new input it ends at once."""
+    return _run_per_cluster(context, "queue-time-")
 
 
-def _a_run_a_cluster(context: dg.ScheduleEvaluationContext, what: str) -> list[dg.RunRequest]:
+def _run_per_cluster(context: dg.ScheduleEvaluationContext, prefix: str) -> list[dg.RunRequest]:
     tick = context.scheduled_execution_time.date().isoformat()
     names = context.instance.get_dynamic_partitions(str(CLUSTERS.name))
-    return [dg.RunRequest(run_key=f"{what}{name}-{tick}", partition_key=name) for name in sorted(names)]
+    return [dg.RunRequest(run_key=f"{prefix}{name}-{tick}", partition_key=name) for name in sorted(names)]

@@ -1,1 +1,1 @@
-"""Asks a live Slurm through its own commands and parses what they print. Decides nothing and submits nothing."""
+"""Query a live Slurm through its own commands and parse their output. Decides nothing and submits nothing."""

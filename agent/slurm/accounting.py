@@ -1,7 +1,7 @@
-"""The jobs of the last day, or of the last week where a day has few: one or two calls of sacct.
+"""Past jobs from sacct: of the last day, or of the last week if a day has few. One or two calls.
 
-For a policy that looks ahead those of the last weeks, with their names and priorities. A name is free text, so a word
-drawn at random ends each field there.
+For a policy that looks ahead, the jobs of the last weeks with their names and priorities. A name is free text, so each
+field there ends with a random word.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ from traces.counted import counted
 from traces.slurm.text import NO_TIME, parse_job_id, parse_limit_s, parse_state
 
 DAY_S = 86400
-WINDOWS_S = (DAY_S, 7 * DAY_S)  # the first that has RECENT starts and RECENT ends, else the last
-FIELDS = "JobID,User,Partition,State,Submit,Start,End,Timelimit,NNodes"  # none is free text of a user
+WINDOWS_S = (DAY_S, 7 * DAY_S)  # we use the first with RECENT starts and RECENT ends, else the last
+FIELDS = "JobID,User,Partition,State,Submit,Start,End,Timelimit,NNodes"  # no field holds users' free text
 NAMED = f"{FIELDS},Priority,JobName"
 
 
 @dataclass(frozen=True)
 class PastJob:
-    """A job that is known by what became of it so far. Times are epoch seconds."""
+    """A job with its history so far. Times are epoch seconds."""
 
-    id: str  # as `agent.slurm.queue.Job`
+    id: str  # as `agent.slurm.queue.SqueueJob`
     user: str
     partition: str
     nodes: int
     limit_s: int
     submit_s: int
-    start_s: int | None  # None: it has not run
+    start_s: int | None  # None: it did not run
     end_s: int | None  # None: it has not ended
     name: str = ""
-    priority: int = 0  # as it was first seen
+    priority: int = 0  # when first seen
 
 
 @dataclass(frozen=True)
-class Past:
-    """What the accounting shows of a window, jobs that pend left out. unread: rows that could not be parsed."""
+class AccountingRecords:
+    """The jobs of a window in accounting, without pending ones. unread: rows that could not be parsed."""
 
     jobs: tuple[PastJob, ...]
     unread: int = 0
 
 
-def read_past(commands: Commands, now_s: int) -> Past:
-    """The jobs of all users that ran or ended lately. Raises SlurmError."""
+def read_past(commands: Commands, now_s: int) -> AccountingRecords:
+    """Read the jobs of all users that ran or ended recently. Raises SlurmError."""
     for window_s in WINDOWS_S:
         text = commands.run(
             "sacct", "--noheader", "--parsable2", "--allusers", "--allocations", f"--format={FIELDS}",
@@ -63,8 +63,8 @@ def read_past(commands: Commands, now_s: int) -> Past:
     return past
 
 
-def read_named_past(commands: Commands, now_s: int, window_s: int, partitions: Iterable[str]) -> Past:
-    """The jobs of all users that ran or ended within the window in those partitions, by name. Raises SlurmError."""
+def read_named_past(commands: Commands, now_s: int, window_s: int, partitions: Iterable[str]) -> AccountingRecords:
+    """Read all users' jobs that ran or ended in the window in those partitions, with names. Raises SlurmError."""
     mark = f"|{secrets.token_hex(6)}|"
     text = commands.run(
         "sacct", "--noheader", "--parsable", f"--delimiter={mark}", "--allusers", "--allocations",
@@ -74,21 +74,21 @@ def read_named_past(commands: Commands, now_s: int, window_s: int, partitions: I
     return parse_named_past(text, mark)
 
 
-def parse_named_past(text: str, mark: str) -> Past:
-    """What sacct printed with NAMED, each field ended by `mark`. Raises SlurmError where it printed something else."""
+def parse_named_past(text: str, mark: str) -> AccountingRecords:
+    """Parse sacct's output for NAMED, each field ended by `mark`. Raises SlurmError for other output."""
     fields, columns = text.split(mark), NAMED.count(",") + 1
     if (len(fields) - 1) % columns or fields[-1].strip():
-        raise SlurmError("nonsense", "sacct", f"{len(fields) - 1} fields, not a multiple of {columns}")
+        raise SlurmError("nonsense", "sacct", f"it printed {len(fields) - 1} fields, not a multiple of {columns}")
     return _parsed(fields[first : first + columns] for first in range(0, len(fields) - 1, columns))
 
 
-def parse_past(text: str) -> Past:
-    """What sacct printed. Raises SlurmError where no row of some can be parsed."""
+def parse_past(text: str) -> AccountingRecords:
+    """Parse sacct's output. Raises SlurmError if there are rows and none can be parsed."""
     return _parsed(line.split("|") for line in text.splitlines())
 
 
-def _parsed(rows: Iterable[list[str]]) -> Past:
-    """The jobs of those rows, that are of FIELDS or of NAMED. Raises SlurmError where none of some can be parsed."""
+def _parsed(rows: Iterable[list[str]]) -> AccountingRecords:
+    """Parse rows of FIELDS or of NAMED. Raises SlurmError if there are rows and none can be parsed."""
     jobs, unread, count = [], 0, 0
     for row in rows:
         count += 1
@@ -101,14 +101,14 @@ def _parsed(rows: Iterable[list[str]]) -> Past:
             jobs.append(job)
     if unread and unread == count:
         raise SlurmError("nonsense", "sacct", f"none of {counted(unread, 'row')} could be parsed")
-    return Past(tuple(jobs), unread)
+    return AccountingRecords(tuple(jobs), unread)
 
 
 def _job(row: list[str]) -> PastJob | None:
-    """The job of a row; None for one that pends, which the queue shows with all its tasks."""
+    """Parse one row; None for a pending job, which the queue shows with all its tasks."""
     columns = FIELDS.count(",") + 1
     if len(row) not in (columns, columns + 2):
-        raise ValueError("another number of columns")
+        raise ValueError("wrong number of columns")
     identity, user, partition, state, submit, start, end, limit, nodes = (field.strip() for field in row[:columns])
     priority, name = row[columns:] or ("0", "")
     parse_job_id(identity)
@@ -117,7 +117,7 @@ def _job(row: list[str]) -> PastJob | None:
         return None
     start_s, end_s, limit_s = _time(start), _time(end), parse_limit_s(limit)
     if end_s is not None and end_s == start_s and base == "CANCELLED":
-        start_s = None  # never ran: Slurm before 22.05 writes the cancellation as its start
+        start_s = None  # it never ran: Slurm before 22.05 writes the cancellation as its start
     return PastJob(
         identity, user, partition, max(int(nodes), 1), UNLIMITED_S if limit_s is None else max(limit_s, 60),
         int(submit), start_s, end_s, name, int(priority or 0),
@@ -129,5 +129,5 @@ def _time(text: str) -> int | None:
 
 
 def _time_text(at_s: int) -> str:
-    """As sacct takes it, in UTC, in which `Commands` runs it."""
+    """Format a time for sacct in UTC, because `Commands` runs it in UTC."""
     return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%dT%H:%M:%S}"

@@ -1,6 +1,6 @@
-"""Runs Slurm's commands: argument vectors, bounded in time and output, in an environment that does not change answers.
+"""Run Slurm's commands with bounded time and output, in an environment that keeps their output parseable.
 
-Three kinds of failure are told apart, since each asks for something else of who called: SlurmError says which.
+SlurmError distinguishes three kinds of failure, because callers handle each differently.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 from traces.visible import visible
 
-MOST_BYTES = 1 << 26  # of one answer; a job of squeue takes some 250
+MOST_BYTES = 1 << 26  # of one answer; squeue prints about 250 bytes per job
 MOST_SHOWN = 300  # characters of an error message
 MINUTE_S = 60.0
-# Variables of Slurm that say where it is and who asks. All others of these prefixes are taken out: defaults of the
-# commands (SQUEUE_FORMAT, SACCT_FORMAT, SBATCH_PARTITION ...) and what a job in which the agent runs was given.
+# Variables that locate Slurm and authenticate the caller. All others with these prefixes are removed: defaults of the
+# commands (SQUEUE_FORMAT, SACCT_FORMAT, SBATCH_PARTITION ...) and the variables of a job in which the agent runs.
 KEPT = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT"})
 TAKEN_OUT = ("SLURM", "SQUEUE_", "SINFO_", "SACCT", "SBATCH_", "SALLOC_", "SCANCEL_", "SRUN_")
-# Times in seconds since 1970; node lists and array tasks in full. sbatch goes without: a job inherits its environment.
+# Times in epoch seconds; node lists and array tasks in full. Not set for sbatch: a job inherits its environment.
 PINNED = {"TZ": "UTC", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
 SUBMITS = "sbatch"
-NOT_RUN = "cannot be run"  # how the detail of an error begins where the program is not there
-# Messages of slurm_errno.c, and of what lies below it, after which the same call may succeed later.
+NOT_RUN = "cannot be run"  # an error's detail begins with this if the program does not exist
+# Messages of slurm_errno.c and of lower layers after which the same call may succeed later.
 AWAY = re.compile(
     r"unable to contact slurm controller|unable to contact the controller|timed out|connection refused|connection reset"
     r"|connection failure|message (send|receive) failure|zero bytes were transmitted|standby mode|rate limit exceeded"
@@ -41,11 +41,11 @@ AWAY = re.compile(
 
 
 class SlurmError(Exception):
-    """A call that gave no answer.
+    """A call that returned no usable answer.
 
-    kind: "away" (Slurm was not reached or did not answer in time; a submission may have gone through all the same),
-    "refused" (Slurm answered no, or the command is not installed) or "nonsense" (the answer cannot be parsed).
-    command: the program. detail: one line, visible characters alone.
+    kind: "away" (Slurm was not reached or did not answer in time; a submission may still have succeeded), "refused"
+    (Slurm rejected the call, or the command is not installed) or "nonsense" (the answer cannot be parsed). command: the
+    program. detail: one line of visible characters.
     """
 
     def __init__(self, kind: str, command: str, detail: str) -> None:
@@ -57,9 +57,9 @@ class SlurmError(Exception):
 
 
 class Commands:
-    """Every call to Slurm goes through here, and is counted.
+    """Runner and counter of every call to Slurm.
 
-    environment: that of the process by default. timeout_s: seconds that a call may take. clock: seconds since 1970.
+    environment: default is that of the process. timeout_s: maximum duration of a call, s. clock: returns epoch seconds.
     """
 
     def __init__(
@@ -81,20 +81,20 @@ class Commands:
         pass_fds: Sequence[int] = (),
         environment: Mapping[str, str] | None = None,
     ) -> str:
-        """Standard output of a command. Bytes that are no UTF-8 come as surrogates.
+        """Run a command and return its standard output. Bytes that are not UTF-8 become surrogates.
 
-        environment: in place of that of `Commands`; Slurm's own variables are taken out of either. Raises SlurmError.
+        environment: replaces that of `Commands`; Slurm's own variables are removed from either. Raises SlurmError.
         """
         program = argv[0]
         self.calls[program] += 1
         self._called_s.append(self._clock())
         variables = cleaned(self._environment if environment is None else environment, program)
-        with tempfile.TemporaryFile() as fed:
-            fed.write(stdin)
-            fed.seek(0)
+        with tempfile.TemporaryFile() as input_file:
+            input_file.write(stdin)
+            input_file.seek(0)
             try:
                 process = subprocess.Popen(
-                    argv, stdin=fed, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=variables,
+                    argv, stdin=input_file, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=variables,
                     pass_fds=tuple(pass_fds), start_new_session=True,
                 )  # fmt: skip
             except OSError as error:
@@ -109,12 +109,12 @@ class Commands:
         return _answer(program, process.returncode, output, complaint)
 
     def calls_in_last_minute(self) -> int:
-        """Calls of the last 60 s by the clock."""
+        """Count the calls of the last 60 s by the clock."""
         since_s = self._clock() - MINUTE_S
         return sum(called_s > since_s for called_s in self._called_s)
 
     def _read(self, process: subprocess.Popen[bytes], program: str) -> tuple[bytes, bytes]:
-        """(standard output, standard error) of a process that has ended. Raises SlurmError past time or size."""
+        """Read (standard output, standard error) until the process ends. Raises SlurmError beyond time or size."""
         deadline_s = time.monotonic() + self._timeout_s
         assert process.stdout is not None and process.stderr is not None
         output, complaint = bytearray(), bytearray()
@@ -131,7 +131,7 @@ class Commands:
                     if not more:
                         selector.unregister(key.fileobj)
                     if len(key.data) > MOST_BYTES:
-                        raise SlurmError("nonsense", program, f"an answer of over {MOST_BYTES} bytes")
+                        raise SlurmError("nonsense", program, f"its answer is longer than {MOST_BYTES} bytes")
         try:
             process.wait(max(0.1, deadline_s - time.monotonic()))
         except subprocess.TimeoutExpired as error:
@@ -140,7 +140,7 @@ class Commands:
 
 
 def cleaned(environment: Mapping[str, str], program: str) -> dict[str, str]:
-    """The environment in which a command answers as the parsers of this folder expect."""
+    """Return the environment in which a command prints what the parsers of this folder expect."""
     kept = {key: value for key, value in environment.items() if key in KEPT or not key.startswith(TAKEN_OUT)}
     return kept if program == SUBMITS else kept | PINNED
 

@@ -1,9 +1,9 @@
-"""Queue and nodes from `squeue --json` and `sinfo --json`, for a Slurm whose text cannot be read.
+"""Read queue and nodes from `squeue --json` and `sinfo --json`, for a Slurm whose text output cannot be read.
 
-Names, types and nesting change from version to version (docs/decisions/0036-text-then-json.md): a number is plain in
-22.05 and later `{"set": .., "infinite": .., "number": ..}`, a state is a word and since 23.11 a list of words.
-Both are taken, wherever they stand; what is neither is a row that cannot be read. Sources: openapi v0.0.38 of a Slurm
-22.05.8, and src/plugins/data_parser/v0.0.40 to v0.0.44/parsers.c (JOB_INFO, SINFO_DATA) of later ones.
+Names, types and nesting change from version to version (docs/decisions/0036-text-then-json.md). A number is plain in
+22.05 and later `{"set": .., "infinite": .., "number": ..}`. A state is a word, and since 23.11 a list of words. We
+accept either form everywhere; any other form makes the row unreadable. Sources: openapi v0.0.38 of a Slurm 22.05.8, and
+src/plugins/data_parser/v0.0.40 to v0.0.44/parsers.c (JOB_INFO, SINFO_DATA) of later ones.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agent.slurm.commands import Commands, SlurmError
-from agent.slurm.nodes import Nodes
-from agent.slurm.queue import ENDED, UNLIMITED_S, Job, Queue
+from agent.slurm.nodes import SinfoStates
+from agent.slurm.queue import ENDED, UNLIMITED_S, Queue, SqueueJob
 from traces.counted import counted
 from traces.slurm.text import parse_job_id
 
-NO_VALUE, INFINITE = 0xFFFFFFFE, 0xFFFFFFFF  # of a plain number (slurm.h: NO_VAL, INFINITE)
-MOST_JOBS = 1 << 18  # with the waiting tasks of arrays, of which a few bytes may tell; the text form holds as many
-# Which word squeue prints of several (job_state_string of slurm_protocol_defs.c): the first of these, else the state.
+NO_VALUE, INFINITE = 0xFFFFFFFE, 0xFFFFFFFF  # as plain numbers (slurm.h: NO_VAL, INFINITE)
+MOST_JOBS = 1 << 18  # including waiting array tasks, which a few bytes can describe; the text form holds as many
+# squeue prints one word (job_state_string of slurm_protocol_defs.c): the first of these flags, else the state.
 JOB_FLAGS = (
     "COMPLETING", "STAGE_OUT", "CONFIGURING", "EXPEDITING", "RESIZING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD",
     "SPECIAL_EXIT", "STOPPED", "REVOKED", "RESV_DEL_HOLD", "SIGNALING",
 )  # fmt: skip
-# The mark that sinfo writes behind a state: that of the first of these flags (node_state_string of the same file).
+# sinfo appends one mark to a state: that of the first of these flags (node_state_string of the same file).
 NODE_MARKS = {
     "MAINTENANCE": "$", "REBOOT_ISSUED": "^", "REBOOT_REQUESTED": "@", "POWERING_UP": "#", "POWERING_DOWN": "%",
     "POWERED_DOWN": "~", "POWER_DOWN": "!", "NOT_RESPONDING": "*",
@@ -34,19 +34,19 @@ IDLE_WORDS = {"RESERVED": "reserved", "BLOCKED": "blocked", "PLANNED": "planned"
 
 
 def read_queue(commands: Commands, now_s: int) -> Queue:
-    """As `agent.slurm.queue.read_queue`. Raises SlurmError."""
+    """Read the queue as `agent.slurm.queue.read_queue` does, from JSON. Raises SlurmError."""
     return parse_queue(commands.run("squeue", "--all", "--states=all", "--json"), now_s)
 
 
-def read_nodes(commands: Commands) -> Nodes:
-    """As `agent.slurm.nodes.read_nodes`. Raises SlurmError."""
+def read_nodes(commands: Commands) -> SinfoStates:
+    """Read the nodes as `agent.slurm.nodes.read_nodes` does, from JSON. Raises SlurmError."""
     return parse_nodes(commands.run("sinfo", "--all", "--Node", "--json"))
 
 
 def parse_queue(text: str, now_s: int) -> Queue:
-    """What `squeue --json` printed. Raises SlurmError where it holds no jobs, or none of them can be read."""
-    alive: list[Job] = []
-    ended: list[Job] = []
+    """Parse the output of `squeue --json`. Raises SlurmError if it has no list of jobs, or no job can be read."""
+    alive: list[SqueueJob] = []
+    ended: list[SqueueJob] = []
     unread = 0
     for row in _rows("squeue", text, "jobs"):
         try:
@@ -55,7 +55,7 @@ def parse_queue(text: str, now_s: int) -> Queue:
             unread += 1
             continue
         if len(alive) + len(ended) + len(jobs) > MOST_JOBS:
-            raise SlurmError("nonsense", "squeue", f"over {MOST_JOBS} jobs in its JSON")
+            raise SlurmError("nonsense", "squeue", f"its JSON holds more than {MOST_JOBS} jobs")
         for job in jobs:
             (ended if job.state in ENDED else alive).append(job)
     if unread and not alive and not ended:
@@ -63,8 +63,8 @@ def parse_queue(text: str, now_s: int) -> Queue:
     return Queue(now_s, tuple(alive), frozenset(), tuple(ended), unread)
 
 
-def parse_nodes(text: str) -> Nodes:
-    """What `sinfo --json` printed: `nodes` up to 22.05, `sinfo` later. Raises SlurmError for anything else."""
+def parse_nodes(text: str) -> SinfoStates:
+    """Parse the output of `sinfo --json`: `nodes` up to 22.05, `sinfo` later. Raises SlurmError for anything else."""
     states: dict[str, str] = {}
     try:
         for row in _rows("sinfo", text, "sinfo", "nodes"):
@@ -74,19 +74,19 @@ def parse_nodes(text: str) -> Nodes:
                 names = _words(_within(row, "nodes", "nodes"))
                 states |= dict.fromkeys(names, node_state(_words(_within(row, "node", "state"))))
     except (KeyError, ValueError) as error:
-        raise SlurmError("nonsense", "sinfo", f"its JSON holds a node of another form: {error}") from error
-    return Nodes(states)
+        raise SlurmError("nonsense", "sinfo", f"its JSON holds a malformed node: {error}") from error
+    return SinfoStates(states)
 
 
 def job_state(words: list[str]) -> str:
-    """The one word that squeue prints for a state and its flags, in any order."""
+    """Return the one word that squeue prints for a state and its flags, in any order."""
     if not words:
-        raise ValueError("no state")
+        raise ValueError("a job without a state")
     return next((flag for flag in JOB_FLAGS if flag in words), next((w for w in words if w not in JOB_FLAGS), words[0]))
 
 
 def node_state(words: list[str]) -> str:
-    """The state that sinfo prints, in its long form, for the base state and the flags of a node."""
+    """Return the state that sinfo prints, in its long form, for the base state and flags of a node."""
     flags = {word.upper() for word in words}
     base = next((word for word in ("ALLOCATED", "MIXED", "DOWN", "IDLE") if word in flags), "")
     has_jobs = base in ("ALLOCATED", "MIXED")
@@ -107,8 +107,8 @@ def node_state(words: list[str]) -> str:
     return base.lower() + (mark or ("-" if base == "MIXED" and "PLANNED" in flags else ""))
 
 
-def _jobs(row: Mapping[str, Any], now_s: int) -> Iterator[Job]:
-    """The job of a record; of an array's waiting tasks, which share one, each. Raises ValueError."""
+def _jobs(row: Mapping[str, Any], now_s: int) -> Iterator[SqueueJob]:
+    """Yield the job of a record, or each of an array's waiting tasks, which share a record. Raises ValueError."""
     try:
         limit_min = _number(row["time_limit"])
         limit_s = UNLIMITED_S if limit_min is None else max(limit_min * 60, 60)
@@ -117,7 +117,7 @@ def _jobs(row: Mapping[str, Any], now_s: int) -> Iterator[Job]:
         reason = _text(row.get("state_description")) or _text(row["state_reason"])
         for identity in _identities(row):
             parse_job_id(identity)
-            yield Job(
+            yield SqueueJob(
                 id=identity,
                 name=_text(row["name"]),
                 user=_word(row["user_name"]),
@@ -141,7 +141,7 @@ def _jobs(row: Mapping[str, Any], now_s: int) -> Iterator[Job]:
 
 
 def _identities(row: Mapping[str, Any]) -> list[str]:
-    """As `squeue --array` names them: 12, 12_3 a task of an array, 12+1 a part of a heterogeneous job."""
+    """Return the ids as `squeue --array` prints them: 12, 12_3 (array task), 12+1 (heterogeneous component)."""
     array, task = _number(row.get("array_job_id")), _number(row.get("array_task_id"))
     waiting = _text(row.get("array_task_string"))
     if array and waiting:
@@ -155,32 +155,32 @@ def _identities(row: Mapping[str, Any]) -> list[str]:
 
 
 def _task_numbers(text: str) -> list[int]:
-    """The numbers of `1-3,7,10-20:5%2`; the throttle behind % is left out."""
+    """Parse task numbers such as `1-3,7,10-20:5%2`; the throttle after % is ignored."""
     numbers: list[int] = []
     for part in text.partition("%")[0].split(","):
         first, _, rest = part.partition("-")
         last, _, step = rest.partition(":")
         low, high, by = int(first), int(last or first), int(step or 1)
         if not 0 <= low <= high or by < 1 or len(numbers) + (high - low) // by >= MOST_JOBS:
-            raise ValueError("the tasks of an array are no numbers, or too many")
+            raise ValueError("array task numbers are malformed or too many")
         numbers += range(low, high + 1, by)
     return numbers
 
 
 def _rows(program: str, text: str, *keys: str) -> list[Mapping[str, Any]]:
-    """The list of records under the first of the keys that is there. Raises SlurmError."""
+    """Return the list of records under the first of the keys that exists. Raises SlurmError."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise SlurmError("nonsense", program, f"its answer is no JSON: {error}") from error
+        raise SlurmError("nonsense", program, f"its answer is not JSON: {error}") from error
     rows = next((found[key] for key in keys if key in found), None) if isinstance(found, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise SlurmError("nonsense", program, f"its JSON holds no list of {keys[0]}")
+        raise SlurmError("nonsense", program, f"its JSON has no list {keys[0]!r}")
     return rows
 
 
 def _number(value: Any) -> int | None:
-    """A number, plain or with `set` and `infinite`; None where it is not set or infinite. Raises ValueError."""
+    """Parse a number, plain or with `set` and `infinite`; None if it is not set or infinite. Raises ValueError."""
     if isinstance(value, dict):
         if value.get("infinite") or not value.get("set", True):
             return None
@@ -188,7 +188,7 @@ def _number(value: Any) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
-        raise ValueError(f"{str(value)[:40]!r} is no count")
+        raise ValueError(f"{str(value)[:40]!r} is not a count")
     return None if value in (NO_VALUE, INFINITE) else value
 
 
@@ -207,27 +207,27 @@ def _within(row: Mapping[str, Any], *keys: str) -> Any:
     value: Any = row
     for key in keys:
         if not isinstance(value, dict):
-            raise ValueError(f"{key} is in no object")
+            raise ValueError(f"{key} is not inside an object")
         value = value[key]
     return value
 
 
 def _words(value: Any) -> list[str]:
-    """A word or a list of words, as a list. Raises ValueError."""
+    """Return a word or a list of words as a list. Raises ValueError."""
     words = [value] if isinstance(value, str) else value
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise ValueError(f"{str(value)[:40]!r} is no list of words")
+        raise ValueError(f"{str(value)[:40]!r} is not a list of words")
     return words
 
 
 def _word(value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{str(value)[:40]!r} is no name")
+        raise ValueError(f"{str(value)[:40]!r} is not a name")
     return value
 
 
 def _text(value: Any) -> str:
-    """Text that may not be set. Raises ValueError."""
+    """Return optional text; "" if it is not set. Raises ValueError."""
     if value is not None and not isinstance(value, str):
-        raise ValueError(f"{str(value)[:40]!r} is no text")
+        raise ValueError(f"{str(value)[:40]!r} is not text")
     return "" if value in (None, "(null)") else value

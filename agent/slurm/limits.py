@@ -1,9 +1,9 @@
-"""How many jobs and nodes a user may have at once: two calls of sacctmgr.
+"""Limits on the jobs and nodes that a user may have running at once: two calls of sacctmgr.
 
-Slurm looks for a limit in the QOS of the partition, then in that of the job, then in the association of the user, and
-takes the first that is set (https://slurm.schedmd.com/resource_limits.html, "Hierarchy"); a QOS with the flag
-OverPartQOS goes before that of the partition. A limit on GPUs or processors counts as whole nodes of the partition:
-12 GPUs are 3 nodes of 4.
+Slurm looks for a limit in the partition's QOS, then in the job's QOS, then in the user's association, and uses the
+first that is set (https://slurm.schedmd.com/resource_limits.html, "Hierarchy"). A job QOS with the flag OverPartQOS
+precedes the partition's. We convert a limit on GPUs or processors to whole nodes of the partition: 12 GPUs are 3 nodes
+of 4 GPUs.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent.slurm.commands import Commands, SlurmError
-from agent.slurm.settings import Partition, Settings
+from agent.slurm.settings import Partition, SlurmSettings
 from features.snapshot import NO_LIMIT
 from traces.slurm.text import parse_tres
 
-ENFORCING = frozenset({"limits", "safe", "all"})  # of AccountingStorageEnforce: without them no limit holds
-COUNTED = ("node", "gres/gpu", "cpu")  # TRES that are counted as nodes
+ENFORCING = frozenset({"limits", "safe", "all"})  # values of AccountingStorageEnforce; otherwise no limit is enforced
+COUNTED = ("node", "gres/gpu", "cpu")  # TRES that are converted to nodes
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What one user may have running at once."""
+class UserLimits:
+    """The most jobs and whole nodes that one user may have running at once."""
 
     jobs: int = NO_LIMIT
     nodes: int = NO_LIMIT  # whole nodes
@@ -30,25 +30,25 @@ class Limits:
 
 @dataclass(frozen=True)
 class _Level:
-    """What one QOS or association says; None for a limit that is not set."""
+    """The limits of one QOS or association; None if not set."""
 
     jobs: int | None
     tres: dict[str, int]
 
 
 def read_limits(
-    commands: Commands, settings: Settings, partition: Partition, *, user: str, account: str, qos: str
-) -> Limits:
-    """The limits on a user's jobs in a partition. Raises SlurmError, also where the association cannot be seen."""
+    commands: Commands, settings: SlurmSettings, partition: Partition, *, user: str, account: str, qos: str
+) -> UserLimits:
+    """Read the limits on a user's jobs in a partition. Raises SlurmError, also if the association is not visible."""
     if not ENFORCING & settings.enforced:
-        return Limits()
+        return UserLimits()
     where = [f"user={user}", f"cluster={settings.cluster}"] + ([f"account={account}"] if account else [])
     association = ("sacctmgr", "--noheader", "--parsable2", "show", "association", "where")
     own = commands.run(*association, *where, "format=Partition,DefaultQOS,QOS,MaxJobs,GrpJobs,GrpTRES")
     rows = _rows(own, 6)
     fitting = [row for row in rows if row[0] == partition.name] or [row for row in rows if not row[0]]
     if not fitting:
-        raise SlurmError("refused", "sacctmgr", "shows no association of the user")
+        raise SlurmError("refused", "sacctmgr", f"it shows no association of user {user}")
     _, default_qos, allowed_qos, *counts, tres = fitting[0]
     if not default_qos and "," not in allowed_qos:
         default_qos = allowed_qos
@@ -64,7 +64,7 @@ def read_limits(
 
 
 def _by_rank(rows: list[list[str]], names: Sequence[str]) -> list[_Level]:
-    """The QOS in the order in which Slurm asks them; `names`: that of the partition, that of the job."""
+    """Order the QOS as Slurm consults them; `names`: the partition's QOS, then the job's."""
     by_name = {row[0]: row for row in rows}
     ranked = [by_name[name] for name in names if name in by_name]
     if ranked and "OverPartQOS" in ranked[-1][1].split(","):
@@ -72,7 +72,7 @@ def _by_rank(rows: list[list[str]], names: Sequence[str]) -> list[_Level]:
     return [_Level(_count(row[2]), _tres(row[3])) for row in ranked]
 
 
-def _first_set(levels: list[_Level], partition: Partition) -> Limits:
+def _first_set(levels: list[_Level], partition: Partition) -> UserLimits:
     jobs = next((level.jobs for level in levels if level.jobs is not None), NO_LIMIT)
     nodes = NO_LIMIT
     for name in COUNTED:
@@ -80,13 +80,13 @@ def _first_set(levels: list[_Level], partition: Partition) -> Limits:
         whole, size = partition.whole.get(name, 0), partition.whole.get("node", 0)
         if most is not None and whole and size:
             nodes = min(nodes, most * size // whole)
-    return Limits(jobs, nodes)
+    return UserLimits(jobs, nodes)
 
 
 def _rows(text: str, columns: int) -> list[list[str]]:
     rows = [line.split("|") for line in text.splitlines() if line]
     if any(len(row) != columns for row in rows):
-        raise SlurmError("nonsense", "sacctmgr", f"a row that has not {columns} columns")
+        raise SlurmError("nonsense", "sacctmgr", f"it printed a row that does not have {columns} columns")
     return rows
 
 

@@ -1,4 +1,4 @@
-"""Which nodes are in service: one call of sinfo."""
+"""The nodes in service: one call of sinfo."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from dataclasses import dataclass
 from agent.slurm.commands import Commands, SlurmError
 from traces.slurm.text import expand_nodes
 
-# Behind a state sinfo writes flags: * no answer, $ maintenance, ^ rebooting; ~ # ! % @ - tell of power saving, of a
-# reboot to come, and of a place that backfill has planned (man sinfo, NODE STATE CODES).
+# sinfo appends flags to a state: * no answer, $ maintenance, ^ rebooting. The flags ~ # ! % @ - mean power saving, a
+# pending reboot, or a node planned by backfill (man sinfo, NODE STATE CODES).
 _STATE = re.compile(r"([a-z_]+)([*~#!%$@^+-]*)")
 OUT_FLAGS = frozenset("*$^")
-# Jobs run there: in service until they end, whatever comes after.
+# Jobs run on these nodes, so they are in service until the jobs end.
 WORKING = frozenset({"allocated", "mixed", "completing", "draining", "failing"})
 WAITING = frozenset({"idle", "planned", "power_up", "powering_up", "power_down", "powering_down", "powered_down"})
 
 
 @dataclass(frozen=True)
-class Nodes:
-    """The state of each node in sinfo's long form, `idle` or `mixed-`; none where the user may not see nodes."""
+class SinfoStates:
+    """The state of each node in sinfo's long form, such as `idle` or `mixed-`; empty if the user may not see nodes."""
 
     states: dict[str, str]
 
     def in_service(self, names: frozenset[str]) -> int:
-        """How many of these nodes run jobs or may be given to one."""
+        """Count the nodes among `names` that run jobs or can be allocated."""
         return sum(in_service(self.states.get(name, "")) for name in names)
 
     def working(self, names: frozenset[str]) -> int:
-        """On how many of these nodes jobs run."""
+        """Count the nodes among `names` that run jobs."""
         return sum(_taken_apart(self.states.get(name, ""))[0] in WORKING for name in names)
 
 
-def read_nodes(commands: Commands) -> Nodes:
-    """The states of all nodes. Raises SlurmError."""
+def read_nodes(commands: Commands) -> SinfoStates:
+    """Read the states of all nodes. Raises SlurmError."""
     return parse_nodes(commands.run("sinfo", "--noheader", "--all", "--format=%T|%N"))
 
 
-def parse_nodes(text: str) -> Nodes:
-    """Rows `state|node list`. Raises SlurmError for another row."""
+def parse_nodes(text: str) -> SinfoStates:
+    """Parse rows `state|node list`. Raises SlurmError for a malformed row."""
     states: dict[str, str] = {}
     for line in text.splitlines():
         state, bar, names = line.strip().partition("|")
@@ -47,12 +47,12 @@ def parse_nodes(text: str) -> Nodes:
         except ValueError as error:
             raise SlurmError("nonsense", "sinfo", str(error)) from error
         if not bar:
-            raise SlurmError("nonsense", "sinfo", f"a row without a bar: {line}")
-    return Nodes(states)
+            raise SlurmError("nonsense", "sinfo", f"it printed a row without |: {line}")
+    return SinfoStates(states)
 
 
 def in_service(state: str) -> bool:
-    """Whether a node in that state runs jobs or may be given to one; not so: down, drained, maint, reserved ..."""
+    """Whether a node in that state runs jobs or can be allocated; false for down, drained, maint, reserved ..."""
     base, flags = _taken_apart(state)
     return base in WORKING or (base in WAITING and not OUT_FLAGS & set(flags))
 

@@ -1,8 +1,8 @@
-"""Who pends, who runs and who has just ended, of all users: one call of squeue.
+"""The pending, running and recently ended jobs of all users: one call of squeue.
 
-squeue's long format is the same from version to version and `--json` (`agent.slurm.json_form`) is not: its fields
+We read squeue's long format because it is stable across versions. `--json` (`agent.slurm.json_form`) is not: its fields
 change names and types, and a job takes over ten times the bytes. User text (names, comments) may hold any character,
-line breaks included, so a word drawn at random for each call ends each field.
+including line breaks, so each field ends with a word that is random for each call.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from agent.slurm.commands import Commands, SlurmError
 from traces.counted import counted
 from traces.slurm.text import NO_TIME, parse_job_id, parse_limit_s
 
-JOBS = "jobs"  # in Queue.hidden
-UNLIMITED_S = 365 * 86400  # stands for a time limit that a job does not have
+JOBS = "jobs"  # a value of Queue.hidden
+UNLIMITED_S = 365 * 86400  # used as the time limit of a job without one
 FIELDS = (
     "JobArrayID", "Name", "UserName", "Account", "Partition", "QOS", "State", "Reason", "NumNodes", "TimeLimit",
     "SubmitTime", "StartTime", "EndTime", "PriorityLong", "RestartCnt", "Comment", "NodeList",
@@ -27,21 +27,21 @@ ENDED = frozenset({
 
 
 @dataclass(frozen=True)
-class Job:
-    """A job, or one task of an array. Times are epoch seconds."""
+class SqueueJob:
+    """A job, or one array task, as squeue shows it. Times are epoch seconds."""
 
-    id: str  # "123"; "123_4" a task of an array
+    id: str  # "123", or "123_4" for an array task
     name: str
     user: str
     account: str
-    partition: str  # of a pending job perhaps several, with commas
+    partition: str  # for a pending job possibly several, separated by commas
     qos: str
     state: str  # squeue's long form: PENDING, RUNNING, COMPLETING, SUSPENDED ...
     reason: str  # why it pends: Priority, Resources, Dependency ...; "None"
     nodes: int
-    limit_s: int  # UNLIMITED_S where it has none
+    limit_s: int  # UNLIMITED_S if it has none
     submit_s: int
-    start_s: int | None  # of a pending job Slurm's estimate, where it has one
+    start_s: int | None  # for a pending job, Slurm's estimate if there is one
     end_s: int | None
     priority: int
     restarts: int
@@ -53,21 +53,21 @@ class Job:
 class Queue:
     """Every job that the user may see at an instant.
 
-    Those that pend, run or complete are in `jobs`. `ended`: those that Slurm still remembers (slurm.conf: MinJobAge).
-    hidden: JOBS where other users' are not shown. unread: rows that could not be parsed. form: one line where queue or
-    nodes were not read from text, as they usually are.
+    jobs: those that pend, run or complete. ended: those that Slurm still remembers (slurm.conf: MinJobAge). hidden:
+    holds JOBS if other users' jobs are not shown. unread: rows that could not be parsed. form: one line if queue or
+    nodes were read from JSON instead of text.
     """
 
     now_s: int
-    jobs: tuple[Job, ...]
+    jobs: tuple[SqueueJob, ...]
     hidden: frozenset[str]
-    ended: tuple[Job, ...] = ()
+    ended: tuple[SqueueJob, ...] = ()
     unread: int = 0
     form: str = ""
 
 
 def read_queue(commands: Commands, now_s: int) -> Queue:
-    """The queue of all users in all partitions, tasks of arrays one by one. Raises SlurmError."""
+    """Read the queue of all users in all partitions, array tasks one by one. Raises SlurmError."""
     mark = f"|{secrets.token_hex(6)}|"
     layout = ",".join(f"{field}:0{mark}" for field in FIELDS)
     text = commands.run("squeue", "--noheader", "--all", "--array", "--states=all", f"--Format={layout}")
@@ -75,12 +75,12 @@ def read_queue(commands: Commands, now_s: int) -> Queue:
 
 
 def parse_queue(text: str, mark: str, now_s: int) -> Queue:
-    """What squeue printed, each field ended by `mark`. Raises SlurmError where the fields are not those of FIELDS."""
+    """Parse squeue's output, each field ended by `mark`. Raises SlurmError if the fields are not those of FIELDS."""
     fields = text.split(mark)
     if (len(fields) - 1) % len(FIELDS) or fields[-1].strip():
-        raise SlurmError("nonsense", "squeue", f"{len(fields) - 1} fields, not a multiple of {len(FIELDS)}")
-    alive: list[Job] = []
-    ended: list[Job] = []
+        raise SlurmError("nonsense", "squeue", f"it printed {len(fields) - 1} fields, not a multiple of {len(FIELDS)}")
+    alive: list[SqueueJob] = []
+    ended: list[SqueueJob] = []
     unread = 0
     for first in range(0, len(fields) - 1, len(FIELDS)):
         try:
@@ -94,11 +94,11 @@ def parse_queue(text: str, mark: str, now_s: int) -> Queue:
     return Queue(now_s, tuple(alive), frozenset(), tuple(ended), unread)
 
 
-def _job(row: dict[str, str]) -> Job:
+def _job(row: dict[str, str]) -> SqueueJob:
     identity = row["JobArrayID"].strip()
     parse_job_id(identity)
     limit_s = parse_limit_s(row["TimeLimit"])
-    return Job(
+    return SqueueJob(
         id=identity,
         name=_text(row["Name"]),
         user=_text(row["UserName"]),
@@ -120,7 +120,7 @@ def _job(row: dict[str, str]) -> Job:
 
 
 def _text(field: str) -> str:
-    """A text field; Slurm writes (null) for one that is not set."""
+    """Return a text field; Slurm writes (null) if it is not set."""
     return "" if field == "(null)" else field
 
 

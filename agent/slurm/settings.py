@@ -1,4 +1,4 @@
-"""How this Slurm is set up, as far as an ordinary user may see: two calls of scontrol."""
+"""Settings and partitions of this Slurm, as an ordinary user may see them: two calls of scontrol."""
 
 from __future__ import annotations
 
@@ -12,51 +12,51 @@ BASIC = "priority/basic"
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What slurm.conf says, from `scontrol show config`."""
+class SlurmSettings:
+    """Settings of slurm.conf, from `scontrol show config`."""
 
     version: str
     cluster: str
     now_s: int  # the controller's clock when it answered, epoch s
     private: frozenset[str]  # PrivateData: jobs, nodes, usage ...
     priority_type: str  # priority/multifactor or priority/basic
-    age_weight: int  # priority that a job has gained when it has waited for age_most_s
+    age_weight: int  # priority that a job gains by waiting age_most_s
     age_most_s: int
     enforced: frozenset[str]  # AccountingStorageEnforce: associations, limits, qos ...
 
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition. `whole` is what all its nodes have together, in Slurm's TRES names: node, cpu, gres/gpu ..."""
+    """A partition. whole: the total resources of its nodes by TRES name: node, cpu, gres/gpu ..."""
 
     name: str
     nodes: frozenset[str]
     tier: int
-    qos: str  # the QOS whose limits hold in it, ""
-    limit_s: int  # longest time limit; UNLIMITED_S
+    qos: str  # the QOS whose limits apply in it; "" if none
+    limit_s: int  # longest time limit; UNLIMITED_S if it has none
     is_default: bool
     whole: dict[str, int]
 
 
-def read_settings(commands: Commands) -> Settings:
-    """The settings of now. Raises SlurmError."""
+def read_settings(commands: Commands) -> SlurmSettings:
+    """Read the current settings. Raises SlurmError."""
     return parse_settings(commands.run("scontrol", "show", "config"))
 
 
-def parse_settings(text: str) -> Settings:
-    """What `scontrol show config` prints: `Key = Value` lines under a line with the time (epoch s)."""
+def parse_settings(text: str) -> SlurmSettings:
+    """Parse `scontrol show config`: `Key = Value` lines under a line with the time (epoch s). Raises SlurmError."""
     lines = [line.partition("=") for line in text.splitlines()]
     values = {key.strip(): value.strip() for key, equals, value in lines if equals}
     now = text.partition("\n")[0].rsplit(" ", 1)[-1]
     if not now.isdigit() or "SLURM_VERSION" not in values:
-        raise SlurmError("nonsense", "scontrol", "no configuration in the answer")
+        raise SlurmError("nonsense", "scontrol", "its answer holds no configuration")
     most_age = values.get("PriorityMaxAge", "")
     weight = values.get("PriorityWeightAge", "0")
     try:
         age_most_s = int(parse_duration_s(most_age)) if most_age else 0
     except ValueError as error:
         raise SlurmError("nonsense", "scontrol", f"PriorityMaxAge: {error}") from error
-    return Settings(
+    return SlurmSettings(
         version=values["SLURM_VERSION"],
         cluster=values.get("ClusterName", ""),
         now_s=int(now),
@@ -73,12 +73,12 @@ def _words(text: str) -> frozenset[str]:
 
 
 def read_partitions(commands: Commands) -> dict[str, Partition]:
-    """Every partition by name. Raises SlurmError."""
+    """Read every partition by name. Raises SlurmError."""
     return parse_partitions(commands.run("scontrol", "--oneliner", "--all", "show", "partition"))
 
 
 def parse_partitions(text: str) -> dict[str, Partition]:
-    """A line a partition, `Key=Value` with blanks between."""
+    """Parse one line per partition: `Key=Value` separated by blanks. Raises SlurmError."""
     found: dict[str, Partition] = {}
     for line in text.splitlines():
         values = {key: value for key, _, value in (word.partition("=") for word in line.split())}
@@ -86,7 +86,7 @@ def parse_partitions(text: str) -> dict[str, Partition]:
             try:
                 partition = _partition(values)
             except ValueError as error:
-                raise SlurmError("nonsense", "scontrol", f"a partition: {error}") from error
+                raise SlurmError("nonsense", "scontrol", f"partition {values['PartitionName']}: {error}") from error
             found[partition.name] = partition
     return found
 

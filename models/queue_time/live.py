@@ -10,9 +10,9 @@ import numpy as np
 
 from agent.eyes import Eyes
 from agent.memory import holds_nodes
-from agent.sight import OTHERS_HIDDEN, Request, Sight, asked_partitions
+from agent.sight import OTHERS_HIDDEN, ClusterObservation, SlurmRequest, asked_partitions
 from agent.slurm.commands import Commands, SlurmError
-from agent.slurm.queue import Job
+from agent.slurm.queue import SqueueJob
 from agent.slurm_time import SlurmTime
 from features.submission.index import AHEAD, FEATURES, GROUPS, TALLIED
 from features.submission.numbers import PENDING, PENDING_SIZE, RUNNING, RUNNING_SIZE
@@ -24,7 +24,7 @@ from traces.errors import InputError, WorkError
 NOW = TALLIED[:5]  # of a group's numbers those that are about jobs that run or pend now
 
 
-def look(commands: Commands, stored: Stored, request: Request) -> tuple[Stored, str]:
+def look(commands: Commands, stored: Stored, request: SlurmRequest) -> tuple[Stored, str]:
     """What `stored` would be if the log ended now, and the partition that is asked about.
 
     Raises WorkError where Slurm does not answer, InputError for an unknown partition or a log that counts CPUs.
@@ -46,7 +46,9 @@ def look(commands: Commands, stored: Stored, request: Request) -> tuple[Stored, 
     return seen_live(stored, sight, queue.jobs, request.user, partition), partition
 
 
-def seen_live(stored: Stored, sight: Sight, jobs: Iterable[Job], user: str, partition: str) -> Stored:
+def seen_live(
+    stored: Stored, sight: ClusterObservation, jobs: Iterable[SqueueJob], user: str, partition: str
+) -> Stored:
     """`stored` with the queue, the nodes and the recent waits of the sight, and who runs and pends of each group.
 
     What became of earlier jobs of a group stays as the log has it. What is hidden keeps its usual value, and is named
@@ -76,7 +78,7 @@ def seen_live(stored: Stored, sight: Sight, jobs: Iterable[Job], user: str, part
     )
 
 
-def _tallied(stored: Stored, jobs: Iterable[Job]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _tallied(stored: Stored, jobs: Iterable[SqueueJob]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """The state of the groups with those who run and pend now, and when the one was submitted that pends longest."""
     state, oldest_s = stored.group_state.copy(), np.zeros_like(stored.group_oldest_s)
     state[:, [RUNNING, RUNNING_SIZE, PENDING, PENDING_SIZE]] = 0.0
@@ -90,7 +92,7 @@ def _tallied(stored: Stored, jobs: Iterable[Job]) -> tuple[np.ndarray[Any, Any],
     return state, oldest_s
 
 
-def _groups_of(stored: Stored, job: Job) -> list[int]:
+def _groups_of(stored: Stored, job: SqueueJob) -> list[int]:
     """The rows of the groups that the job belongs to, of those that the log knows."""
     shape = str(int(shapes(np.array([job.nodes]), np.array([job.limit_s]))[0]))
     names = {

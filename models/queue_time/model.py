@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.distribution import Waits, of_bins
-from agent.trees import Forest
+from agent.trees import TreeEnsemble
 from models.queue_time.protocol import LEVELS, Float32s, Float64s, Forecast, Int64s, Rows, forecast_of
 
 BASE_CUTS_H = (1 / 360, 1 / 6, 1.0, 3.0, 6.0, 12.0, 24.0)  # classes of the start estimate
@@ -43,9 +43,9 @@ class Part:
         return int(self.start.shape[1])
 
     @cached_property
-    def forest(self) -> Forest:
+    def forest(self) -> TreeEnsemble:
         """The trees with their tables."""
-        return Forest(self.trees)
+        return TreeEnsemble(self.trees)
 
     def scores(self, observed: Float32s, kind: Int64s) -> Float64s:
         """(n, classes) of observations (n, F) whose estimates are of `kind` (n,)."""

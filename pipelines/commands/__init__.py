@@ -1,1 +1,1 @@
-"""The commands of `baton`, one file a command or a family of commands. `pipelines.cli` names them."""
+"""The commands of `baton`: one file for each command or family of commands, registered by `pipelines.cli`."""

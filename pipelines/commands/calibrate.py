@@ -1,4 +1,4 @@
-"""`baton calibrate`: what a trace hides about its scheduler, and how far calibrated waits are from recorded ones."""
+"""`baton calibrate`: infer what a trace hides about its scheduler, and compare calibrated with recorded waits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds `baton calibrate`."""
+    """Add `baton calibrate`."""
     app.command()(calibrate)
 
 
@@ -31,19 +31,26 @@ def calibrate(
         str, typer.Option("--cluster", autocompletion=completion.clusters, help="Cluster name, as in clusters.toml.")
     ],
     until: Annotated[
-        str | None, typer.Option("--until", help="Print what was inferred before this date (UTC).")
+        str | None, typer.Option("--until", help="Print parameters inferred from data before this date (UTC).")
     ] = None,
-    from_: Annotated[str | None, typer.Option("--from", help="Judge jobs submitted from here (UTC).")] = None,
-    to: Annotated[str | None, typer.Option("--to", help="... and before here; default: every month.")] = None,
-    mechanisms: Annotated[bool, typer.Option("--mechanisms", help="What each mechanism contributes, too.")] = False,
+    from_: Annotated[
+        str | None, typer.Option("--from", help="Evaluate jobs submitted from this date on (UTC).")
+    ] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", help="Evaluate jobs submitted before this date (UTC); default: every month.")
+    ] = None,
+    mechanisms: Annotated[
+        bool, typer.Option("--mechanisms", help="Also print the contribution of each mechanism.")
+    ] = False,
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Infer limits, priorities, usable nodes and holds from the record, and judge them on what came later.
+    """Infer limits, priorities, usable nodes and holds from the record, and evaluate them on later months.
 
-    Waits of each later month, fitted on what was recorded before it, in four forms. frozen: the trace replayed
-    free-running; causal: the same, usable nodes following the record; forked: each job simulated from the recorded
-    queue at its submission; informed: each job told of the others up to each instant. docs/calibration.md says more.
+    We simulate the waits of each month with parameters fitted before it, in four forms. frozen: a free-running replay
+    of the trace. causal: the same, but usable nodes follow the record. forked: each job is simulated from the recorded
+    queue at its submission. informed: as forked, but with the other jobs known up to each instant. For details see
+    docs/calibration.md.
     """
     from traces import clusters
     from traces.store import contents
@@ -64,7 +71,7 @@ def calibrate(
         until_s = options.utc_s(until) if until else (judged[0].from_s if from_ else int(record.submit_s[-1]) + 1)
         if until_s <= record.submit_s[0]:
             raise InputError(
-                f"cluster {cluster!r}: nothing to fit on before {until or from_}; its first job was submitted "
+                f"cluster {cluster!r}: no data to fit on before {until or from_}; its first job was submitted at "
                 f"{instants.text(int(record.submit_s[0]))}: give a later {'--until' if until else '--from'}"
             )
         fitted = fit(record, until_s)
@@ -84,7 +91,7 @@ def calibrate(
 def _judged(
     folder: DataFolder, settings: ClusterSettings, from_: str | None, to: str | None
 ) -> tuple[RecordedTrace, list[Month]]:
-    """The record, and the window asked for, else every month that can be judged; of a long record the newest."""
+    """Return the record and the months to evaluate: --from to --to, else every possible month (the newest ones)."""
     from models.study.calibrations import months_to_judge
     from models.study.inputs import read_record
     from simulator.recorded.judge import Month
@@ -93,13 +100,14 @@ def _judged(
     record, judged = (read_record(folder, settings.name), []) if is_asked else months_to_judge(folder, settings)
     if not record.ran.any():
         raise InputError(
-            f"cluster {settings.name!r}: none of its {counted(len(record), 'job')} ran, so there is nothing to "
-            "calibrate"
+            f"cluster {settings.name!r}: cannot calibrate, because none of its {counted(len(record), 'job')} ran"
         )
     if from_ is not None and to is not None:
         judged = [Month(options.utc_s(from_), options.utc_s(to))]
         if not judged[0].of(record).any():
-            raise InputError(f"cluster {settings.name!r}: no job that ran was submitted from {from_} to {to}")
+            raise InputError(
+                f"cluster {settings.name!r}: no job submitted from {from_} to {to} ran; give another window"
+            )
     return record, judged
 
 
@@ -111,13 +119,16 @@ def _fitted(parameters: Parameters) -> dict[str, Any]:
 
 def _text(fitted: Parameters, figures: list[dict[str, Any]], unexplained: list[dict[str, Any]]) -> str:
     growth = (
-        "first come, first served" if fitted.points_per_hour is None else f"{fitted.points_per_hour:.1f} points an hour"
+        "first come, first served"
+        if fitted.points_per_hour is None
+        else f"priority grows by {fitted.points_per_hour:.1f} points per hour"
     )
     lines = [
-        f"before {instants.text(fitted.until_s)}: {counted(fitted.nodes, 'node')} in use at most over three days; "
-        f"jobs a user: {fitted.max_jobs or 'no limit shows'}; nodes a user: {fitted.max_nodes or 'no limit shows'}; "
-        f"priority grows by {growth} (puts {fitted.concordance:.3f} of {counted(fitted.pairs, 'overtaking pair')} in "
-        f"order, first come first served {fitted.concordance_fcfs:.3f})",
+        f"inferred before {instants.text(fitted.until_s)}: at most {counted(fitted.nodes, 'node')} in use over three "
+        f"days; jobs per user: {fitted.max_jobs or 'no limit found'}; "
+        f"nodes per user: {fitted.max_nodes or 'no limit found'}; "
+        f"{growth} (orders {fitted.concordance:.3f} of {counted(fitted.pairs, 'overtaking pair')} correctly, "
+        f"first come, first served {fitted.concordance_fcfs:.3f})",
         f"{'month':<11}{'form':<10}{'mechanisms':<24}{'jobs':>6}{'mean h':>8}{'rec.':>7}{'p90 h':>8}{'rec.':>7}"
         f"{'MAE h':>7}{'/mean':>7}{'rho':>7}{'>10min':>7}{'ceil.':>7}",
     ]
@@ -139,5 +150,5 @@ def _text(fitted: Parameters, figures: list[dict[str, Any]], unexplained: list[d
         for row in unexplained
     ]
     if not figures:
-        lines.append("no month has four weeks of record before it and 100 jobs in it: nothing was judged")
+        lines.append("no month was evaluated: none has four weeks of record before it and 100 jobs in it")
     return "\n".join(lines) + "\n"

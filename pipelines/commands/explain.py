@@ -1,4 +1,4 @@
-"""`baton explain`: one job, or one user: waited for what, ran how, would have started when with another request."""
+"""`baton explain`: why a job (or a user's jobs) waited, how it ran, and when another request would have started."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds `baton explain`."""
+    """Add `baton explain`."""
     app.command()(explain)
 
 
 def explain(
     context: typer.Context,
     job_id: Annotated[
-        str | None, typer.Argument(metavar="JOBID", help="A job's id (123, 123_7, 123+1).", show_default=False)
+        str | None, typer.Argument(metavar="JOBID", help="Job id: 123, 123_7 or 123+1.", show_default=False)
     ] = None,
     user: Annotated[str | None, typer.Option("--user", help="Explain all jobs of this user instead.")] = None,
     cluster: Cluster = None,
-    limit: Annotated[str | None, typer.Option("--limit", help="Would have started when with this limit: 12h.")] = None,
+    limit: Annotated[str | None, typer.Option("--limit", help="Simulate the start with this time limit: 12h.")] = None,
     nodes: Annotated[
         int | None,
-        typer.Option("--nodes", min=1, max=options.MOST_NODES, help="Would have started when with so many nodes."),
+        typer.Option("--nodes", min=1, max=options.MOST_NODES, help="Simulate the start with this many nodes."),
     ] = None,
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """What a job waited for, who was there meanwhile, how it ran, and when it would have started asking for less.
+    """Explain why a job waited, which jobs ran meanwhile, how it ran, and when a smaller request would have started.
 
-    The wait is split into causes that add up to it. The replay simulates this one job from its submission on, once
-    unchanged: how far that is from the record says how far to trust the differences.
+    The wait is split into causes that add up to it. The replay simulates this one job from its submission on. It also
+    replays the job unchanged: the smaller its distance from the record, the more you can trust the differences.
     """
     from traces import clusters
     from traces.find_job import find_job, find_user
@@ -47,17 +47,17 @@ def explain(
     folder = options.data_folder(context, data)
     with options.output(json) as out:
         if (job_id is None) == (user is None) or not (job_id or user or "").strip():
-            raise InputError("explain needs a job or a user: give either JOBID or --user NAME")
+            raise InputError("explain needs either a job or a user: give JOBID or --user NAME")
         limit_s = None if limit is None else options.duration_s(limit)
         if user is not None:
             if limit is not None or nodes is not None:
-                raise InputError("--limit and --nodes are about one job: give a JOBID")
+                raise InputError("--limit and --nodes apply to one job: give a JOBID instead of --user")
             settings = clusters.resolve(folder, cluster=find_user(folder, user, cluster))
             explained = _of_user(folder, settings, user)
         else:
             named = find_job(folder, str(job_id), cluster)
             for key in named.older:
-                options.say(f"an older job had this id too: its key is {key!r}; explained is the newest")
+                options.say(f"an older job (key {key!r}) had the same id; explaining the newest one")
             settings = clusters.resolve(folder, cluster=named.cluster)
             explained = _of_job(folder, settings, named.job_key, limit_s, nodes)
         if json:
@@ -86,5 +86,5 @@ def _of_job(
         changes = [Change("what you ask for", limit_s=limit_s, nodes=nodes)]
     explained = explain_.job(folder, settings, job_key)
     answer = what_if_of_job(folder, settings.name, job_key, changes)
-    why = None if answer else "the record does not place it in a queue (no submission, or no start and no end after it)"
+    why = None if answer else "the record lacks its submission, or has neither a start nor an end after it"
     return {**explained, "what_if": answer, "why_no_what_if": why}

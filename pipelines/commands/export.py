@@ -1,4 +1,4 @@
-"""`baton export`: a cluster's jobs, or any tables of the warehouse, in a format that other programs read."""
+"""`baton export`: write a cluster's jobs, or tables of the warehouse, in a format that other programs read."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from traces.export.tables import Exported
 
 FORMATS = ("swf", "csv", "parquet")
-PROCESSORS = ("cpus", "nodes", "gpus")  # what a processor of SWF is
-FREE_TEXT = {  # may hold names of people
+PROCESSORS = ("cpus", "nodes", "gpus")  # units for the processors of SWF
+FREE_TEXT = {  # columns that may hold names of people
     "trace_files": ("path",),
     "rejects": ("path", "reason", "raw"),
     "agent_decisions": ("reason",),
@@ -35,7 +35,7 @@ FREE_TEXT = {  # may hold names of people
 
 
 def register(app: typer.Typer) -> None:
-    """Adds `baton export`."""
+    """Add `baton export`."""
     app.command()(export)
 
 
@@ -44,17 +44,17 @@ def export(
     out: Annotated[Path, typer.Option("--out", help="File to write (swf), or folder (csv, parquet).")],
     cluster: Annotated[
         str | None,
-        typer.Option("--cluster", autocompletion=completion.clusters, help="Only this cluster; swf needs it."),
+        typer.Option("--cluster", autocompletion=completion.clusters, help="Only this cluster; required for swf."),
     ] = None,
     tables: Annotated[str | None, typer.Option("--tables", help="Tables for csv and parquet: a,b.")] = None,
     format_: Annotated[
         str, typer.Option("--format", help="swf (Standard Workload Format 2.2), csv or parquet.")
     ] = "swf",
     processors: Annotated[
-        str, typer.Option("--processors", help="What a processor of SWF is: cpus, nodes or gpus.")
+        str, typer.Option("--processors", help="Unit for the processors of SWF: cpus, nodes or gpus.")
     ] = "nodes",
     anonymise: Annotated[
-        bool, typer.Option("--anonymise", help="csv and parquet: keyed hashes in place of names.")
+        bool, typer.Option("--anonymise", help="csv and parquet: replace names by keyed hashes.")
     ] = False,
     mkdir: Mkdir = False,
     data: Data = None,
@@ -62,7 +62,7 @@ def export(
 ) -> None:
     """Write the jobs of the warehouse as an SWF log (names become numbers), or its tables as CSV or Parquet.
 
-    In CSV a text that a spreadsheet would run as a formula gets an apostrophe before it.
+    In CSV, text that a spreadsheet would run as a formula is prefixed with an apostrophe.
     """
     from traces import clusters
     from traces.store import contents
@@ -70,20 +70,20 @@ def export(
     folder = options.data_folder(context, data)
     with options.output(json) as stream:
         if format_ not in FORMATS:
-            raise InputError(f"--format {format_!r} is not understood: allowed are {', '.join(FORMATS)}")
+            raise InputError(f"unknown --format {format_!r}: use {', '.join(FORMATS)}")
         options.check_targets({"--out": out if format_ == "swf" else None}, mkdir=mkdir)
         if format_ != "swf":
-            wanted = options.names(tables or "")
-            contents.check_tables(folder, wanted)
+            chosen = options.names(tables or "")
+            contents.check_tables(folder, chosen)
             if cluster is not None:
                 contents.check_clusters(folder, [cluster])
-            _print_tables(stream, _write_tables(folder, wanted, out, format_, cluster, anonymise), as_json=json)
+            _print_tables(stream, _write_tables(folder, chosen, out, format_, cluster, anonymise), as_json=json)
             return
         if cluster is None or tables is not None:
             raise InputError("--format swf writes the jobs of one cluster: give --cluster, and no --tables")
         settings = clusters.resolve(folder, cluster=cluster)
         if processors not in PROCESSORS:
-            raise InputError(f"--processors {processors!r} is not understood: allowed are {', '.join(PROCESSORS)}")
+            raise InputError(f"unknown --processors {processors!r}: use {', '.join(PROCESSORS)}")
         contents.check_clusters(folder, [cluster])
         done = _write_swf(folder, settings, out, processors)
         if json:
@@ -96,7 +96,7 @@ def export(
 
 
 def _write_swf(folder: DataFolder, settings: ClusterSettings, out: Path, processors: str) -> ExportedSwf:
-    """Writes the jobs of a cluster; the header's MaxProcs is known where its nodes, and GPUs a node, are declared."""
+    """Write the jobs of a cluster. The header's MaxProcs is set if nodes (and GPUs per node) are declared."""
     from traces.export.swf import write_swf
     from traces.store import warehouse
 
@@ -118,7 +118,7 @@ def _write_tables(
 
 
 def _print_tables(stream: TextIO, files: list[Exported], *, as_json: bool) -> None:
-    """Prints what was written: a line a file, or with --json one object."""
+    """Print one line for each written file, or one object with --json."""
     if as_json:
         options.write_json(stream, {"files": [vars(file) for file in files]})
         return
@@ -131,7 +131,7 @@ def _unchanged(_: str, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _anonymised(names: Names, table: str, frame: pl.DataFrame) -> pl.DataFrame:
-    """The rows with a keyed hash for every user, account and job name, and for every text that may hold one."""
+    """Replace every user, account and job name, and every text that may hold one, by a keyed hash."""
     import polars as pl
 
     from reports.source import NAME_COLUMNS
@@ -142,7 +142,7 @@ def _anonymised(names: Names, table: str, frame: pl.DataFrame) -> pl.DataFrame:
 
     kinds = {**NAME_COLUMNS, "step_name": "job", **dict.fromkeys(FREE_TEXT.get(table, ()), "text")}
     frame = frame.with_columns(hidden(column, kind) for column, kind in kinds.items() if column in frame.columns)
-    if "dimension" in frame.columns:  # the value is a name in the rows of some dimensions
+    if "dimension" in frame.columns:  # in rows of some dimensions the value is a name
         value = pl.col("value")
         for column, kind in NAME_COLUMNS.items():
             value = pl.when(pl.col("dimension") == column).then(hidden("value", kind)).otherwise(value)

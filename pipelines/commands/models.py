@@ -1,4 +1,4 @@
-"""`baton train`, `baton evaluate`."""
+"""`baton train`, `baton evaluate`: fit policies and compare them."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ if TYPE_CHECKING:
 ALL, CHAMPION = "all", "champion"
 
 _WORLDS = (
-    "plain: the trace replayed under --scheduler; calibrated: the cluster as it was recorded at each decision; "
-    "recorded-wait: the same, but the wait is a recorded one of a like job."
+    "plain: the trace replayed under --scheduler; calibrated: the cluster as recorded at each decision; "
+    "recorded-wait: as calibrated, but with the recorded wait of a similar job."
 )
 Policies = Annotated[
-    str, typer.Option("--policies", autocompletion=completion.policies, help="Registry names a,b; or all; or champion.")
+    str,
+    typer.Option("--policies", autocompletion=completion.policies, help="Policy names (a,b), or all, or champion."),
 ]
 Capacity = Annotated[
-    int | None, typer.Option("--capacity", min=1, max=options.MOST_NODES, help="Nodes of the simulated cluster.")
+    int | None,
+    typer.Option("--capacity", min=1, max=options.MOST_NODES, help="Number of nodes of the simulated cluster."),
 ]
 PairNodes = Annotated[
     str | None,
-    typer.Option("--pair-nodes", help="Nodes of predecessor and successor, a,b (as clusters.toml says, else 1,8)."),
+    typer.Option("--pair-nodes", help="Sizes of the pairs in nodes: a,b (default: as in clusters.toml, else 1,8)."),
 ]
 Limit = Annotated[
     str | None,
-    typer.Option("--limit", help="Wall-clock limit of both jobs (48h); of recorded pairs the least (12h)."),
+    typer.Option("--limit", help="Time limit of both jobs (48h); for recorded pairs, the shortest limit (12h)."),
 ]
 Scheduler = Annotated[
     str,
@@ -48,56 +50,58 @@ Scheduler = Annotated[
 ]
 World = Annotated[str, typer.Option("--world", help=_WORLDS)]
 FittedIn = Annotated[
-    str | None, typer.Option("--fitted-in", help="World that the policies were trained in, where it is another.")
+    str | None, typer.Option("--fitted-in", help="World that the policies were trained in, if not --world.")
 ]
 FittedOn = Annotated[
     str | None,
     typer.Option(
         "--fitted-on",
         autocompletion=completion.clusters,
-        help="Cluster that the policies were trained on, where it is another.",
+        help="Cluster that the policies were trained on, if not --cluster.",
     ),
 ]
 Chain = Annotated[
     int | None,
-    typer.Option("--chain", min=2, help="Beside the pairs, chains of so many jobs of --limit (world calibrated)."),
+    typer.Option("--chain", min=2, help="Also evaluate chains of this many jobs of --limit (world calibrated)."),
 ]
 Hidden = Annotated[
     str | None,
-    typer.Option("--hidden", help="Also what it costs not to be shown some of: recent, limits, nodes, held (a,b)."),
+    typer.Option("--hidden", help="Also evaluate with features hidden: any of recent, limits, nodes, held (a,b)."),
 ]
 Pairs = Annotated[
     str | None,
     typer.Option(
-        "--pairs", help="injected (world plain), or recorded: jobs that were cut by their limit (the other worlds)."
+        "--pairs", help="injected (world plain), or recorded: jobs that ended at their time limit (other worlds)."
     ),
 ]
 Partition = Annotated[
     str | None,
-    typer.Option("--partition", help="Partition of the pairs, under slurm by a slurm.conf (its default partition)."),
+    typer.Option(
+        "--partition", help="Partition of the pairs, for slurm with a slurm.conf (default: its default partition)."
+    ),
 ]
 User = Annotated[
-    str | None, typer.Option("--user", help="Whose jobs the pairs are there (a user of their own, without history).")
+    str | None,
+    typer.Option("--user", help="User of the pairs, for slurm with a slurm.conf (default: a new one without history)."),
 ]
 Account = Annotated[
-    str | None, typer.Option("--account", help="Their account there (that of --user, or the one with most jobs).")
+    str | None,
+    typer.Option("--account", help="Account of the pairs (default: that of --user, or the one with most jobs)."),
 ]
-Seed = Annotated[
-    int, typer.Option("--seed", min=0, max=options.MOST_SEED, help="First of the seeds that learners are fitted with.")
-]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=options.MOST_SEED, help="First of the learners' seeds.")]
 
 
 DecideEvery = Annotated[
     str | None,
     typer.Option(
         "--decide-every",
-        help="Time between decisions, of the policy and of the agent that runs it (10m, or as clusters.toml says).",
+        help="Interval between decisions, in training and for the agent (default: as in clusters.toml, else 10m).",
     ),
 ]
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the commands that fit and compare."""
+    """Add `baton train` and `baton evaluate`."""
     app.command()(train)
     app.command()(evaluate)
 
@@ -106,7 +110,7 @@ def train(
     context: typer.Context,
     cluster: ClusterName,
     policies: Policies,
-    until: Annotated[str | None, typer.Option("--until", help="Only what was known before (UTC).")] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Use only data known before this date (UTC).")] = None,
     capacity: Capacity = None,
     pair_nodes: PairNodes = None,
     limit: Limit = None,
@@ -118,17 +122,17 @@ def train(
     account: Account = None,
     decide_every: DecideEvery = None,
     seed: Seed = 0,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds.")] = 5,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Number of seeds.")] = 5,
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Fit policies on pairs whose outcome was known before --until."""
+    """Train policies on pairs whose outcome was known before --until."""
     folder = options.data_folder(context, data)
     with options.output(json) as out:
         folder.ensure_writable()
         until_s = None if until is None else options.utc_s(until)
-        wanted = _wanted(policies)
-        if CHAMPION in wanted:
+        names = _chosen(policies)
+        if CHAMPION in names:
             from models.tracking import registered
 
             registered.check_champion(folder, cluster)
@@ -139,22 +143,22 @@ def train(
         from models.study import fits
 
         window = study.fit_window(until_s)
-        recipes = _recipes(folder, cluster, wanted)
+        recipes = _recipes(folder, cluster, names)
         options.say(f"{study.scenario}; fitted on starts from {window}")
         trained, kept = fits.fit(study, recipes, window, range(seed, seed + seeds))
-        if CHAMPION in wanted:
+        if CHAMPION in names:
             fits.remember_champion(study, fits.champion_policy(folder, cluster))
         rows = [_fitted(one, one.name in kept) for one in trained]
         if json:
             options.write_json(out, {"policies": rows, "until": window.until_s, "scenario": str(study.scenario)})
         else:
             for row in rows:
-                note = ", fitted before" if row["reused"] else ""
+                note = ", reused from an earlier run" if row["reused"] else ""
                 out.write(f"{row['policy']} seed {row['seed']}: {row['wall_s']:.1f} s, run {row['run_id']}{note}\n")
 
 
 def _fitted(one: TrainedPolicy, reused: bool) -> dict[str, Any]:
-    """What `train` says of one fit."""
+    """Describe one fit for the output of `train`."""
     return {"policy": one.name, "seed": one.seed, "run_id": one.run_id, "wall_s": one.wall_s, "reused": reused}
 
 
@@ -163,8 +167,8 @@ def evaluate(
     cluster: ClusterName,
     policies: Policies,
     from_: Annotated[str, typer.Option("--from", help="First submission of a predecessor (UTC).")],
-    to: Annotated[str, typer.Option("--to", help="Submissions before that (UTC).")],
-    every: Annotated[str, typer.Option("--every", help="Time between starts.")] = "4h",
+    to: Annotated[str, typer.Option("--to", help="End of the submissions of predecessors (UTC).")],
+    every: Annotated[str, typer.Option("--every", help="Time between predecessors.")] = "4h",
     capacity: Capacity = None,
     pair_nodes: PairNodes = None,
     limit: Limit = None,
@@ -182,22 +186,22 @@ def evaluate(
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Compare trained policies on the same chained pairs. Settings are picked between the fit's end and --from.
+    """Compare trained policies on the same chained pairs. Settings are chosen between the fit's end and --from.
 
-    Of policies --fitted-on another cluster, with its own nodes and pair sizes there, they are picked on this one's
-    declared select window.
+    For policies --fitted-on another cluster (with that cluster's nodes and pair sizes), settings are chosen on the
+    declared select window of --cluster.
 
-    Beside those of --policies always stand the rules that learned nothing, each learner untrained, the oracle, and of
-    recorded pairs what their users did.
+    The comparison always includes the rules that learn nothing, each learner untrained, the oracle, and, for recorded
+    pairs, what their users did.
     """
     folder = options.data_folder(context, data)
     with options.output(json) as out:
         bounds = _bounds(from_, to)
         check_chain(chain, world)
-        wanted = _wanted(policies)
+        names = _chosen(policies)
         unseen = _unseen(hidden)
         trained_on = fitted_on or cluster
-        _check_trained(folder, trained_on, wanted)
+        _check_trained(folder, trained_on, names)
         submitter = (partition, user, account)
         judge = partial(_study, folder, cluster, capacity, pair_nodes, limit, scheduler, submitter, decide_every)
         study = judge(world, pairs, every)
@@ -205,13 +209,13 @@ def evaluate(
         if trained_on != cluster:
             elsewhere = (None, None, limit, scheduler, (None, None, None), decide_every)
             fitted = _study(folder, trained_on, *elsewhere, fitted_in or world, None, None)
-        _tell_comparison(out, _compared(study, fitted, wanted, bounds, unseen, chain), json)
+        _print_comparison(out, _compared(study, fitted, names, bounds, unseen, chain), json)
 
 
 def _compared(
-    study: Study, fitted: Study, wanted: list[str], bounds: tuple[int, int], unseen: list[str], chain: int | None
+    study: Study, fitted: Study, names: list[str], bounds: tuple[int, int], unseen: list[str], chain: int | None
 ) -> dict[str, Any]:
-    """What `evaluate --json` prints, of the policies of `fitted` on the pairs of `study` from bounds to bounds."""
+    """Build the output of `evaluate --json`: policies of `fitted` on the pairs of `study` within `bounds`."""
     from models.study import comparisons
     from models.study.chains import chain_rows
     from models.study.windows import Window
@@ -219,13 +223,13 @@ def _compared(
 
     report = Window(*bounds, study.scenario.decide_every_s)
     is_at_home = fitted.scenario.cluster == study.scenario.cluster
-    trained, fitted_until_s = _trained(fitted, wanted)
+    trained, fitted_until_s = _trained(fitted, names)
     known_s = fitted_until_s if is_at_home else study.windows.select.from_s
     for warning in comparisons.warnings_about(study, report, known_s):
         options.say(f"warning: {warning}")
     select = Window(known_s, report.from_s, report.decision_s) if known_s < report.from_s else None
     compared = comparisons.compare_on(study, trained, report, select)
-    if is_at_home:  # the runs of another cluster's training keep that cluster's figures
+    if is_at_home:  # training runs of another cluster keep that cluster's figures
         comparisons.remember_comparison(study, trained, compared, report, select)
     return {
         "results": compared.results,
@@ -239,7 +243,7 @@ def _compared(
     }
 
 
-def _tell_comparison(out: TextIO, answer: dict[str, Any], json: bool) -> None:
+def _print_comparison(out: TextIO, answer: dict[str, Any], json: bool) -> None:
     if json:
         options.write_json(out, answer)
     else:
@@ -247,29 +251,29 @@ def _tell_comparison(out: TextIO, answer: dict[str, Any], json: bool) -> None:
 
 
 def _bounds(from_: str, to: str) -> tuple[int, int]:
-    """--from and --to as epoch seconds. Raises InputError where they hold nothing."""
+    """Parse --from and --to to epoch seconds. Raises InputError if the window is empty."""
     from_s, to_s = options.utc_s(from_), options.utc_s(to)
     if from_s >= to_s:
-        raise InputError(f"--from {from_} is not before --to {to}")
+        raise InputError(f"--from {from_} is not before --to {to}: give a later --to")
     return from_s, to_s
 
 
 def _comparison_text(answer: dict[str, Any]) -> str:
-    """What `evaluate` found, for a person."""
+    """Format the results of `evaluate` as text."""
     from reports.text.chains import format_chains
     from reports.text.comparison import format_table, world_words
     from reports.text.hidden import format_hidden
     from reports.text.promises import format_promises
 
     text = f"{format_table(answer['results'])}\n\n{world_words(answer['world_error'])}\n"
-    text += f"fitted in world {answer['fitted_in']}, on cluster {answer['fitted_on']}\n"
+    text += f"policies fitted in world {answer['fitted_in']}, on cluster {answer['fitted_on']}\n"
     text += f"\n{format_promises(answer['promises'])}\n" if answer["promises"] else ""
     text += f"\n{format_chains(answer['chains'])}\n" if answer["chains"] else ""
     return text + (f"\n{format_hidden(answer['hidden'])}\n" if answer["hidden"] else "")
 
 
 def _unseen(hidden: str | None) -> list[str]:
-    """The groups of features that --hidden lists. Raises InputError."""
+    """Parse the groups of features of --hidden. Raises InputError."""
     if hidden is None:
         return []
     from models.comparison.masked import check_hidden
@@ -292,9 +296,9 @@ def _study(
     pairs: str | None,
     every: str | None,
 ) -> Study:
-    """The study of those options; submitter: --partition, --user, --account.
+    """Open the study of these options; submitter: --partition, --user, --account.
 
-    Names and values are checked before anything is imported that takes its time.
+    Names and values are checked before any slow import.
     """
     from models.worlds import check_pairs, check_world
     from traces import clusters
@@ -326,27 +330,27 @@ def _study(
     )
 
 
-def _wanted(text: str) -> list[str]:
-    """The names that --policies lists: of the registry, `all` or `champion`. Raises InputError."""
+def _chosen(text: str) -> list[str]:
+    """Parse --policies: registry names, `all` or `champion`. Raises InputError."""
     from models.registry import check_policy
 
-    wanted = options.names(text)
-    if not wanted:
-        raise InputError("--policies names none; give registry names a,b, or all, or champion")
-    for name in wanted:
+    names = options.names(text)
+    if not names:
+        raise InputError("--policies is empty; give policy names (a,b), or all, or champion")
+    for name in names:
         if name not in (ALL, CHAMPION):
             check_policy(name)
-    return wanted
+    return names
 
 
-def _check_trained(folder: DataFolder, cluster: str, wanted: list[str]) -> None:
-    """Raises InputError for a policy that was trained for that cluster in no scenario at all."""
+def _check_trained(folder: DataFolder, cluster: str, names: list[str]) -> None:
+    """Raise InputError for a policy that was not trained for that cluster in any scenario."""
     from models.tracking import registered
     from traces import clusters
     from traces.store.stamps import stamp_path
 
     clusters.resolve(folder, cluster=cluster)
-    for name in wanted:
+    for name in names:
         stamps = stamp_path(folder, f"train-*-{name}", cluster)
         if name == ALL or any(stamps.parent.glob(stamps.name)):
             continue
@@ -359,30 +363,30 @@ def _check_trained(folder: DataFolder, cluster: str, wanted: list[str]) -> None:
             )
 
 
-def _recipes(folder: DataFolder, cluster: str, wanted: list[str]) -> list[str]:
-    """Registry names: `all` is every one, `champion` the policy that the cluster's champion is."""
+def _recipes(folder: DataFolder, cluster: str, names: list[str]) -> list[str]:
+    """Resolve `all` to every registry name and `champion` to the policy of the cluster's champion."""
     from models.registry import every_policy
     from models.study import fits
 
-    names: list[str] = []
-    for name in wanted:
+    recipes: list[str] = []
+    for name in names:
         if name == ALL:
-            names += every_policy()
+            recipes += every_policy()
         elif name == CHAMPION:
-            names.append(fits.champion_policy(folder, cluster))
+            recipes.append(fits.champion_policy(folder, cluster))
         else:
-            names.append(name)
-    return list(dict.fromkeys(names))
+            recipes.append(name)
+    return list(dict.fromkeys(recipes))
 
 
-def _trained(study: Study, wanted: list[str]) -> tuple[list[TrainedPolicy], int]:
-    """The trained policies of that list and the latest instant that any of them was fitted until."""
+def _trained(study: Study, names: list[str]) -> tuple[list[TrainedPolicy], int]:
+    """Return the trained policies of those names, and the latest end of their fit windows (epoch s)."""
     from models.registry import every_policy
     from models.study import fits
 
     trained: list[TrainedPolicy] = []
     until_s = 0
-    for name in wanted:
+    for name in names:
         for policy in every_policy() if name == ALL else [name]:
             of_seeds, fitted_until_s = fits.champion(study) if policy == CHAMPION else fits.last_fit(study, policy)
             if not any(other.name == policy for other in trained):

@@ -1,4 +1,4 @@
-"""`baton promote`, `baton rollback`."""
+"""`baton promote`, `baton rollback`: change which version is a cluster's champion."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from traces.store.folder import DataFolder
 if TYPE_CHECKING:
     from models.release.champion import Decisions
 
-POLICY = "policy"  # of `models.tracking.versions`, which takes long to import
+POLICY = "policy"  # as in `models.tracking.versions`, which is slow to import
 KINDS = (POLICY, "queue-time")
-Kind = Annotated[str, typer.Option("--model", metavar="KIND", help=f"What is released: {' or '.join(KINDS)}.")]
+Kind = Annotated[str, typer.Option("--model", metavar="KIND", help=f"Kind of model: {' or '.join(KINDS)}.")]
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the commands that change which version is a cluster's champion."""
+    """Add `baton promote` and `baton rollback`."""
     app.command()(promote)
     app.command()(rollback)
 
 
 def promote(
     context: typer.Context,
-    version: Annotated[int, typer.Argument(help="Registered version of the cluster's policy.", min=1)],
+    version: Annotated[int, typer.Argument(help="Registered version of the cluster's model.", min=1)],
     cluster: ClusterName,
-    reason: Annotated[str, typer.Option("--reason", help="Why by hand: logged, and kept with the version.")],
+    reason: Annotated[str, typer.Option("--reason", help="Reason for the promotion; stored with the version.")],
     model: Kind = POLICY,
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Make a registered version its cluster's champion, whatever the gate said."""
+    """Make a registered version its cluster's champion, regardless of the release gate."""
     folder = _of_cluster(context, data, cluster, model)
     from models.tracking import registered
 
@@ -49,7 +49,7 @@ def promote(
 def rollback(
     context: typer.Context, cluster: ClusterName, model: Kind = POLICY, data: Data = None, json: Json = False
 ) -> None:
-    """Make the cluster's champion before this one the champion again."""
+    """Make the previous champion of the cluster the champion again."""
     folder = _of_cluster(context, data, cluster, model)
     from models.tracking import registered, versions
 
@@ -69,15 +69,15 @@ def _decisions(model: str) -> Decisions:
 
 
 def _of_cluster(context: typer.Context, data: Path | None, cluster: str, model: str) -> DataFolder:
-    """The data folder, whose registry has this cluster's model under its own name.
+    """Return the data folder, after its registry has this cluster's model under the cluster's own name.
 
-    Raises InputError for no cluster, and for an unknown kind of model.
+    Raises InputError for an invalid cluster name or an unknown kind of model.
     """
     from models.tracking import versions
     from traces import clusters
 
     if model not in KINDS:
-        raise InputError(f"--model {model}: known are {', '.join(KINDS)}")
+        raise InputError(f"unknown --model {model}: use {' or '.join(KINDS)}")
     folder = options.data_folder(context, data)
     clusters.check_name(cluster)
     versions.take_over(folder, cluster)

@@ -1,4 +1,4 @@
-"""`baton report`, and the paths that `make dev` and `make mlflow` ask for."""
+"""`baton report`, and the paths that `make dev` and `make mlflow` use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from traces.visible import visible
 
 
 def register(app: typer.Typer) -> None:
-    """Adds `baton report`, and where the user interfaces keep their state."""
+    """Add `baton report`, `baton dagster-home` and `baton mlflow-uri`."""
     app.command()(report)
     app.command("dagster-home")(dagster_home)
     app.command("mlflow-uri")(mlflow_uri)
@@ -26,7 +26,8 @@ def register(app: typer.Typer) -> None:
 def report(
     context: typer.Context,
     out: Annotated[
-        Path | None, typer.Option("--out", help="HTML file (default: reports/report.html; a part of it beside it).")
+        Path | None,
+        typer.Option("--out", help="HTML file (default: reports/report.html; a partial report goes next to it)."),
     ] = None,
     section: Annotated[
         str | None, typer.Option("--section", autocompletion=completion.sections, help="Only this section.")
@@ -36,30 +37,31 @@ def report(
         typer.Option("--cluster", autocompletion=completion.several_clusters, help="Only these clusters: a,b."),
     ] = None,
     offenders: Annotated[
-        Path | None, typer.Option("--offenders", help="Write only the CSV of whom to write to about waste, here.")
+        Path | None, typer.Option("--offenders", help="Write only the CSV of users who waste resources, to this file.")
     ] = None,
     mkdir: Mkdir = False,
-    anonymise: Annotated[bool, typer.Option("--anonymise", help="Keyed hashes in place of names.")] = False,
+    anonymise: Annotated[bool, typer.Option("--anonymise", help="Replace names by keyed hashes.")] = False,
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Write the report, one self-contained HTML file made from the warehouse. --json adds the data of a --section.
+    """Write the report, one self-contained HTML file made from the warehouse.
 
-    Beside it lies offenders.csv: users with idle GPUs, hopeless retries or over-asked limits, and a mail for each.
+    --json adds the data of a --section. offenders.csv, next to the report, lists users with idle GPUs, hopeless retries
+    or excessive limits, with a mail for each.
     """
     from reports.sections.names import check_section
     from traces.store.contents import check_clusters
 
     options.check_targets({"--out": out, "--offenders": offenders}, mkdir=mkdir)
     folder = options.data_folder(context, data)
-    wanted = options.names(clusters) if clusters else None
+    chosen = options.names(clusters) if clusters else None
     if section is not None:
         check_section(section)
-    check_clusters(folder, wanted or ())
+    check_clusters(folder, chosen or ())
     if offenders is not None:
-        _write_offenders(folder, offenders, wanted, anonymise, json)
+        _write_offenders(folder, offenders, chosen, anonymise, json)
         return
-    _write_report(folder, out, section, wanted, anonymise, json)
+    _write_report(folder, out, section, chosen, anonymise, json)
 
 
 def _write_report(
@@ -75,19 +77,20 @@ def _write_report(
     from reports.source import cluster_names
     from traces.clusters import resolve
 
-    key = secrets.token_bytes(32)  # one for both, so that a hash in the JSON is the one on the page
+    key = secrets.token_bytes(32)  # shared, so that hashes in the JSON equal those on the page
     with options.output(as_json) as stream:
         out = _file(folder, out, section, clusters, anonymise=anonymise)
         names = clusters or cluster_names(folder)
-        beside = remarks(folder, [resolve(folder, cluster=name) for name in names])
+        by_cluster = remarks(folder, [resolve(folder, cluster=name) for name in names])
         path = build_report(
-            folder, out=out, clusters=clusters, anonymise=anonymise, section=section, key=key, remarks=beside
+            folder, out=out, clusters=clusters, anonymise=anonymise, section=section, key=key, remarks=by_cluster
         )
         if as_json:
             answer: dict[str, Any] = {"path": path.resolve()}
             if section is not None:
                 answer["sections"] = [
-                    section_data(folder, name, section, anonymise=anonymise, key=key, remarks=beside) for name in names
+                    section_data(folder, name, section, anonymise=anonymise, key=key, remarks=by_cluster)
+                    for name in names
                 ]
             options.write_json(stream, answer)
         else:
@@ -112,36 +115,39 @@ def _write_offenders(
 def _file(
     folder: DataFolder, out: Path | None, section: str | None, clusters: list[str] | None, *, anonymise: bool
 ) -> Path:
-    """Where the report goes. A part of it, or one with hashes for names, never takes the place of the whole.
+    """Return the path of the report. A partial or anonymised report never replaces the whole one.
 
-    `section` and `clusters` are known ones. Raises InputError where --out asks for that.
+    `section` and `clusters` must be known. Raises InputError if --out would replace the whole report.
     """
     whole = folder.reports / "report.html"
     parts = [*([section] if section else []), *(clusters or []), *(["anonymised"] if anonymise else [])]
     path = out or whole.with_name("-".join(["report", *parts]) + ".html")
     if path.is_dir():
-        raise InputError(f"--out {path}: is a folder; name a file in it")
+        raise InputError(f"--out {path} is a folder; name a file in it")
     if parts and path.resolve() == whole.resolve():
-        raise InputError(f"--out {out}: that is the whole report, which a part of it must not replace; name another")
+        raise InputError(
+            f"--out {out} is the file of the whole report; a partial or anonymised report must not replace it: "
+            "name another file"
+        )
     return path
 
 
 def dagster_home(context: typer.Context, data: Data = None) -> None:
-    """Print the folder for DAGSTER_HOME, made ready: one process must have opened it before two do."""
+    """Prepare the folder for DAGSTER_HOME and print it."""
     from pipelines.runs.home import graph_url, prepared_home
 
     home = prepared_home(options.data_folder(context, data))
-    options.say(f"the asset graph with its groups open, once `make dev` serves it: {graph_url()}")
+    options.say(f"asset graph with all groups open, while `make dev` runs: {graph_url()}")
     typer.echo(str(home))
 
 
 def mlflow_uri(context: typer.Context, data: Data = None) -> None:
-    """Print the address of the MLflow store, made ready for several processes."""
+    """Prepare the MLflow store for several processes and print its address."""
     from models.tracking.runs import by_cost_url
     from models.tracking.store import initialise, store_uri
 
     folder = options.data_folder(context, data)
     folder.ensure_writable()
     initialise(folder)
-    options.say(f"runs by cost, once `make mlflow` serves them: {by_cost_url(folder)}")
+    options.say(f"runs sorted by cost, while `make mlflow` runs: {by_cost_url(folder)}")
     typer.echo(store_uri(folder))

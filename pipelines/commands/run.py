@@ -1,4 +1,4 @@
-"""`baton analyze`: raw logs to a report. `baton run`: that, then policies. Both through Dagster, in this process."""
+"""`baton analyze` makes a report from raw logs; `baton run` also trains policies. Dagster runs in this process."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from traces.store.folder import DataFolder
 
 Raw = Annotated[
     list[Path] | None,
-    typer.Argument(help="Raw logs: files, folders of them, or - for standard input.", show_default=False),
+    typer.Argument(help="Raw logs: files, folders, or - for standard input.", show_default=False),
 ]
 
 
 def register(app: typer.Typer) -> None:
-    """Adds `baton analyze` and `baton run`."""
+    """Add `baton analyze` and `baton run`."""
     app.command()(analyze)
     app.command()(run)
 
@@ -55,9 +55,9 @@ def analyze(
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Raw logs to a report of who waits and why, what is wasted and what fails: no training.
+    """Make a report from raw logs: who waits and why, what is wasted and what fails. Trains no policies.
 
-    Without RAW it is about the logs that the data folder holds. The last line is the report's path.
+    Without RAW it uses the logs that the data folder holds. The last line printed is the report's path.
     """
     folder = options.data_folder(context, data)
     reading = Reading(cluster, timezone, nodes, gpus_per_node, cpus_per_node, resource, format_, fields, delimiter)
@@ -83,7 +83,7 @@ def run(
     context: typer.Context,
     raw: Raw = None,
     raw_folder: Annotated[
-        Path | None, typer.Option("--raw", help="Folder of raw logs, as RAW (default: the bundled sample).")
+        Path | None, typer.Option("--raw", help="Folder of raw logs, same as RAW (default: the bundled sample).")
     ] = None,
     cluster: Cluster = None,
     timezone: Timezone = None,
@@ -97,7 +97,7 @@ def run(
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """The whole pipeline: `analyze`, then simulation, training, comparison, release, and the report again."""
+    """Run the whole pipeline: `analyze`, simulation, training, comparison, release, and the report again."""
     folder = options.data_folder(context, data)
     reading = Reading(cluster, timezone, nodes, gpus_per_node, cpus_per_node, resource, format_, fields, delimiter)
     with options.output(json) as out:
@@ -118,17 +118,20 @@ def run(
         if json:
             options.write_json(out, result)
         else:
-            out.write(_for_a_person(result))
+            out.write(_text(result))
     if result["failed"]:
         raise WorkError("; ".join(f"policies of cluster {name}: {why}" for name, why in result["failed"].items()))
 
 
 def _to_run(folder: DataFolder, raw: list[Path], reading: Reading) -> list[RawLogs]:
-    """The raw logs named, else the bundled sample. Raises InputError for options that are about no log."""
+    """Return the named raw logs, else the bundled sample. Raises InputError for options without raw logs."""
     if raw:
         return raw_logs.of_paths(folder, raw, reading)
     if reading != Reading():
-        raise InputError("--cluster and its settings belong to raw logs: name them; without any the sample is run")
+        raise InputError(
+            "--cluster and its settings apply to raw logs, and none are given: name them, or leave the options out to "
+            "run the bundled sample"
+        )
     return raw_logs.sample(folder)
 
 
@@ -136,12 +139,12 @@ def _analyse(folder: DataFolder, logs: list[RawLogs], reading: Reading) -> None:
     from pipelines.whole_runs import materialize
 
     for log in logs:
-        options.say(f"cluster {log.settings.name}: {', '.join(map(str, log.paths)) or 'as read before'}")
+        options.say(f"cluster {log.settings.name}: {', '.join(map(str, log.paths)) or 'logs already read'}")
         materialize.analyse(folder, log, reading, with_report=log is logs[-1])
 
 
 def _learn(folder: DataFolder, logs: list[RawLogs], reading: Reading) -> dict[str, str]:
-    """Policies of each cluster; what went wrong, by cluster: the report of the analytics stands all the same."""
+    """Train policies of each cluster; return the errors by cluster. After an error the analytics report stays valid."""
     from pipelines.whole_runs import materialize
 
     failed: dict[str, str] = {}
@@ -157,7 +160,7 @@ def _learn(folder: DataFolder, logs: list[RawLogs], reading: Reading) -> dict[st
 
 
 def described(folder: DataFolder, logs: list[RawLogs]) -> dict[str, Any]:
-    """What was read of those clusters, and where the report is."""
+    """Return the files read of those clusters, and the path of the report."""
     from traces.store.raw_files import lake_files
 
     names = [log.settings.name for log in logs]
@@ -166,7 +169,7 @@ def described(folder: DataFolder, logs: list[RawLogs]) -> dict[str, Any]:
 
 
 def compared(folder: DataFolder, logs: list[RawLogs]) -> dict[str, Any]:
-    """The comparison of the clusters that have one, why others have none, and the champion with the gate's reason."""
+    """Return each cluster's comparison, or the reason why it has none, and its champion with the gate's reason."""
     from models.study.comparisons import COMPARISON
     from models.study.support import Refusal, headline_study
     from traces.store.stamps import read_stamp
@@ -184,7 +187,7 @@ def compared(folder: DataFolder, logs: list[RawLogs]) -> dict[str, Any]:
 
 
 def _champion(folder: DataFolder, cluster: str) -> dict[str, Any]:
-    """The cluster's registered model, its champion and why that is it, and the folder that an agent reads it from."""
+    """Return the cluster's model, its champion with the reason, and the folder from which an agent reads it."""
     from models.release import export
     from models.tracking import versions as tracking
     from reports.champion import why
@@ -201,7 +204,7 @@ def _champion(folder: DataFolder, cluster: str) -> dict[str, Any]:
 
 
 def _last_decision(folder: DataFolder, cluster: str) -> dict[str, Any] | None:
-    """The newest row of the cluster's `release_log`."""
+    """Return the newest row of the cluster's `release_log`."""
     from models.tables import RELEASE_LOG
     from traces.store import derived
 
@@ -212,17 +215,17 @@ def _last_decision(folder: DataFolder, cluster: str) -> dict[str, Any] | None:
 
 
 def _findings(folder: DataFolder, logs: list[RawLogs]) -> list[dict[str, str]]:
-    """What the report says first of each cluster: who waits, why, and what to do about it."""
+    """Return the report's main findings for each cluster: who waits, why, and what to do about it."""
     from reports.findings import findings
     from traces.store import warehouse
 
     names = [log.settings.name for log in logs]
-    with warehouse.published(folder):  # held open: of one warehouse, and opened once
+    with warehouse.published(folder):  # one open connection, so that all findings read the same warehouse
         return [{"cluster": name, **finding} for name in names for finding in findings(folder, name)]
 
 
 def _sentences(result: dict[str, Any]) -> str:
-    """What became of each file, and what the report says first; each on a line of its own."""
+    """Format the result of each file and the main findings, one per line."""
     from pipelines.commands.traces import sentence
     from reports.format import text
 
@@ -231,8 +234,8 @@ def _sentences(result: dict[str, Any]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _for_a_person(result: dict[str, Any]) -> str:
-    """The champions and why, the comparison, the reasons, the report, and at the end the decisions."""
+def _text(result: dict[str, Any]) -> str:
+    """Format the champions and their reasons, the comparison, missing policies, the report and the decisions."""
     from reports.text.comparison import format_table
 
     lines = [f"{name}: {champion['why']}" for name, champion in result["champions"].items() if champion["why"]]
@@ -244,6 +247,6 @@ def _for_a_person(result: dict[str, Any]) -> str:
         lines.append(f"{name}: {made['policy']} {GATE_SAID[made['verdict']]}: {made['reason']}")
     for name, champion in result["champions"].items():
         version = champion["version"]
-        told = "no champion" if version is None else f"version {version} is champion, in {champion['folder']}"
-        lines.append(f"{name}: {champion['model']}: {told}")
+        status = "no champion" if version is None else f"version {version} is champion, in {champion['folder']}"
+        lines.append(f"{name}: {champion['model']}: {status}")
     return "\n".join(lines) + "\n"

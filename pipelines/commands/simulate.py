@@ -1,4 +1,4 @@
-"""`baton simulate`: replay a trace by one scheduler, or by several side by side."""
+"""`baton simulate`: replay a trace under one scheduler, or under several for comparison."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 MOST_UNITS = 1 << 40  # processors or nodes
 Compare = Annotated[
     str | None,
-    typer.Option("--compare", autocompletion=completion.several_schedulers, help="Schedulers side by side: fifo,easy."),
+    typer.Option("--compare", autocompletion=completion.several_schedulers, help="Several schedulers: fifo,easy."),
 ]
 
 
 def register(app: typer.Typer) -> None:
-    """Adds `baton simulate`."""
+    """Add `baton simulate`."""
     app.command()(simulate)
 
 
 @dataclass(frozen=True)
-class Trace:
-    """What is replayed: the jobs that fit, how large the cluster is and who says so, and who had to stay out."""
+class ReplayTrace:
+    """The jobs to replay, the capacity of the cluster and its source, and the number of jobs left out."""
 
     name: str
     workload: Workload
-    ids: pl.Series  # the jobs' names in the trace, in the workload's order
+    ids: pl.Series  # job ids of the trace, in the workload's order
     capacity: int
     unit: str  # processors or nodes
     capacity_from: str
@@ -50,8 +50,8 @@ class Trace:
 
 
 @dataclass(frozen=True)
-class Knobs:
-    """What every flat scheduler is told."""
+class ReplayOptions:
+    """The options that every scheduler of `baton simulate` is run with."""
 
     estimate: str
     pass_: str
@@ -63,46 +63,52 @@ def simulate(
     context: typer.Context,
     scheduler: Annotated[
         str | None,
-        typer.Option("--scheduler", autocompletion=completion.scheduler, help=f"{', '.join(SCHEDULERS)} or slurm."),
+        typer.Option(
+            "--scheduler", autocompletion=completion.scheduler, help=f"Scheduler: {', '.join(SCHEDULERS)} or slurm."
+        ),
     ] = None,
     compare: Compare = None,
-    trace: Annotated[Path | None, typer.Option("--trace", help="A trace in the Standard Workload Format.")] = None,
+    trace: Annotated[Path | None, typer.Option("--trace", help="Trace in the Standard Workload Format.")] = None,
     cluster: Cluster = None,
-    estimate: Annotated[str, typer.Option("--estimate", help="What is planned with: limit or exact.")] = "limit",
-    pass_: Annotated[str, typer.Option("--pass", help="When it looks: event or instant.")] = "event",  # noqa: S107
+    estimate: Annotated[
+        str, typer.Option("--estimate", help="Run times that the scheduler plans with: limit or exact.")
+    ] = "limit",
+    pass_: Annotated[
+        str, typer.Option("--pass", help="Scheduling passes: after each event or each instant.")
+    ] = "event",  # noqa: S107
     slurm_conf: simulate_slurm.Conf = None,
     qos: simulate_slurm.Qos = None,
     associations: simulate_slurm.Associations = None,
     reservations: simulate_slurm.Reservations = None,
     kill_at_limit: Annotated[bool, typer.Option("--kill-at-limit", help="End a job at its limit.")] = False,
     capacity: Annotated[
-        int | None, typer.Option("--capacity", min=1, help="Processors (SWF) or nodes; default: the trace's own.")
+        int | None, typer.Option("--capacity", min=1, help="Processors (SWF) or nodes; default: from the trace.")
     ] = None,
-    starts: Annotated[Path | None, typer.Option("--starts", help="Write a CSV of job_id,start.")] = None,
-    jobs: Annotated[Path | None, typer.Option("--jobs", help="Write a CSV with one row a job.")] = None,
+    starts: Annotated[Path | None, typer.Option("--starts", help="Write a CSV with columns job_id,start.")] = None,
+    jobs: Annotated[Path | None, typer.Option("--jobs", help="Write a CSV with one row per job.")] = None,
     plots: Annotated[Path | None, typer.Option("--plots", help="Write one HTML page of plots.")] = None,
     mkdir: Mkdir = False,
-    gantt: Annotated[str | None, typer.Option("--gantt", help="Length of the Gantt chart's window: 24h.")] = None,
+    gantt: Annotated[str | None, typer.Option("--gantt", help="Length of the Gantt chart: 24h.")] = None,
     gantt_from: Annotated[
-        str | None, typer.Option("--gantt-from", help="Its begin, from the first submission on: 10d.")
+        str | None, typer.Option("--gantt-from", help="Start of the Gantt chart, after the first submission: 10d.")
     ] = None,
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Replay a trace by a scheduler, or several, and print the figures of the schedule."""
+    """Replay a trace under one or several schedulers and print the figures of each schedule."""
     with options.output(json) as out:
-        wanted = _schedulers(scheduler, compare, starts, estimate=estimate, pass_=pass_)
+        chosen = _schedulers(scheduler, compare, starts, estimate=estimate, pass_=pass_)
         if (trace is None) == (cluster is None):
-            raise InputError("simulate needs a trace: give either --trace FILE.swf or --cluster NAME")
+            raise InputError("simulate needs one trace: give either --trace FILE.swf or --cluster NAME")
         window = _window(plots, gantt_from, gantt)
         options.check_targets({"--starts": starts, "--jobs": jobs, "--plots": plots}, mkdir=mkdir)
         folder = options.data_folder(context, data)
         slurm = simulate_slurm.files(
-            wanted, folder, cluster, conf=slurm_conf, qos=qos, associations=associations, reservations=reservations
+            chosen, folder, cluster, conf=slurm_conf, qos=qos, associations=associations, reservations=reservations
         )
         loaded = _of_swf(trace, capacity) if trace is not None else _of_cluster(folder, str(cluster), capacity)
-        knobs = Knobs(estimate, pass_, kill_at_limit, slurm)
-        replays = [_replay(loaded, name, knobs) for name in wanted]
+        knobs = ReplayOptions(estimate, pass_, kill_at_limit, slurm)
+        replays = [_replay(loaded, name, knobs) for name in chosen]
         for line in _about(loaded):
             options.say(line)
         _write_files(loaded, replays, starts=starts, jobs=jobs, plots=plots, window=window)
@@ -115,30 +121,30 @@ def simulate(
 def _schedulers(
     scheduler: str | None, compare: str | None, starts: Path | None, *, estimate: str, pass_: str
 ) -> list[str]:
-    """Names of the schedulers to replay, checked with their knobs; refuses a file of starts for more than one."""
+    """Return the checked names of the schedulers to replay. Raises InputError for --starts with --compare."""
     if (scheduler is None) == (compare is None):
         raise InputError("simulate needs a scheduler: give either --scheduler NAME or --compare NAME,NAME")
-    wanted = [scheduler] if scheduler is not None else options.names(compare or "")
-    if not wanted:
+    chosen = [scheduler] if scheduler is not None else options.names(compare or "")
+    if not chosen:
         raise InputError(f"--compare {compare!r} names no scheduler; write for example fifo,easy")
     if starts is not None and compare is not None:
-        raise InputError("--starts takes the starts of one scheduler: give --scheduler, or --jobs with --compare")
-    for name in wanted:
+        raise InputError("--starts holds the starts of one scheduler: give --scheduler, or --jobs with --compare")
+    for name in chosen:
         check_names(scheduler=name, estimate=estimate, pass_=pass_, slurm=True)
-    return wanted
+    return chosen
 
 
 def _window(plots: Path | None, gantt_from: str | None, gantt: str | None) -> tuple[int | None, int | None]:
-    """Begin (after the first submission) and length of the Gantt chart, s; None where not given."""
+    """Return start (after the first submission) and length of the Gantt chart, s; None if not given."""
     if plots is None and (gantt or gantt_from):
-        raise InputError("--gantt and --gantt-from are of the page of plots: give --plots FILE.html too")
+        raise InputError("--gantt and --gantt-from apply to the page of plots: give --plots FILE.html too")
     begin_s, length_s = (options.duration_s(text) if text else None for text in (gantt_from, gantt))
     return begin_s, length_s
 
 
-def _of_swf(path: Path, capacity: int | None) -> Trace:
+def _of_swf(path: Path, capacity: int | None) -> ReplayTrace:
     try:
-        path.stat()  # before the reader is imported, so that a wrong path is told at once
+        path.stat()  # before the slow import of the reader, so that a wrong path fails at once
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     from traces.readers.published.swf import NotSwfError, read_swf
@@ -147,8 +153,8 @@ def _of_swf(path: Path, capacity: int | None) -> Trace:
         read = read_swf(path)
     except NotSwfError as error:
         raise InputError(
-            f"{error}; --trace reads SWF alone: for a sacct dump or another log, `baton ingest {path} --cluster NAME`, "
-            "then --cluster NAME"
+            f"{error}; --trace reads only SWF: for a sacct dump or another log, run `baton ingest {path} --cluster "
+            "NAME`, then use --cluster NAME"
         ) from error
     import polars as pl
 
@@ -162,7 +168,7 @@ def _of_swf(path: Path, capacity: int | None) -> Trace:
     return _fitting(path.name, workload, pl.Series(workload.job_id), known, "processors", left_out)
 
 
-def _of_cluster(folder: DataFolder, cluster: str, capacity: int | None) -> Trace:
+def _of_cluster(folder: DataFolder, cluster: str, capacity: int | None) -> ReplayTrace:
     from traces import clusters
     from traces.store import contents, warehouse
 
@@ -177,14 +183,14 @@ def _of_cluster(folder: DataFolder, cluster: str, capacity: int | None) -> Trace
     known = {"--capacity": capacity, "nodes in clusters.toml": settings.nodes}
     largest = capacity or settings.nodes
     if largest is not None and not (workload.size <= largest).any():
-        inputs.capacity_of(folder, settings, capacity)  # names file and line of the worst
+        inputs.capacity_of(folder, settings, capacity)  # its error names file and line of the largest job
     return _fitting(cluster, workload, keys, known, "nodes", left_out(rows))
 
 
 def _fitting(
     name: str, workload: Workload, ids: pl.Series, known: dict[str, int | None], unit: str, left_out: dict[str, int]
-) -> Trace:
-    """The trace on the first capacity that is known, else on the peak in use, without the jobs that never fit."""
+) -> ReplayTrace:
+    """Build the trace with the first known capacity, else the peak in use, and without jobs that never fit."""
     import numpy as np
 
     from simulator.workload import peak_in_use
@@ -192,24 +198,26 @@ def _fitting(
     source, capacity = next(((source, nodes) for source, nodes in known.items() if nodes), ("peak in use", 0))
     capacity = capacity or peak_in_use(workload)
     if not capacity:
-        raise InputError(f"{name}: it says neither how large the machine is nor when a job started; give --capacity")
+        raise InputError(f"{name}: capacity unknown: the trace has neither a machine size nor starts; give --capacity")
     if capacity > MOST_UNITS:
-        raise InputError(f"{name}: {capacity:,} {unit} ({source}) is no machine: give its size with --capacity")
+        raise InputError(
+            f"{name}: capacity {capacity:,} {unit} ({source}) is implausible; give the real one with --capacity"
+        )
     fits = workload.size <= capacity
     if not fits.any():
         smallest = int(np.argmin(workload.size))
         raise InputError(
-            f"{name}: each of its {counted(len(workload), 'job')} is larger than the cluster of {capacity:,} {unit} "
-            f"({source}); "
-            f"the smallest, {ids[smallest]!r}, takes {workload.size[smallest]:,}: give a larger --capacity"
+            f"{name}: every one of its {counted(len(workload), 'job')} is larger than the cluster of {capacity:,} "
+            f"{unit} ({source}); the smallest, {ids[smallest]!r}, needs {workload.size[smallest]:,}: "
+            "give a larger --capacity"
         )
     if not fits.all():
         left_out = {**left_out, f"larger than {capacity} {unit}": int(np.count_nonzero(~fits))}
         workload, ids = workload.take(fits), ids.filter(fits)
-    return Trace(name, workload, ids, capacity, unit, source, left_out)
+    return ReplayTrace(name, workload, ids, capacity, unit, source, left_out)
 
 
-def _replay(trace: Trace, scheduler: str, knobs: Knobs) -> Replay:
+def _replay(trace: ReplayTrace, scheduler: str, knobs: ReplayOptions) -> Replay:
     from simulator.flat.replay import replay
 
     if scheduler == "slurm":
@@ -224,8 +232,8 @@ def _replay(trace: Trace, scheduler: str, knobs: Knobs) -> Replay:
     )
 
 
-def _about(trace: Trace) -> list[str]:
-    """How large the cluster is by whose word, and how many jobs stayed out."""
+def _about(trace: ReplayTrace) -> list[str]:
+    """Describe the capacity, its source and the jobs left out, one line each."""
     lines = [f"capacity: {trace.capacity:,} {trace.unit} ({trace.capacity_from})"]
     if trace.left_out:
         total = sum(trace.left_out.values())
@@ -235,7 +243,7 @@ def _about(trace: Trace) -> list[str]:
 
 
 def _write_files(
-    trace: Trace,
+    trace: ReplayTrace,
     replays: Sequence[Replay],
     *,
     starts: Path | None,
@@ -243,7 +251,7 @@ def _write_files(
     plots: Path | None,
     window: tuple[int | None, int | None],
 ) -> None:
-    """Writes each file that was asked for: the first replay's starts, a row a job of all, the page of plots."""
+    """Write the requested files: starts of the first replay, one row per job of all replays, the page of plots."""
     import polars as pl
 
     from simulator.tables import per_job
@@ -257,8 +265,8 @@ def _write_files(
         _plot(plots, trace, replays, window)
 
 
-def _figures(trace: Trace, replay: Replay) -> dict[str, Any]:
-    """Figures of one replay: of the schedule, its distance from the record, and the kernel's speed."""
+def _figures(trace: ReplayTrace, replay: Replay) -> dict[str, Any]:
+    """Compute the figures of one replay: the schedule's, its distance from the record, and the kernel's speed."""
     from simulator.metrics import summary, wait_distance
 
     workload = trace.workload
@@ -278,8 +286,8 @@ def _figures(trace: Trace, replay: Replay) -> dict[str, Any]:
     }
 
 
-def _recorded(trace: Trace) -> dict[str, Any] | None:
-    """The figures of the recorded starts; None where the trace holds none."""
+def _recorded(trace: ReplayTrace) -> dict[str, Any] | None:
+    """Compute the figures of the recorded starts; None if the trace has none."""
     from simulator.metrics import summary
 
     if not (trace.workload.start_s >= 0).any():
@@ -287,11 +295,11 @@ def _recorded(trace: Trace) -> dict[str, Any] | None:
     return summary(trace.workload, trace.workload.start_s, trace.capacity)
 
 
-def _result(trace: Trace, knobs: Knobs, replays: Sequence[Replay]) -> dict[str, Any]:
-    """What --json prints, one shape for one scheduler and for several (docs/schedulers).
+def _result(trace: ReplayTrace, knobs: ReplayOptions, replays: Sequence[Replay]) -> dict[str, Any]:
+    """Build the output of --json; its shape is the same for one scheduler and for several (docs/schedulers).
 
-    The trace and how it was replayed; under `schedulers` the figures of each, in the order asked for; and those of the
-    first once more beside the trace's, where whoever asked for one scheduler looks for them.
+    It holds the trace, the options, and under `schedulers` the figures of each in the requested order. The figures of
+    the first are repeated at the top level, for callers that asked for one scheduler.
     """
     about = {
         "trace": trace.name,
@@ -308,15 +316,15 @@ def _result(trace: Trace, knobs: Knobs, replays: Sequence[Replay]) -> dict[str, 
     return {**figures[0], **about, "schedulers": figures}
 
 
-def _columns(trace: Trace, replays: Sequence[Replay]) -> list[dict[str, Any]]:
-    """The figures of each schedule, and of the record where it holds any start; null for what has no meaning."""
+def _columns(trace: ReplayTrace, replays: Sequence[Replay]) -> list[dict[str, Any]]:
+    """Return the figures of each schedule, and of the record if it has starts; null where undefined."""
     columns = [_figures(trace, replay) for replay in replays]
     if recorded := _recorded(trace):
         columns.append({**recorded, "scheduler": "recorded"})
     return [dict(options.plain(column)) for column in columns]
 
 
-def _plot(path: Path, trace: Trace, replays: Sequence[Replay], window: tuple[int | None, int | None]) -> None:
+def _plot(path: Path, trace: ReplayTrace, replays: Sequence[Replay], window: tuple[int | None, int | None]) -> None:
     from reports.schedule import Shown, write_page
 
     shown = Shown(trace.name, trace.workload, trace.capacity, trace.unit)
@@ -335,11 +343,11 @@ _ROWS = {
     "mean_absolute_error_s": ("mean error of a wait", "duration"),
     "spearman": ("Spearman", "number"),
     "jobs_per_s": ("replayed jobs/s", "count"),
-}  # figure -> heading, how it is printed
+}  # figure -> (heading, format)
 
 
-def _print(out: TextIO, trace: Trace, replays: Sequence[Replay]) -> None:
-    """A column for each scheduler and one for the record, where there is any."""
+def _print(out: TextIO, trace: ReplayTrace, replays: Sequence[Replay]) -> None:
+    """Print one column per scheduler, and one for the record if it has starts."""
     from reports.format import FORMATS, text
 
     columns = _columns(trace, replays)

@@ -1,7 +1,7 @@
-"""`baton simulate --scheduler slurm`: which of its options describe the cluster, and a replay by them.
+"""`baton simulate --scheduler slurm`: find the files that describe the cluster, and replay with them.
 
-Without a slurm.conf (a trace in the Standard Workload Format, a cluster that declares none) the jobs share a flat pool
-under Slurm's defaults. With one, nodes, partitions, QOS, accounts, limits and priorities are those of the files.
+Without a slurm.conf (a trace in the Standard Workload Format, or a cluster that declares none) the jobs share a flat
+pool under Slurm's defaults. With one, nodes, partitions, QOS, accounts, limits and priorities come from the files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from simulator.workload import Replay, Workload
 
 MOST_NODES = 1 << 20  # of a flat pool
-MOST_REMARKS = 20  # lines of what is not modelled; --json holds all
+MOST_REMARKS = 20  # printed lines about what is not modelled; --json holds all
 
 Conf = Annotated[Path | None, typer.Option("--slurm-conf", help="slurm.conf, for slurm.")]
 Qos = Annotated[Path | None, typer.Option("--qos", help="Dump of `sacctmgr -P show qos`, for slurm.")]
@@ -40,7 +40,7 @@ Reservations = Annotated[
 
 
 def files(
-    wanted: Sequence[str],
+    schedulers: Sequence[str],
     folder: DataFolder,
     cluster: str | None,
     *,
@@ -49,9 +49,9 @@ def files(
     associations: Path | None,
     reservations: Path | None,
 ) -> SlurmFiles | None:
-    """The files that describe the cluster: those given, else those that its settings declare; None where none do.
+    """Return the files that describe the cluster: those given, else those that its settings declare, else None.
 
-    Raises InputError for options that do not go together.
+    Raises InputError for options that conflict.
     """
     from models.study import slurm_files
     from traces import clusters
@@ -59,11 +59,13 @@ def files(
 
     paths = {"--slurm-conf": conf, "--qos": qos, "--associations": associations, "--reservations": reservations}
     used = [name for name, path in paths.items() if path is not None]
-    if used and "slurm" not in wanted:
-        raise InputError(f"{used[0]} belongs to --scheduler slurm, not to {', '.join(wanted)}")
+    if used and "slurm" not in schedulers:
+        raise InputError(f"{used[0]} applies only to --scheduler slurm, not to {', '.join(schedulers)}")
     if used and cluster is None:
-        raise InputError(f"{used[0]} describes the nodes of a --cluster; a trace in SWF runs on a flat pool")
-    if "slurm" not in wanted or cluster is None:
+        raise InputError(
+            f"{used[0]} describes the nodes of a --cluster, but an SWF trace is replayed on a flat pool: leave it out"
+        )
+    if "slurm" not in schedulers or cluster is None:
         return None
     settings = clusters.resolve(folder, cluster=cluster)
     if conf is not None:
@@ -76,7 +78,7 @@ def files(
 
 
 def replay(workload: Workload, ids: pl.Series, capacity: int, described: SlurmFiles | None) -> Replay:
-    """The schedule that Slurm would make of the workload's jobs (of a cluster: all its recorded jobs compete)."""
+    """Replay the workload as Slurm would schedule it. For a cluster, all its recorded jobs compete."""
     import numpy as np
 
     from simulator.slurm.inputs.jobs import flat
@@ -84,7 +86,9 @@ def replay(workload: Workload, ids: pl.Series, capacity: int, described: SlurmFi
 
     if described is None:
         if capacity > MOST_NODES:
-            raise InputError(f"scheduler 'slurm' knows each node: {capacity:,} are over {MOST_NODES:,}; use easy")
+            raise InputError(
+                f"scheduler 'slurm' models each node and takes at most {MOST_NODES:,}, not {capacity:,}; use easy"
+            )
         result, wall_s = _run(flat(workload, capacity))
         ran = np.where(result.end_s >= 0, result.end_s - result.start_s, workload.run_s)
         return Replay("slurm", result.start_s, ran, wall_s, _notes(result, (), {}))
@@ -98,7 +102,7 @@ def replay(workload: Workload, ids: pl.Series, capacity: int, described: SlurmFi
 
 
 def _run(world: SlurmWorld) -> tuple[SlurmResult, float]:
-    """What becomes of the jobs, and the seconds that it took; how far it is stands on standard error meanwhile."""
+    """Run the simulation and show its progress on standard error; return the result and the wall time, s."""
     from simulator.slurm.run import run_timed
     from traces.progress import Progress
 
@@ -107,7 +111,7 @@ def _run(world: SlurmWorld) -> tuple[SlurmResult, float]:
 
 
 def _of_workload(workload: Workload, ids: pl.Series, loaded: Loaded, result: SlurmResult) -> tuple[Any, Any]:
-    """First start of each job of the workload and how long it ran; a requeued job as long as recorded."""
+    """Return first start and run time of each job of the workload, s; a requeued job keeps its recorded run time."""
     import numpy as np
 
     runs = Counter(loaded.keys)
@@ -121,7 +125,7 @@ def _of_workload(workload: Workload, ids: pl.Series, loaded: Loaded, result: Slu
 
 
 def _notes(result: SlurmResult, remarks: tuple[str, ...], left_out: dict[str, int]) -> dict[str, Any]:
-    """What --json says besides the figures; the same on standard error for a person."""
+    """Build the notes of --json and print them on standard error."""
     unplaceable = result.unplaceable()
     if unplaceable:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in unplaceable.items())
@@ -132,7 +136,7 @@ def _notes(result: SlurmResult, remarks: tuple[str, ...], left_out: dict[str, in
     for remark in remarks[:MOST_REMARKS]:
         options.say(f"slurm: {remark}")
     if len(remarks) > MOST_REMARKS:
-        options.say(f"slurm: {len(remarks) - MOST_REMARKS} more remarks; --json holds all")
+        options.say(f"slurm: {len(remarks) - MOST_REMARKS} more remarks; --json shows all")
     started = result.start_s >= 0
     return {
         "slurm_jobs": len(result.start_s),

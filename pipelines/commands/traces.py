@@ -1,4 +1,4 @@
-"""`baton ingest`, `baton generate`."""
+"""`baton ingest`, `baton generate`: parse raw logs into the lake, or write generated ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from traces.visible import visible
 
 
 def register(app: typer.Typer) -> None:
-    """Adds `baton ingest` and `baton generate`."""
+    """Add `baton ingest` and `baton generate`."""
     app.command()(ingest)
     app.command()(generate)
 
@@ -73,7 +73,7 @@ def ingest(
 
 
 def sentence(result: dict[str, Any]) -> str:
-    """What became of a file, in one line for a person."""
+    """Summarise the result for one file in one line."""
     path = visible(result["path"])
     if result.get("skipped_reason"):
         return f"{path}: skipped, {visible(result['skipped_reason'])}"
@@ -83,23 +83,23 @@ def sentence(result: dict[str, Any]) -> str:
         if result[name] or name == "rejects"
     )
     records, jobs = counted(result["rows"], "record"), counted(result["jobs"], "job")
-    why = f"; rejected first: {visible(result['first_reject'])}" if result.get("first_reject") else ""
+    why = f"; first reject: {visible(result['first_reject'])}" if result.get("first_reject") else ""
     return f"{path}: {result['format']}, {records}: {counts}; {jobs}{why}"
 
 
 def generate(
     out: Annotated[Path, typer.Option("--out", help="Folder to write to.")],
     sample: Annotated[
-        bool, typer.Option("--sample", help="The bundled sample (data/sample), from its own seed.")
+        bool, typer.Option("--sample", help="Write the bundled sample (data/sample), from its own seed.")
     ] = False,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", min=1, max=10**9, help="Records of a Slurm dump, in place of weeks.")
+        int | None, typer.Option("--jobs", min=1, max=10**9, help="Number of records, instead of --weeks.")
     ] = None,
     weeks: Annotated[int, typer.Option("--weeks", min=1, max=5200)] = 8,
     nodes: Annotated[int, typer.Option("--nodes", min=1, max=100_000)] = 32,
     gpus_per_node: Annotated[int, typer.Option("--gpus-per-node", min=1, max=options.MOST_GPUS)] = 4,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same bytes.")] = 0,
-    steps: Annotated[bool, typer.Option("--steps/--no-steps", help="Job steps beside allocations.")] = True,
+    steps: Annotated[bool, typer.Option("--steps/--no-steps", help="Write job steps as well as allocations.")] = True,
     compress: Annotated[bool, typer.Option("--gzip/--no-gzip", help="Compress the dump.")] = False,
     json: Json = False,
 ) -> None:

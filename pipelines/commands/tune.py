@@ -1,4 +1,4 @@
-"""`baton tune`."""
+"""`baton tune`: search the hyper-parameters of one learner."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the command."""
+    """Add `baton tune`."""
     app.command()(tune)
 
 
@@ -29,9 +29,11 @@ def tune(
     policy: Annotated[
         str, typer.Option("--policy", autocompletion=completion.learners, help="Registry name of one learner.")
     ],
-    trials: Annotated[int, typer.Option("--trials", min=1, max=10_000, help="In all, earlier ones counted.")] = 30,
-    budget: Annotated[str, typer.Option("--budget", help="Time for this sitting: 10m, 2h.")] = "10m",
-    until: Annotated[str | None, typer.Option("--until", help="Only what was known before (UTC).")] = None,
+    trials: Annotated[
+        int, typer.Option("--trials", min=1, max=10_000, help="Trials in total, including those of earlier runs.")
+    ] = 30,
+    budget: Annotated[str, typer.Option("--budget", help="Time limit of this run: 10m, 2h.")] = "10m",
+    until: Annotated[str | None, typer.Option("--until", help="Use only data known before this date (UTC).")] = None,
     pair_nodes: PairNodes = None,
     limit: Limit = None,
     scheduler: Scheduler = "mirage",
@@ -40,10 +42,10 @@ def tune(
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Search hyper-parameters of one learner on the fit window; prints the best as a table for clusters.toml.
+    """Search hyper-parameters of one learner on the fit window; print the best as a table for clusters.toml.
 
-    A trial fits before an instant and is judged after it, three times; one that lags is stopped. Called again, the
-    search goes on.
+    Each trial is fitted before an instant and scored after it, three times. Trials that lag behind are stopped early.
+    Run the command again to resume the search.
     """
     folder = options.data_folder(context, data)
     with options.output(json) as out:
@@ -58,15 +60,16 @@ def tune(
             options.write_json(out, _answer(found))
             return
         out.write(
-            f"{counted(found.trials, 'trial')}, {found.pruned} of them stopped early; cost {found.best.cost_h:.3f} h "
-            f"a pair, with the policy's own values {found.own_cost_h:.3f} h\n{as_toml(study, found)}"
+            f"{counted(found.trials, 'trial')}, {found.pruned} of them stopped early; best cost "
+            f"{found.best.cost_h:.3f} h per pair, {found.own_cost_h:.3f} h with the policy's default values\n"
+            f"{as_toml(study, found)}"
         )
 
 
 def _study(
     folder: DataFolder, cluster: str, policy: str, pair_nodes: str | None, limit: str | None, scheduler: str, world: str
 ) -> Study:
-    """The study whose fit window is searched on; names and values are checked before anything slow is imported."""
+    """Open the study whose fit window is searched. Names and values are checked before anything slow is imported."""
     from models.learning.hyperparameters import tunable
     from models.registry import check_policy
     from models.worlds import check_world
@@ -87,7 +90,7 @@ def _study(
 
 
 def _answer(found: Found) -> dict[str, Any]:
-    """What `--json` prints."""
+    """Build the output of `--json`."""
     return {
         "policy": found.policy,
         "trials": found.trials,

@@ -1,4 +1,4 @@
-"""`baton wait`: when a job will start, and how good every method of saying so was on a window."""
+"""`baton wait`: predict when a job will start, or score every prediction method on a window."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds `baton wait`."""
+    """Add `baton wait`."""
     app.command()(wait)
 
 
@@ -28,38 +28,43 @@ def wait(
         str, typer.Option("--cluster", autocompletion=completion.clusters, help="Cluster name, as in clusters.toml.")
     ],
     nodes: Annotated[
-        int | None, typer.Option("--nodes", min=1, max=options.MOST_NODES, help="Nodes asked for.")
+        int | None, typer.Option("--nodes", min=1, max=options.MOST_NODES, help="Requested nodes.")
     ] = None,
     gpus: Annotated[
-        int | None, typer.Option("--gpus", min=1, max=options.MOST_NODES, help="GPUs asked for, as whole nodes.")
+        int | None, typer.Option("--gpus", min=1, max=options.MOST_NODES, help="Requested GPUs, as whole nodes.")
     ] = None,
-    limit: Annotated[str | None, typer.Option("--limit", help="Wall-clock limit asked for: 48h.")] = None,
+    limit: Annotated[str | None, typer.Option("--limit", help="Requested time limit: 48h.")] = None,
     partition: Annotated[str, typer.Option("--partition", help="Partition; default: the one with most jobs.")] = "",
-    user: Annotated[str, typer.Option("--user", help="Whose job; default: somebody new.")] = "",
+    user: Annotated[str, typer.Option("--user", help="User; default: a new one without history.")] = "",
     account: Annotated[str, typer.Option("--account", help="Account; default: the user's.")] = "",
     qos: Annotated[str, typer.Option("--qos", help="QOS; default: the one with most jobs.")] = "",
-    like: Annotated[str | None, typer.Option("--like", help="Ask for what this job asked for.")] = None,
-    script: Annotated[Path | None, typer.Option("--script", help="Ask for what its #SBATCH lines ask for.")] = None,
-    live: Annotated[
-        bool, typer.Option("--live", help="Ask the Slurm of this machine for its queue, instead of where the log ends.")
-    ] = False,
-    from_: Annotated[str | None, typer.Option("--from", help="Judge jobs submitted from here (UTC).")] = None,
-    to: Annotated[str | None, typer.Option("--to", help="... and before here.")] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", help="Fit on what was known at this date; default: --from.")
+    like: Annotated[str | None, typer.Option("--like", help="Use the request of this job (JOBID).")] = None,
+    script: Annotated[
+        Path | None, typer.Option("--script", help="Use the request of this script's #SBATCH lines.")
     ] = None,
-    refit: Annotated[str | None, typer.Option("--refit", help="Fit again so often: 28d; default: never.")] = None,
-    rolling: Annotated[
-        bool, typer.Option("--rolling", help="Each method also with forecasts corrected as outcomes become known.")
+    live: Annotated[
+        bool, typer.Option("--live", help="Use the queue of this machine's Slurm, instead of the end of the log.")
     ] = False,
-    methods: Annotated[str | None, typer.Option("--methods", help="Methods to judge: a,b,c; default: all.")] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, max=options.MOST_SEED, help="Of what is judged.")] = 0,
+    from_: Annotated[
+        str | None, typer.Option("--from", help="Score the methods on jobs submitted from this date on (UTC).")
+    ] = None,
+    to: Annotated[str | None, typer.Option("--to", help="Score jobs submitted before this date (UTC).")] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", help="Fit on data known at this date; default: --from.")
+    ] = None,
+    refit: Annotated[str | None, typer.Option("--refit", help="Interval of refits: 28d; default: never.")] = None,
+    rolling: Annotated[
+        bool,
+        typer.Option("--rolling", help="Also score each method with forecasts corrected as outcomes become known."),
+    ] = False,
+    methods: Annotated[str | None, typer.Option("--methods", help="Methods to score: a,b,c; default: all.")] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=options.MOST_SEED, help="Seed of the scored methods.")] = 0,
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Say when a job would start if it were submitted as the log ends, or now; or score every method on a window.
+    """Predict when a job would start if submitted at the end of the log, or now; or score every method on a window.
 
-    docs/queue-time.md says what the methods are, what they see and what the figures mean.
+    docs/queue-time.md describes the methods, their inputs and the figures.
 
     \f
     Over 50 lines: the options are the declaration of the command line.
@@ -89,13 +94,15 @@ def wait(
 def _is_scored(
     asked: dict[str, Any], window: tuple[str | None, str | None], of_window: tuple[str | bool | None, ...]
 ) -> bool:
-    """Whether a window is judged, and no one job asked about. Raises InputError for options of both."""
+    """Whether to score a window instead of predicting for one job. Raises InputError for options of both."""
     given = [name for name, value in asked.items() if value is not None]
     is_scored = any(window)
     if is_scored and given:
-        raise InputError(f"{', '.join(given)} ask about one job, --from and --to judge a window: give one or the other")
+        raise InputError(
+            f"{', '.join(given)} describe one job, but --from and --to score a window: give one or the other"
+        )
     if not is_scored and any(of_window):
-        raise InputError("--until, --refit, --rolling and --methods belong to --from and --to: give these too")
+        raise InputError("--until, --refit, --rolling and --methods need --from and --to: give these too")
     return is_scored
 
 
@@ -108,10 +115,10 @@ def _scored(
     rolling: bool,
     seed: int,
 ) -> dict[str, Any]:
-    """Of --from, --to and --until."""
+    """Score the methods on a window; dates: --from, --to and --until."""
     from_, to, until = dates
     if from_ is None or to is None:
-        raise InputError("--from and --to go together: the window whose jobs are judged")
+        raise InputError("--from and --to go together: give both ends of the window to score")
     names = None if methods is None else options.names(methods)
     bounds = options.utc_s(from_), options.utc_s(to), None if until is None else options.utc_s(until)
     refit_s = None if refit is None else options.duration_s(refit)
@@ -139,7 +146,7 @@ def _answered(folder: DataFolder, settings: ClusterSettings, request: Request, l
         from models.queue_time.live import look
 
         request = replace(request, user=request.user or getuser())
-        stored, partition = look(Commands(), stored, sight.Request(**asdict(request)))
+        stored, partition = look(Commands(), stored, sight.SlurmRequest(**asdict(request)))
         request = replace(request, partition=partition)
     manifest = stored.manifest
     return {
@@ -158,13 +165,13 @@ def _answered(folder: DataFolder, settings: ClusterSettings, request: Request, l
 def _request(
     folder: DataFolder, settings: ClusterSettings, asked: dict[str, Any], names: tuple[str, str, str, str]
 ) -> Request:
-    """What is asked for: a job's or a script's values, then the options, which win. Raises InputError."""
+    """Build the request from a job or a script, overridden by the options. Raises InputError."""
     from models.queue_time.ask import Request
 
     partition, user, account, qos = names
-    told: dict[str, Any] = {"partition": partition, "user": user, "account": account, "qos": qos}
+    given: dict[str, Any] = {"partition": partition, "user": user, "account": account, "qos": qos}
     if asked["--like"] is not None and asked["--script"] is not None:
-        raise InputError("--like and --script both say what is asked for: give one")
+        raise InputError("--like and --script both define the request: give only one")
     known: dict[str, Any] = {}
     if asked["--like"] is not None:
         known = _like(folder, settings.name, asked["--like"])
@@ -179,22 +186,22 @@ def _request(
     if asked["--limit"] is not None:
         known["limit_s"] = options.duration_s(asked["--limit"])
     if "limit_s" not in known:
-        raise InputError("no limit is known: give --limit 48h, --like JOBID or a --script with --time")
-    merged = {name: value or known.get(name, "") for name, value in told.items()}
+        raise InputError("the time limit is missing: give --limit 48h, --like JOBID or a --script with --time")
+    merged = {name: value or known.get(name, "") for name, value in given.items()}
     return Request(int(known.get("nodes", 1)), int(known["limit_s"]), **merged)
 
 
 def _whole_nodes(settings: ClusterSettings, gpus: int) -> int:
     if not settings.gpus_per_node:
         raise InputError(
-            f"how many GPUs a node of cluster {settings.name!r} has is not declared: give --nodes, or set "
-            "gpus_per_node in clusters.toml"
+            f"cluster {settings.name!r} does not declare its GPUs per node: give --nodes, or set gpus_per_node in "
+            "clusters.toml"
         )
     return -(-gpus // settings.gpus_per_node)
 
 
 def _like(folder: DataFolder, cluster: str, job_id: str) -> dict[str, Any]:
-    """What that job asked for. Raises InputError where there is none, or it had no limit."""
+    """Return the request of that job. Raises InputError if there is no such job."""
     from traces.find_job import find_job
     from traces.store import warehouse
 
@@ -209,17 +216,17 @@ def _like(folder: DataFolder, cluster: str, job_id: str) -> dict[str, Any]:
 
 
 def _script(path: Path) -> dict[str, Any]:
-    """What the #SBATCH lines of a script ask for. Raises InputError where it has none, or one is not understood."""
+    """Return the request in a script's #SBATCH lines. Raises InputError if it has none, or one is invalid."""
     from agent.chain import option, script_options
     from traces.slurm.text import parse_limit_s
 
     try:
         lines = script_options(path)
         if not lines:
-            raise InputError(f"{path}: it has no #SBATCH lines before its first command: give --nodes and --limit")
+            raise InputError(f"{path} has no #SBATCH lines before its first command: give --nodes and --limit")
         found: dict[str, Any] = {}
         limit_s = parse_limit_s(option(lines, "--time", "-t") or "")
-        if limit_s is not None:  # UNLIMITED: --limit has to say one
+        if limit_s is not None:  # UNLIMITED: --limit must be given
             found["limit_s"] = limit_s
         if (text := option(lines, "--nodes", "-N")) is not None:
             found["nodes"] = int(text.partition("-")[0])

@@ -1,4 +1,4 @@
-"""`baton whatif`: the jobs of a cluster under other schedulers, as it is and with things changed."""
+"""`baton whatif`: replay a cluster's jobs under other schedulers, on the cluster as it is or with changes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 KINDS = ("stated", "none")
 MOST_DRAWS = 100
-KEPT = "kept in the tables what_if_schedulers and what_if_groups, for `baton report` and `baton export`"
+KEPT = "saved in the tables what_if_schedulers and what_if_groups, for `baton report` and `baton export`"
 
 
 def register(app: typer.Typer) -> None:
-    """Adds `baton whatif`."""
+    """Add `baton whatif`."""
     app.command()(whatif)
 
 
@@ -37,38 +37,43 @@ def whatif(
         typer.Option(
             "--schedulers",
             autocompletion=completion.what_if_schedulers,
-            help="Names, the first is the base: yarn,tiresias.",
+            help="Schedulers; the first is the baseline: yarn,tiresias.",
         ),
     ] = "",
     change: Annotated[
         list[str] | None,
-        typer.Option("--change", help="One thing changed: nodes=+10%, type=T4:12,A100:4, limit=24h, ..."),
+        typer.Option("--change", help="One change: nodes=+10%, type=T4:12,A100:4, limit=24h, ..."),
     ] = None,
     nodes: Nodes = None,
     gpus_per_node: GpusPerNode = None,
     from_: Annotated[str | None, typer.Option("--from", help="Jobs submitted from this date on (UTC).")] = None,
-    to: Annotated[str | None, typer.Option("--to", help="And before this one.")] = None,
+    to: Annotated[str | None, typer.Option("--to", help="Jobs submitted before this date (UTC).")] = None,
     profiles: Annotated[
-        str, typer.Option("--profiles", help="Models of jobs: stated (drawn, generated) or none.")
+        str, typer.Option("--profiles", help="Models of the jobs: stated (drawn at random, generated) or none.")
     ] = "stated",
-    seed: Annotated[int, typer.Option("--seed", min=0, max=options.MOST_SEED, help="Of what is drawn.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=options.MOST_SEED, help="Seed of the random draws.")] = 0,
     seeds: Annotated[
-        int, typer.Option("--seeds", min=1, max=MOST_DRAWS, help="Draws, from --seed on: figures are means over them.")
+        int,
+        typer.Option(
+            "--seeds", min=1, max=MOST_DRAWS, help="Number of draws, from --seed on; figures are their means."
+        ),
     ] = 1,
-    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes; default: the processors.")] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Number of processes; default: one per processor.")
+    ] = None,
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """What would change under other schedulers, on other nodes, with other limits: differences with intervals.
+    """Predict what other schedulers, nodes or limits would change; print differences with intervals.
 
-    Schedulers that share GPUs are compared on the jobs that ran on GPUs, those that give out whole nodes (easy,
-    conservative, mirage) on all jobs. Neither can be compared with the other.
+    Schedulers that share GPUs are compared on the jobs that ran on GPUs. Schedulers that allocate whole nodes (easy,
+    conservative, mirage) are compared on all jobs. The two kinds cannot be compared with each other.
 
     \f
     Over 50 lines: the options are the declaration of the command line.
     """
     with options.output(json) as out:
-        wanted = _wanted(schedulers, profiles)
+        chosen = _chosen(schedulers, profiles)
         from traces import clusters
         from traces.store import contents
 
@@ -76,15 +81,15 @@ def whatif(
         settings = clusters.resolve(folder, cluster=cluster, nodes=nodes, gpus_per_node=gpus_per_node)
         contents.check_clusters(folder, [settings.name])
         window = options.utc_s(from_) if from_ else None, options.utc_s(to) if to else None
-        if _give_out_nodes(folder, settings.name, wanted):
+        if _allocates_nodes(folder, settings.name, chosen):
             if gpus_per_node is not None or seeds > 1:
-                raise InputError("--gpus-per-node and --seeds belong to schedulers that share GPUs: leave them out")
-            result = _on_nodes(folder, settings, wanted, change or [], window)
+                raise InputError("--gpus-per-node and --seeds apply only to schedulers that share GPUs: leave them out")
+            result = _on_nodes(folder, settings, chosen, change or [], window)
         else:
             from models.study.gpu_what_ifs import Question
 
             has_profiles = profiles == "stated"
-            question = Question(tuple(wanted), tuple(change or ()), seeds, has_profiles, seed, None, *window)
+            question = Question(tuple(chosen), tuple(change or ()), seeds, has_profiles, seed, None, *window)
             result = _on_gpus(folder, settings, question, workers)
         for line in result["said"]:
             options.say(line)
@@ -94,51 +99,51 @@ def whatif(
             _print(out, result)
 
 
-def _wanted(schedulers: str, profiles: str) -> list[str]:
-    """The schedulers that were asked for. Raises InputError for one, or for profiles, that there are not."""
-    wanted = options.names(schedulers)
-    if not wanted:
-        raise InputError("whatif needs schedulers: --schedulers yarn,tiresias (the first is the base)")
+def _chosen(schedulers: str, profiles: str) -> list[str]:
+    """Return the names of --schedulers. Raises InputError for unknown schedulers or profiles."""
+    chosen = options.names(schedulers)
+    if not chosen:
+        raise InputError("whatif needs schedulers: --schedulers yarn,tiresias (the first is the baseline)")
     if profiles not in KINDS:
-        raise InputError(f"unknown profiles {profiles!r}: known are {', '.join(KINDS)}")
-    check_together(wanted)
-    return wanted
+        raise InputError(f"unknown --profiles {profiles!r}: use {' or '.join(KINDS)}")
+    check_together(chosen)
+    return chosen
 
 
-def _give_out_nodes(folder: DataFolder, cluster: str, wanted: list[str]) -> bool:
-    """Whether whole nodes are given out: where a scheduler knows nothing else, or no job of the cluster ran on GPUs."""
-    if not SCHEDULERS.keys() >= set(wanted):
+def _allocates_nodes(folder: DataFolder, cluster: str, chosen: list[str]) -> bool:
+    """Whether to replay whole nodes: a scheduler can do nothing else, or no job of the cluster ran on GPUs."""
+    if not SCHEDULERS.keys() >= set(chosen):
         return False
     from models.study.gpu_what_ifs import ran_on_gpus
 
-    return not set(wanted) <= set(gpu_schedulers()) or not ran_on_gpus(folder, cluster)
+    return not set(chosen) <= set(gpu_schedulers()) or not ran_on_gpus(folder, cluster)
 
 
 def _on_nodes(
     folder: DataFolder,
     settings: ClusterSettings,
-    wanted: list[str],
+    chosen: list[str],
     changes: list[str],
     window: tuple[int | None, int | None],
 ) -> dict[str, Any]:
-    """What `--json` prints of replays of whole nodes. The tables of the report are left as they are."""
+    """Replay whole nodes and build the output of `--json`. The report's tables are not changed."""
     from models.study.what_ifs import flat_replays
     from models.what_if import flat
     from traces.progress import Progress
 
-    with Progress("replaying", len(wanted) * (1 + len(changes)), stays=False) as progress:
-        workload, nodes, outcomes = flat_replays(folder, settings, wanted, changes, window, progress.advance)
-    said = (
-        f"one pool of {counted(nodes, 'whole node')}, one queue, time limits known",
+    with Progress("replaying", len(chosen) * (1 + len(changes)), stays=False) as progress:
+        workload, nodes, outcomes = flat_replays(folder, settings, chosen, changes, window, progress.advance)
+    remarks = (
+        f"assumed: one pool of {counted(nodes, 'whole node')}, one queue, known time limits",
         flat.distance(outcomes[0], workload),
     )
-    return _result(settings.name, flat.as_jobs(workload), outcomes, said, nodes=nodes, gpus=None, seed=0)
+    return _result(settings.name, flat.as_jobs(workload), outcomes, remarks, nodes=nodes, gpus=None, seed=0)
 
 
 def _on_gpus(folder: DataFolder, settings: ClusterSettings, question: Question, workers: int | None) -> dict[str, Any]:
-    """What `--json` prints of replays of GPUs.
+    """Replay GPUs and build the output of `--json`.
 
-    All of it is in the warehouse when this returns, none of it where it is interrupted.
+    The results are in the warehouse when this returns. If it is interrupted, none of them are.
     """
     from assets.warehouse import build
     from models.study import gpu_what_ifs
@@ -161,13 +166,13 @@ def _result(
     cluster: str,
     jobs: GpuJobs,
     outcomes: list[Outcome],
-    said: tuple[str, ...],
+    remarks: tuple[str, ...],
     *,
     nodes: int,
     gpus: int | None,
     seed: int,
 ) -> dict[str, Any]:
-    """What `--json` prints of the replays."""
+    """Build the output of `--json` from the replays."""
     from models.what_if import differences
 
     return {
@@ -177,7 +182,7 @@ def _result(
         "gpus": gpus,
         "seed": seed,
         "draws": len({outcome.seed for outcome in outcomes}),
-        "said": list(dict.fromkeys([*said, *(line for outcome in outcomes for line in outcome.said)])),
+        "said": list(dict.fromkeys([*remarks, *(line for outcome in outcomes for line in outcome.said)])),
         "results": list(differences.rows(jobs, outcomes)),
         "groups": list(differences.group_rows(jobs, outcomes)),
     }
@@ -195,18 +200,18 @@ _SHOWN = {
     "mean_rho": ("mean finish-time fairness rho", "number"),
     "preemptions": ("preemptions", "count"),
     "lost_gpu_h": ("GPU hours lost to restarts", "number"),
-}  # figure: (its name in the text, format)
+}  # figure -> (heading, format)
 
 
 def _print(out: TextIO, result: dict[str, Any]) -> None:
-    """A block a replay: each figure, its difference to the first and the interval; then who gains and who loses."""
+    """Print each replay: figures, differences from the first replay, intervals; then the groups that gain or lose."""
     from reports.format import FORMATS, text
 
     machine = counted(result["nodes"], "node") if result["gpus"] is None else counted(result["gpus"], "GPU")
     out.write(f"{text(result['cluster'])}: {counted(result['jobs'], 'job')} on {machine}\n")
     if result["results"]:
         first = result["results"][0]
-        out.write(f"changes are relative to {first['scheduler']}, {text(first['change'])}\n")
+        out.write(f"baseline: {first['scheduler']}, {text(first['change'])}\n")
     last = None
     for row in result["results"]:
         title = (row["scheduler"], row["change"])
@@ -218,7 +223,7 @@ def _print(out: TextIO, result: dict[str, Any]) -> None:
         line = f"  {name:<36}{kind(row['value']):>16}"
         if row["difference_ci95"] is not None:
             low, high = row["difference_ci95"]
-            line += f"   change {kind(row['difference'])} (95 % interval {kind(low)} to {kind(high)})"
+            line += f"   difference {kind(row['difference'])} (95 % interval {kind(low)} to {kind(high)})"
         if result["draws"] > 1:
             line += f"   [{kind(row['draws'][0])} to {kind(row['draws'][1])} over {result['draws']} random draws]"
         out.write(line + "\n")
@@ -226,14 +231,14 @@ def _print(out: TextIO, result: dict[str, Any]) -> None:
     for word, sign in (("sooner", -1), ("later", 1)):
         parts = [row for row in sure if _signs(row["difference_ci95"]) == {sign}]
         parts.sort(key=lambda row: -abs(row["difference_s"] * row["jobs"]))
-        out.write(f"\njobs that complete {word} by more than chance{'' if parts else ': none'}\n")
+        out.write(f"\ngroups whose jobs complete {word} (the 95 % interval excludes 0){'' if parts else ': none'}\n")
         for row in parts[:10]:
             out.write(
-                f"  {row['dimension']} {text(row['name'])}: {FORMATS['duration'](row['difference_s'])} a job, "
+                f"  {row['dimension']} {text(row['name'])}: {FORMATS['duration'](row['difference_s'])} per job, "
                 f"{counted(row['jobs'], 'job')} ({row['scheduler']}, {text(row['change'])})\n"
             )
 
 
 def _signs(ends: list[float]) -> set[int]:
-    """{1} or {-1} where the interval leaves 0 out."""
+    """Return {1} or {-1} for an interval that excludes 0, else {0}."""
     return {1} if ends[0] > 0 else {-1} if ends[1] < 0 else {0}

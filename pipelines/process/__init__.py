@@ -1,1 +1,1 @@
-"""How the process of a command behaves: how it ends when it is told to, and what may reach a terminal."""
+"""The process of a command: how it ends on a signal, and which characters may reach a terminal."""

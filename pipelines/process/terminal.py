@@ -1,7 +1,7 @@
-"""What reaches a terminal: the one place that all text of the command line passes on its way to a person.
+"""Make everything that the command line prints safe for a terminal.
 
-File names and texts of a log come from anybody. An ESC in them would paint, move or retitle the terminal, a change of
-direction would turn a line round, and bytes that are no UTF-8 would end the program when they are printed.
+File names and log texts come from untrusted users. An ESC in them could colour, move or retitle the terminal. A
+direction mark could reverse a line, and bytes that are not UTF-8 would end the program when printed.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from traces.visible import visible_lines
 
 
 class SafeStream:
-    """A text stream on which control characters are written as their escapes (`traces.visible`), line breaks apart.
+    """A text stream that writes control characters as their escapes (`traces.visible`), except line breaks.
 
-    A line break inside a name is the business of whoever puts it into a line. rich, which colours and moves the cursor
-    itself, finds the stream behind this one by the name `rich_proxied_file`.
+    Callers that print a name must escape line breaks in it themselves. rich colours text and moves the cursor; it finds
+    the underlying stream under the name `rich_proxied_file`.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self.rich_proxied_file = stream
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that is not of UTF-8
+            stream.reconfigure(errors="backslashreplace")  # for a terminal that is not UTF-8
 
     def write(self, text: str) -> int:
-        """Writes the text with control characters as their escapes; the number of characters written."""
+        """Write the text with control characters as their escapes; return the number of characters written."""
         return self.rich_proxied_file.write(visible_lines(text))
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Writes each line as `write` does."""
+        """Write each line as `write` does."""
         for line in lines:
             self.write(line)
 
@@ -42,7 +42,7 @@ class SafeStream:
 
 @contextmanager
 def safe_streams() -> Iterator[None]:
-    """While in here nothing that is written to standard output or standard error can control a terminal."""
+    """Replace standard output and standard error by streams that cannot control a terminal."""
     kept = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = cast(TextIO, SafeStream(sys.stdout)), cast(TextIO, SafeStream(sys.stderr))
     try:

@@ -1,1 +1,1 @@
-"""Runs of Dagster in a data folder: the instance, what a run tells, which were killed, when one is tried again."""
+"""Dagster runs in a data folder: the instance, progress lines, killed runs, and retries."""

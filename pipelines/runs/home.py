@@ -1,4 +1,4 @@
-"""DAGSTER_HOME inside the data folder, and the instance that lives there. Dagster is imported where it is needed."""
+"""DAGSTER_HOME inside the data folder, and its Dagster instance. Dagster is imported only where needed."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     import dagster as dg
 
 CONFIGURATION = Path(__file__).resolve().parents[2] / "dagster.yaml"
-READY = ".ready"  # in DAGSTER_HOME: the release of Dagster that its databases were made or brought up to date by
+READY = ".ready"  # file in DAGSTER_HOME: the Dagster release that made or migrated its databases
 _OPEN = "SELECT 1 FROM runs WHERE status IN ('STARTING', 'STARTED', 'CANCELING') LIMIT 1"  # as `killed.OPEN`
-LOCATION = "pipelines.definitions"  # as `dagster dev -m` names the code location that `make dev` serves
-# Of assets, known here without Dagster, which takes seconds to import.
+LOCATION = "pipelines.definitions"  # `dagster dev -m` gives this name to the code location that `make dev` serves
+# Asset groups. Repeated here because importing Dagster takes seconds.
 GROUPS = (
     "ingest", "warehouse", "features", "simulation", "policies", "evaluation", "release", "queue_time", "reports",
 )  # fmt: skip
 
 
 def prepared_home(data: DataFolder) -> Path:
-    """data/dagster with dagster.yaml in it and its databases made, by one process: two at once break them.
+    """Return data/dagster with dagster.yaml and its databases ready. A lock keeps two processes from breaking them.
 
-    Runs of processes that were killed are failed. Where nothing is to be done Dagster is not imported.
+    Runs of killed processes are marked as failed. If nothing is to be done, Dagster is not imported.
     """
     if _is_prepared(data.dagster):
         return data.dagster
@@ -47,7 +47,7 @@ def prepared_home(data: DataFolder) -> Path:
 
 
 def _is_prepared(home: Path) -> bool:
-    """Whether the configuration and release are the present ones and no run is open: it may be of a killed process."""
+    """Whether configuration and release are current and no run is open (an open run may be of a killed process)."""
     database = home / "history" / "runs.db"
     try:
         if (home / CONFIGURATION.name).read_bytes() != CONFIGURATION.read_bytes():
@@ -71,7 +71,7 @@ def _prepare(data: DataFolder) -> None:
 
 
 def instance_of(data: DataFolder) -> dg.DagsterInstance:
-    """The instance of the data folder; DAGSTER_HOME means the same to everything that runs in this process."""
+    """Open the instance of the data folder, and set DAGSTER_HOME for everything else in this process."""
     import dagster as dg
 
     home = prepared_home(data)
@@ -80,15 +80,15 @@ def instance_of(data: DataFolder) -> dg.DagsterInstance:
 
 
 def graph_url() -> str:
-    """Where `make dev` shows the asset graph with every group open: Dagster opens it with all groups closed."""
+    """Return the URL at which `make dev` shows the asset graph with every group open (Dagster's default: closed)."""
     expanded = ",".join(f"global@global:{group}" for group in GROUPS)
     return f"http://127.0.0.1:{os.environ.get('PORT') or 3000}/asset-groups?expanded={expanded}"
 
 
 def attribute_runs(instance: dg.DagsterInstance, job: str) -> None:
-    """Record the runs that this process starts of that job as runs of the code location that `make dev` serves.
+    """Record runs of that job, started by this process, as runs of the code location that `make dev` serves.
 
-    Dagster records none for `execute_in_process`, and leaves runs without one out of its overview.
+    Dagster records no code location for `execute_in_process` and hides runs without one from its overview.
     """
     from dagster._core.definitions.repository_definition.valid_definitions import SINGLETON_REPOSITORY_NAME
     from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin

@@ -1,7 +1,7 @@
-"""Dagster's runs whose process was killed: Dagster itself takes them for running, and its queue of one waits for ever.
+"""Mark Dagster runs as failed if their process was killed. Otherwise Dagster's queue, which runs one at a time, blocks.
 
-A run is at work in the instance's folder while it has its resources (`assets.resources`). Where nobody is, what the
-instance takes for running is dead.
+While a run holds its resources (`assets.resources`) it is registered as at work in the instance's folder. If no process
+is registered there, the runs that the instance lists as running are dead.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import dagster as dg
 from traces.files.presence import nobody_at_work
 from traces.store.folder import DataFolder
 
-GRACE_S = 300  # without news of it, before a run counts as dead: it is launched before it has its resources
+GRACE_S = 300  # without an update, before a run counts as dead: a launched run needs time to get its resources
 OPEN = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
 
 def settle(instance: dg.DagsterInstance, data: DataFolder) -> list[str]:
-    """Fails the runs of processes that are no more; returns their ids."""
+    """Mark the runs of processes that no longer exist as failed; return their ids."""
     quiet = [
         record.dagster_run
         for record in instance.get_run_records(dg.RunsFilter(statuses=OPEN))
@@ -26,8 +26,8 @@ def settle(instance: dg.DagsterInstance, data: DataFolder) -> list[str]:
     ]
     if not quiet or not data.dagster.is_dir():
         return []
-    with nobody_at_work(data.dagster) as is_so:
-        dead = quiet if is_so else []
+    with nobody_at_work(data.dagster) as is_idle:
+        dead = quiet if is_idle else []
         for run in dead:
-            instance.report_run_failed(run, "the process of this run was killed before it could say what became of it")
+            instance.report_run_failed(run, "the process of this run was killed before it reported a result")
     return [run.run_id for run in dead]

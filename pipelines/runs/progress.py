@@ -1,6 +1,7 @@
-"""Progress of a run on standard error, in the user's words: what it does, and the seconds that each step took.
+"""Progress of a run on standard error, in the user's words: each step and the seconds that it took.
 
-Steps that know how far they are report it themselves (`traces.progress`); of the others a line says that they go on.
+Steps that know their progress report it themselves (`traces.progress`). For the others a line says that they are still
+running.
 """
 
 from __future__ import annotations
@@ -23,26 +24,26 @@ from traces.counted import counted
 from traces.progress import LINE_EVERY_S, Progress
 from traces.visible import visible
 
-GOES_ON_S = 5.0  # at a terminal, a step that says nothing of itself for so long is said to go on
+QUIET_S = 5.0  # at a terminal, print a line for a step that has printed nothing for so long
 
 
 class _Lines(logging.Handler):
-    """Writes progress and failures to standard error; other records only where they are warnings.
+    """Write progress and failures to standard error; of other records only warnings.
 
-    A person at a terminal gets a line when a step begins and ends, a file a line every LINE_EVERY_S. To standard error
-    as it is when the run begins: while steps run, Dagster points it at a file and has that shown by a `tail`, which it
-    ends without waiting for what was written last.
+    At a terminal we print a line when a step begins and ends; to a file, a line every LINE_EVERY_S. We write to
+    standard error as it is when the run begins: while steps run, Dagster redirects it to a file and shows that with a
+    `tail`, which it ends without waiting for the last lines.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.console = Console(stderr=True, highlight=False, soft_wrap=True)
-        with contextlib.suppress(AttributeError, OSError):  # else it is no file that Dagster could point elsewhere
+        with contextlib.suppress(AttributeError, OSError):  # no file descriptor: Dagster cannot redirect it
             self.console.file = os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8", errors="replace")
             weakref.finalize(self, self.console.file.close)
         self.began: dict[str, float] = {}
         self.done = 0
-        self.every_s = GOES_ON_S if self.console.is_terminal else LINE_EVERY_S
+        self.every_s = QUIET_S if self.console.is_terminal else LINE_EVERY_S
         self.timer: threading.Timer | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -62,32 +63,32 @@ class _Lines(logging.Handler):
         elif kind == dg.DagsterEventType.STEP_SKIPPED.value:
             self._ended(step, "[yellow]skipped[/]")
         elif kind == dg.DagsterEventType.STEP_FAILURE.value:
-            self._ended(step, f"[red]failed[/] {self._seconds(step)}", is_always_said=True)
+            self._ended(step, f"[red]failed[/] {self._seconds(step)}", is_always_shown=True)
         elif record.levelno >= logging.WARNING and event is None:
             self.console.print(f"  [yellow]{_shown(record.getMessage())}[/]")
 
     def _watch(self) -> None:
-        """Say in a while what goes on, and again, as long as a step does; of a file, also across short steps."""
+        """Start the timer that repeatedly reports the running step. For a file it also spans short steps."""
         if self.timer is None or not self.timer.is_alive():
-            self.timer = threading.Timer(self.every_s, self._tell)
+            self.timer = threading.Timer(self.every_s, self._report_running)
             self.timer.daemon = True
             self.timer.start()
 
-    def _tell(self) -> None:
+    def _report_running(self) -> None:
         self.timer = None
         if is_ending.is_set():
             return
         for step in list(self.began)[-1:]:
-            if time.monotonic() - Progress.heard_at > 2 * GOES_ON_S:  # else the step says itself how far it is
+            if time.monotonic() - Progress.heard_at > 2 * QUIET_S:  # else the step reports its own progress
                 done = f", {counted(self.done, 'step')} done before" if self.done else ""
                 self.console.print(f"  [dim]{_shown(words_of(step))}: {self._seconds(step)} so far{done}[/]")
             self._watch()
 
-    def _ended(self, step: str, how: str, *, is_always_said: bool = False) -> None:
+    def _ended(self, step: str, how: str, *, is_always_shown: bool = False) -> None:
         if self.timer is not None and self.console.is_terminal:
             self.timer.cancel()
             self.timer = None
-        if self.console.is_terminal or is_always_said:
+        if self.console.is_terminal or is_always_shown:
             self.console.print(f"  {_shown(words_of(step))} {how}")
         self.began.pop(step, None)
         self.done += 1
@@ -97,7 +98,7 @@ class _Lines(logging.Handler):
 
 
 def _shown(text: str) -> str:
-    """Text of others for a terminal: neither control characters nor the console's own markup take effect."""
+    """Escape untrusted text for a terminal, so that control characters and console markup have no effect."""
     return escape(visible(text))
 
 
@@ -107,4 +108,4 @@ def _logger(_: dg.InitLoggerContext) -> logging.Logger:
     return logger
 
 
-progress_logger = dg.LoggerDefinition(_logger, description="One line an asset on standard error.")
+progress_logger = dg.LoggerDefinition(_logger, description="One line per asset on standard error.")

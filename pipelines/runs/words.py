@@ -1,4 +1,4 @@
-"""What a run does, in the user's words: a phrase for each step of the asset graph, for progress and failures."""
+"""A phrase in the user's words for each step of the asset graph, for progress lines and failures."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ WORDS = {
     "warehouse__policy_tables": "adding the policies' results to the warehouse",
     "report_with_policies": "writing the report with the policies",
     "search_hyperparameters": "searching settings of a learner",
-}  # step -> what it does
+}  # step -> phrase
 
 
 def words_of(step: str) -> str:
-    """The phrase of a step; of one that has none, its name."""
+    """Return the phrase of a step, else its name."""
     return WORDS.get(step, step.replace("_", " "))

@@ -1,1 +1,1 @@
-"""What `baton analyze` and `baton run` do: which raw logs are meant, whether anything is new, and the run itself."""
+"""The work of `baton analyze` and `baton run`: find the raw logs, check whether anything is new, and run."""

@@ -1,9 +1,9 @@
-"""What the last run was made from and what it left, so that the same again with nothing new ends at once.
+"""Inputs and outputs of the last run, so that running again without new input ends at once.
 
-Every asset knows by itself that it has nothing to do, but to ask them all takes Dagster, MLflow and a quarter of a
-minute. Here one file says: made from these raw logs (by content), settings, options and code, and since then no file of
-the data folder has changed. A file counts as changed where its size or its ctime differs: unlike the modification time,
-which a copy or `touch` sets at will, the kernel renews the ctime at every write and rename.
+Each asset can detect that it has nothing to do, but asking them all needs Dagster, MLflow and 15 s. One file records
+the raw logs (by content), settings, options and code of the last run, and the state of the data folder after it. A file
+of that folder counts as changed if its size or ctime differs. We use the ctime because the kernel renews it at every
+write and rename, whereas a copy or `touch` can set any modification time.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from traces.errors import BatonError
 from traces.files.whole import write_text
 from traces.store.folder import DataFolder
 
-PROGRAM = "pipelines.commands.run"  # its import closure is everything that a run may do
-UNTOLD = ("dagster", ".locks", "artifacts/last-runs")  # of the data folder: changes by looking at it
+PROGRAM = "pipelines.commands.run"  # its import closure is all code that a run can execute
+IGNORED = ("dagster", ".locks", "artifacts/last-runs")  # in the data folder; reading it changes these
 
 
 def result_of(folder: DataFolder, command: str, made_from: str | None) -> dict[str, Any] | None:
-    """What that command returned, if it would do nothing but return the same; else None."""
+    """Return the stored result of that command if running it again would change nothing, else None."""
     try:
         note = json.loads(_path(folder, command).read_text(encoding="utf-8"))
         if note["left"] != _left(folder) or note["made_from"] != made_from:
@@ -41,14 +41,15 @@ def result_of(folder: DataFolder, command: str, made_from: str | None) -> dict[s
             return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    options.say(f"nothing new since {when} UTC: what follows is of that run")
+    options.say(f"nothing new since {when} UTC: showing the result of that run")
     return result
 
 
 def remember(folder: DataFolder, command: str, made_from: str | None, result: dict[str, Any]) -> None:
-    """The command has ended well. Nothing is remembered of standard input, which cannot be read again.
+    """Record the result of a command that succeeded.
 
-    Where it cannot be written down, that is said, and the next run works again: this one's result stands.
+    Runs on standard input are not recorded, because it cannot be read again. If the record cannot be written we say so,
+    and the next run works again; the result of this one remains valid.
     """
     if made_from is None:
         return
@@ -58,11 +59,12 @@ def remember(folder: DataFolder, command: str, made_from: str | None, result: di
         note = {"made_from": made_from, "left": _left(folder), "result": plain, "ended_utc": ended}
         write_text(_path(folder, command), json.dumps({**note, "check": _check(plain)}))
     except (OSError, BatonError) as error:
-        options.say(f"what this run made is not remembered, the next will work again: {' '.join(str(error).split())}")
+        why = " ".join(str(error).split())
+        options.say(f"this run could not be recorded, so the next one repeats its work: {why}")
 
 
 def _check(result: Any) -> str:
-    """Digest of a result, so that a note which was damaged or edited is none."""
+    """Compute the digest of a result, so that a damaged or edited record is ignored."""
     return hashlib.sha256(json.dumps(result, sort_keys=True).encode()).hexdigest()
 
 
@@ -71,17 +73,17 @@ def _path(folder: DataFolder, command: str) -> Path:
 
 
 def made_from(logs: Sequence[RawLogs], reading: Reading) -> str | None:
-    """Digest of everything outside the data folder that the result hangs on; None where it cannot be told.
+    """Compute the digest of everything outside the data folder that the result depends on; None if unknown.
 
-    To be taken before the logs are read: what they gain while the command works is new to the next one.
+    Call it before the logs are read: lines that they gain while the command works are new to the next run.
     """
     paths = [path for one in logs for path in one.paths]
     if any(path == STANDARD_INPUT or not (path.is_file() or path.is_dir()) for path in paths):
-        return None  # what comes through a pipe cannot be read twice
+        return None  # a pipe cannot be read twice
     try:
         return _digest(logs, reading)
     except OSError:
-        return None  # whoever reads the logs says what is wrong with them
+        return None  # the reader of the logs reports the error
 
 
 def _digest(logs: Sequence[RawLogs], reading: Reading) -> str:
@@ -95,27 +97,27 @@ def _digest(logs: Sequence[RawLogs], reading: Reading) -> str:
 
 
 def _add(state: Any, path: Path) -> None:
-    """The names and contents of the file, or of all files of the folder; of pipes, devices and dead links the names."""
+    """Add names and contents of the file, or of all files of the folder; of pipes, devices and dead links the names."""
     for file in sorted(_files(path)) if path.is_dir() else [str(path)]:
         state.update(os.fsencode(file) + b"\0")
-        if os.path.isfile(file):  # a pipe would be waited for, and a device never ends
+        if os.path.isfile(file):  # reading a pipe would block, and a device never ends
             with open(file, "rb") as stream:
                 state.update(hashlib.file_digest(stream, "sha256").digest())
 
 
 def _left(folder: DataFolder) -> str:
-    """Digest of the names, sizes and ctimes of the data folder's files."""
+    """Compute the digest of names, sizes and ctimes of the data folder's files."""
     state = hashlib.sha256()
-    for file in sorted(_files(folder.root, frozenset(str(folder.root / name) for name in UNTOLD))):
-        status = os.stat(file) if os.path.exists(file) else os.lstat(file)  # a link that leads nowhere
+    for file in sorted(_files(folder.root, frozenset(str(folder.root / name) for name in IGNORED))):
+        status = os.stat(file) if os.path.exists(file) else os.lstat(file)  # lstat for a dead link
         state.update(
             f"{file}\0{status.st_size} {status.st_ctime_ns} {status.st_ino}\0".encode("utf-8", "surrogateescape")
         )
     return state.hexdigest()
 
 
-def _files(folder: Path, but: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Every file below, in linked folders too, apart from Python's own compiled ones and from the paths in `but`."""
+def _files(folder: Path, excluded: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Yield every file below the folder, also in linked folders, without `__pycache__` and the `excluded` paths."""
     seen: set[tuple[int, int]] = set()  # a link may lead back up
     for root, folders, files in os.walk(folder, followlinks=True):
         status = os.stat(root)
@@ -123,5 +125,7 @@ def _files(folder: Path, but: frozenset[str] = frozenset()) -> Iterator[str]:
             folders.clear()
             continue
         seen.add((status.st_dev, status.st_ino))
-        folders[:] = sorted(name for name in folders if os.path.join(root, name) not in but and name != "__pycache__")
-        yield from (path for name in files if (path := os.path.join(root, name)) not in but)
+        folders[:] = sorted(
+            name for name in folders if os.path.join(root, name) not in excluded and name != "__pycache__"
+        )
+        yield from (path for name in files if (path := os.path.join(root, name)) not in excluded)

@@ -1,4 +1,4 @@
-"""Materializing the jobs `analytics` and `whole_pipeline` for one cluster, in this process."""
+"""Materialize the jobs `analytics` and `whole_pipeline` for one cluster, in this process."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def analyse(folder: DataFolder, logs: RawLogs, reading: Reading, *, with_report: bool) -> None:
-    """Raw logs to the warehouse, the analytics and, where asked for, the report. Raises what the failing asset raised.
+    """Build the warehouse, the analytics and, with `with_report`, the report. Raises what the failing asset raised.
 
-    The report is about all clusters: where several are run one after the other, the last one's run makes it.
+    The report covers all clusters. When several clusters run in turn, only the last run makes it.
     """
     from pipelines.jobs import ANALYTICS, REPORT
 
@@ -22,7 +22,7 @@ def analyse(folder: DataFolder, logs: RawLogs, reading: Reading, *, with_report:
 
 
 def learn(folder: DataFolder, logs: RawLogs, reading: Reading, *, with_report: bool) -> None:
-    """After `analyse`: pairs, training, comparison, release and the report again. Raises as `analyse` does."""
+    """Simulate pairs, train, compare, release, and write the report again. Call it after `analyse`; same errors."""
     from pipelines.jobs import POLICIES, REPORT
 
     _materialize(folder, logs, reading, "whole_pipeline", POLICIES if with_report else POLICIES - REPORT)
@@ -50,5 +50,5 @@ def _materialize(folder: DataFolder, logs: RawLogs, reading: Reading, job: str, 
                 run_config={"loggers": {"progress": {}}},
             )
     except DagsterExecutionInterruptedError:
-        # Dagster makes its own exception of Ctrl-C, which nobody above knows.
+        # Dagster turns Ctrl-C into its own exception, which our callers do not know.
         raise KeyboardInterrupt from None

@@ -1,4 +1,4 @@
-"""Which raw logs a command is about, and which cluster they are of."""
+"""Find the raw logs of a command and the cluster that each belongs to."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from traces.store.folder import DataFolder
 
 SAMPLE = completion.DATA / "sample"
 STANDARD_INPUT = Path("-")
-NAMELESS = "cluster"  # where a file's name has no letter that a cluster's name may have
+NAMELESS = "cluster"  # the name if the file's name has no character that a cluster name may have
 
 
 @dataclass(frozen=True)
 class RawLogs:
-    """Raw logs of one cluster: files and folders; none where what the lake holds already is meant."""
+    """Raw logs of one cluster: files and folders. No paths mean the logs that the lake already holds."""
 
     settings: ClusterSettings
     paths: tuple[Path, ...] = ()
@@ -29,7 +29,7 @@ class RawLogs:
 
 @dataclass(frozen=True)
 class Reading:
-    """How raw logs are to be read: the options that `analyze` and `run` share with `ingest`; None is left out."""
+    """How to read raw logs: the options that `analyze` and `run` share with `ingest`. None: not given."""
 
     cluster: str | None = None
     timezone: str | None = None
@@ -49,13 +49,16 @@ class Reading:
 
     @property
     def of_text(self) -> dict[str, Any]:
-        """The options that say how the text is read."""
+        """The options for parsing the text."""
         fields = options.names(self.fields) if self.fields else None
         return {"format": self.format, "fields": fields, "delimiter": self.delimiter}
 
     def check(self, paths: Sequence[Path]) -> None:
-        """Raises InputError, before anything is set up, for a format that no reader has, for a file of none, and for a
-        dump without a column that is needed or of other columns than --fields."""
+        """Check the options and files before anything is set up.
+
+        Raises InputError for an unknown format, for a file that no reader accepts, and for a dump that lacks a needed
+        column or has other columns than --fields.
+        """
         from traces.formats import check_format
 
         check_format(self.format)
@@ -77,11 +80,10 @@ class Reading:
 
 
 def of_paths(folder: DataFolder, raw: Sequence[Path], reading: Reading) -> list[RawLogs]:
-    """The raw logs by cluster: all of --cluster, else each of the declared cluster whose folder it is or lies in.
+    """Group the raw logs by cluster: by --cluster, else by the declared cluster whose folder holds each path.
 
-    What belongs to no declared cluster is one cluster together, named after the file or folder. That name is said, and
-    that its local times are taken for UTC where no --timezone is given.
-    Raises InputError for a path that is not there.
+    Paths of no declared cluster form one cluster together, named after the file or folder. We print that name, and that
+    its local times are read as UTC unless --timezone is given. Raises InputError for a path that does not exist.
     """
     from traces import clusters
 
@@ -100,35 +102,35 @@ def of_paths(folder: DataFolder, raw: Sequence[Path], reading: Reading) -> list[
         name = cluster or _name_of(paths_of_cluster)
         if not cluster:
             options.say(
-                f"cluster name {name!r} is taken from {_home(paths_of_cluster).name!r}: --cluster NAME gives another"
+                f"cluster name {name!r} is taken from {_home(paths_of_cluster).name!r}; --cluster NAME sets another"
             )
         settings = clusters.resolve(folder, cluster=name, new=True, **reading.flags)
         if reading.timezone is None and name not in known:
             options.say(
-                f"local times of cluster {name!r} are taken for {settings.timezone}: --timezone gives another zone"
+                f"local times of cluster {name!r} are read as {settings.timezone}; --timezone sets another zone"
             )
         made.append(RawLogs(settings, tuple(paths_of_cluster)))
     return made
 
 
 def in_the_lake(folder: DataFolder, reading: Reading) -> list[RawLogs]:
-    """The clusters whose logs the data folder holds, or the one of --cluster. Raises InputError where there is none."""
+    """Return the clusters whose logs the data folder holds, or only --cluster. Raises InputError if there is none."""
     from traces import clusters
     from traces.store.raw_files import lake_files
 
     held = sorted({described["folder"].parent.name for described in lake_files(folder)})
-    wanted = held if reading.cluster is None else [name for name in held if name == reading.cluster]
-    if not wanted:
+    chosen = held if reading.cluster is None else [name for name in held if name == reading.cluster]
+    if not chosen:
         what = f"of cluster {reading.cluster!r} " if reading.cluster else ""
         raise InputError(
-            f"no log {what}has been read into {folder.root} (it holds {', '.join(held) or 'none'}): "
+            f"no log {what}has been read into {folder.root} (clusters there: {', '.join(held) or 'none'}); "
             "name raw logs, as in `baton analyze sacct.txt`"
         )
-    return [RawLogs(clusters.resolve(folder, cluster=name, **reading.flags)) for name in wanted]
+    return [RawLogs(clusters.resolve(folder, cluster=name, **reading.flags)) for name in chosen]
 
 
 def sample(folder: DataFolder) -> list[RawLogs]:
-    """The bundled sample: a cluster a folder."""
+    """Return the raw logs of the bundled sample, one cluster for each folder."""
     from traces import clusters
 
     folders = [SAMPLE / "philly", SAMPLE / "slurm"]
@@ -136,14 +138,14 @@ def sample(folder: DataFolder) -> list[RawLogs]:
 
 
 def _home(paths: Sequence[Path]) -> Path:
-    """What names the cluster of those paths: the only one, else the folder that they lie in together."""
+    """Return the path that names the cluster: the only path, else the folder of the first one."""
     if len(paths) == 1:
         return Path("standard-input") if paths[0] == STANDARD_INPUT else paths[0]
     return paths[0].parent
 
 
 def _name_of(paths: Sequence[Path]) -> str:
-    """A cluster's name of the letters that one may have: the file's up to its first dot, or the folder's."""
+    """Derive a valid cluster name from the file's name up to its first dot, or from the folder's name."""
     home = _home(paths)
     stem = home.name if home.is_dir() else home.name.split(".")[0]
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip(".-_")[:64]

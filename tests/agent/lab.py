@@ -14,12 +14,12 @@ from agent import cli
 from agent.ahead import Site
 from agent.artifact import Artifact
 from agent.chain import Chain
-from agent.decide import Policy
-from agent.loop import Agent, World
-from agent.sight import Request, Sight
-from agent.slurm.queue import Job, Queue, read_queue
+from agent.decide import ReleasedPolicy
+from agent.loop import Agent, AgentServices
+from agent.sight import ClusterObservation, SlurmRequest
+from agent.slurm.queue import Queue, SqueueJob, read_queue
 from agent.slurm_time import SlurmTime
-from agent.state import Folder, State, new_state
+from agent.state import ChainState, Folder, new_state
 from features.observe import FEATURES, VERSION
 from features.snapshot import Snapshot
 from tests.agent.fake_slurm import START_S, FakeCommands, FakeJob, FakeSlurm, Plan
@@ -67,7 +67,7 @@ class FakeEyes:
     """Sees the queue and the time left, and what the test adds."""
 
     commands: FakeCommands
-    request: Request
+    request: SlurmRequest
     extra: Mapping[str, float] = field(default_factory=dict)
     site: Site | None = None
 
@@ -75,11 +75,11 @@ class FakeEyes:
         """The queue of now."""
         return read_queue(self.commands, now_s)
 
-    def sight(self, predecessor: Job, decides_alike: object) -> Sight:
+    def sight(self, predecessor: SqueueJob, decides_alike: object) -> ClusterObservation:
         """The time left of the predecessor."""
         assert predecessor.start_s is not None
         left_h = (predecessor.start_s + predecessor.limit_s - self.commands.slurm.now_s) / 3600
-        return Sight(cast(Snapshot, None), {"remaining_h": left_h, **self.extra}, {})
+        return ClusterObservation(cast(Snapshot, None), {"remaining_h": left_h, **self.extra}, {})
 
 
 @dataclass
@@ -102,9 +102,9 @@ class Lab:
         self.end_s = self.slurm.now_s + 14 * 86400
         self.stop = False
 
-    def world(self) -> World:
+    def world(self) -> AgentServices:
         """The fake, and time that passes when the agent waits."""
-        return World(
+        return AgentServices(
             self.commands, self.time(), self.pause, self.log.append,
             lambda request, site: FakeEyes(self.commands, request, self.extra, site),
             {"HOME": "/root"}, lambda: self.stop,
@@ -126,10 +126,15 @@ class Lab:
             self.folder.make()
         state = self.folder.load() or self.begin()
         return Agent(
-            self.chain, self.folder, Policy(self.chain.artifact, self.chain.setting), self.world(), state, **options
+            self.chain,
+            self.folder,
+            ReleasedPolicy(self.chain.artifact, self.chain.setting),
+            self.world(),
+            state,
+            **options,
         )
 
-    def begin(self) -> State:
+    def begin(self) -> ChainState:
         """A new chain, on disk."""
         state = new_state(self.chain.name, str(self.chain.script), self.chain.links)
         if self.folder.path.exists():
@@ -141,7 +146,7 @@ class Lab:
         return self.agent().run()
 
     @property
-    def state(self) -> State:
+    def state(self) -> ChainState:
         """What lies on disk."""
         state = self.folder.load()
         assert state is not None

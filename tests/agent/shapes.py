@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.slurm.commands import SlurmError
-from agent.slurm.queue import Job
+from agent.slurm.queue import SqueueJob
 from tests.agent.told import Told, ToldSlurm
 
 VERSIONS = ("22.05", "23.11", "24.11", "25.11")
@@ -40,7 +40,7 @@ def number(version: str, value: int | None, *, is_infinite: bool = False) -> Any
     return {"set": value is not None and not is_infinite, "infinite": is_infinite, "number": value or 0}
 
 
-def job(version: str, one: Job, *, waiting: str = "") -> dict[str, Any]:
+def job(version: str, one: SqueueJob, *, waiting: str = "") -> dict[str, Any]:
     """A record of `jobs`. waiting: the tasks of an array that wait, as Slurm writes them."""
     array, _, task = one.id.partition("_")
     base, _, offset = array.partition("+")
@@ -112,7 +112,7 @@ class JsonSlurm(ToldSlurm):
         start_s = one.start_s if has_run else one.end_s if state == "CANCELLED" else None
         end_s = one.start_s + one.limit_s if state == "RUNNING" else one.end_s if is_over else None
         reason = one.reason if state == "PENDING" else "None"
-        shown = Job(
+        shown = SqueueJob(
             one.id, one.name, one.user, "science", one.partition, "normal", state, reason, one.nodes, one.limit_s,
             one.submit_s, start_s, end_s, one.priority, 0, "", one.node_list if has_run else "",
         )  # fmt: skip

@@ -27,13 +27,13 @@ from agent.ahead import (
     site_of,
 )
 from agent.check import WARNING, check
-from agent.decide import POLICY, Policy, decides_alike
+from agent.decide import POLICY, ReleasedPolicy, decides_alike
 from agent.eyes import Eyes
-from agent.sight import Request, live_of
+from agent.sight import SlurmRequest, live_of
 from agent.slurm.accounting import PastJob, parse_named_past
 from agent.slurm.commands import SlurmError
-from agent.slurm.settings import BASIC, Settings
-from agent.state import State
+from agent.slurm.settings import BASIC, SlurmSettings
+from agent.state import ChainState
 from features.ahead.played import FutureInputs
 from features.ahead.summary import AHEAD, FUTURES, SEEN_AHEAD, summary
 from features.observe import FEATURES
@@ -81,8 +81,8 @@ def told_slurm(record: RecordedTrace, now_s: int, **values: Any) -> ToldSlurm:
     return ToldSlurm(placed, now_s, nodes=states, partitions={"gpu": "n[1-4]"}, **given)
 
 
-def request_of(record: RecordedTrace, row: int) -> Request:
-    return Request(int(record.size[row]), int(record.limit_s[row]), f"u{record.user[row]}")
+def request_of(record: RecordedTrace, row: int) -> SlurmRequest:
+    return SlurmRequest(int(record.size[row]), int(record.limit_s[row]), f"u{record.user[row]}")
 
 
 def running_row(record: RecordedTrace, now_s: int) -> int:
@@ -124,12 +124,12 @@ def test_without_the_accounting_the_start_estimate_stands_in(tmp_path: Path) -> 
     assert [one.level for one in found if one.subject == "futures"] == [WARNING]
 
 
-def released(folder: Path) -> Policy:
+def released(folder: Path) -> ReleasedPolicy:
     """`simulate-ahead` with the rules of its site."""
     artifact = SimulateAhead().fit(queue_table(), 0)[0]
     site = {"max_jobs": 3, "max_nodes": None, "points_per_hour": None, "siblings": True}
     replace(artifact, manifest={**artifact.manifest, "trained_on": {"site": site}}).save(folder / "policy")
-    return Policy(folder / "policy")
+    return ReleasedPolicy(folder / "policy")
 
 
 starts_s = st.lists(st.integers(1, 40 * HOUR), min_size=FUTURES, max_size=FUTURES)
@@ -171,7 +171,7 @@ def test_trees_on_all_numbers_of_the_futures_want_all_of_them() -> None:
 def test_a_live_decision_on_fewer_futures_is_that_on_all(setting: float, tmp_path: Path) -> None:
     record = busy(seed=3)
     released(tmp_path)
-    policy = Policy(tmp_path / "policy", setting)
+    policy = ReleasedPolicy(tmp_path / "policy", setting)
     played = []
     for now_s in INSTANTS:
         row = running_row(record, now_s)
@@ -198,13 +198,13 @@ def test_futures_end_with_their_time() -> None:
     ticks = iter(np.arange(0.0, 1e6, BUDGET_S / 200))
     some = look_ahead(scene, sight.snapshot.predecessor_end_s, clock=lambda: float(next(ticks)))
     assert 4 <= some.played < FUTURES and set(some.numbers) == set(AHEAD)
-    assert some.text.startswith(f"in {some.played} of 16 futures ") and some.text.endswith(" s were over")
+    assert some.text.startswith(f"in {some.played} of 16 futures ") and some.text.endswith(" stopped after")
     late = iter(np.arange(0.0, 1e6, BUDGET_S / 20))
     none = look_ahead(scene, sight.snapshot.predecessor_end_s, clock=lambda: float(next(late)))
-    assert not none.numbers and none.text.startswith(f"no futures: {none.played} of 16 were played in 8.")
+    assert not none.numbers and none.text.startswith(f"no futures: {none.played} of 16 simulated in 8.")
 
 
-SETTINGS = Settings("22.05.8", "live", 0, frozenset(), "priority/multifactor", 1000, 7 * DAY, frozenset())
+SETTINGS = SlurmSettings("22.05.8", "live", 0, frozenset(), "priority/multifactor", 1000, 7 * DAY, frozenset())
 
 
 @pytest.mark.parametrize(
@@ -212,12 +212,14 @@ SETTINGS = Settings("22.05.8", "live", 0, frozenset(), "priority/multifactor", 1
     [(SETTINGS, 1000 / 168), (replace(SETTINGS, priority_type=BASIC), None), (None, 21.0)],
     ids=["slurm.conf", "first come", "of the site"],
 )
-def test_priorities_grow_as_slurm_says_else_as_at_the_site(settings: Settings | None, growth: float | None) -> None:
+def test_priorities_grow_as_slurm_says_else_as_at_the_site(
+    settings: SlurmSettings | None, growth: float | None
+) -> None:
     assert points_per_hour(settings, replace(SITE, points_per_hour=21.0)) == growth
 
 
 def test_links_of_a_chain_are_jobs_of_one_script() -> None:
-    name = State("0123abcd", "train", "job.sh", 3).job_name(2, 1)
+    name = ChainState("0123abcd", "train", "job.sh", 3).job_name(2, 1)
     assert name == "train-0123abcd-2.1" and script_name(name) == "train" and script_name("train-2.1") == "train-2.1"
 
 

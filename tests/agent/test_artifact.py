@@ -188,19 +188,19 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
         (lambda m: m.update(format_version=2), "format_version 2; this program reads 1"),
         (lambda m: m.pop("format_version"), "format_version None"),
         (lambda m: m.update(kind="oracle"), "unknown kind 'oracle'"),
-        (lambda m: m.update(kind=["trees"]), "kind is missing or of another type"),
+        (lambda m: m.update(kind=["trees"]), "kind is missing or has the wrong type"),
         (lambda m: m.update(settings=[]), "settings"),
         (lambda m: m.update(settings=[1, "2"]), "settings"),
         (lambda m: m.update(settings=[float("nan")]), "NaN"),
         (lambda m: m.update(features=["free_nodes"]), "remaining_h"),
         (lambda m: m.update(features=["remaining_h", "remaining_h"]), "distinct"),
         (lambda m: m.update(requirements=[1]), "requirements"),
-        (lambda m: m.update(fills=[1]), "fills must give"),
-        (lambda m: m.update(fills={"no_such": 1.0}), "fills must give"),
-        (lambda m: m.update(fills={"free_nodes": "no_such"}), "fills must give"),
-        (lambda m: m.update(fills={"free_nodes": True}), "fills must give"),
-        (lambda m: m.update(fills={"free_nodes": 1e300}), "fills must give"),
-        (lambda m: m.update(fills={"free_nodes": "start_estimate_h", "start_estimate_h": 0}), "fills must give"),
+        (lambda m: m.update(fills=[1]), "each of fills must"),
+        (lambda m: m.update(fills={"no_such": 1.0}), "each of fills must"),
+        (lambda m: m.update(fills={"free_nodes": "no_such"}), "each of fills must"),
+        (lambda m: m.update(fills={"free_nodes": True}), "each of fills must"),
+        (lambda m: m.update(fills={"free_nodes": 1e300}), "each of fills must"),
+        (lambda m: m.update(fills={"free_nodes": "start_estimate_h", "start_estimate_h": 0}), "each of fills must"),
         (lambda m: m.pop("sha256"), "damaged"),
         (lambda m: m["sha256"].update({"../../secret": "0"}), "damaged"),
         (lambda m: m["sha256"].update({"arrays.npz": "0"}), "damaged"),
@@ -284,16 +284,16 @@ def test_arrays_that_would_fill_the_memory_are_not_unpacked(tmp_path: Path) -> N
         ({"child": np.asarray([0, 1, 2], np.int32)}, "infinity"),
         ({"child": np.asarray([2, 1, 2], np.int32)}, "outside"),
         ({"child": np.asarray([1, 0, 2], np.int32)}, "backwards"),
-        ({"child": np.asarray([1, 1], np.int32)}, "one length"),
+        ({"child": np.asarray([1, 1], np.int32)}, "same length"),
         ({"child": np.asarray([1.0, 1.0, 2.0])}, "integers"),
-        ({"feature": np.asarray([1, 0, 0])}, "feature that there is not"),
-        ({"feature": np.asarray([-1, 0, 0])}, "feature that there is not"),
+        ({"feature": np.asarray([1, 0, 0])}, "a feature outside 0 to"),
+        ({"feature": np.asarray([-1, 0, 0])}, "a feature outside 0 to"),
         ({"root": np.asarray([3])}, "outside"),
         ({"root": np.empty(0, np.int32)}, "at least one tree"),
         ({"value": np.asarray([0.0, np.nan, 0.0])}, "numbers"),
         ({"threshold": np.asarray([np.nan, np.inf, np.inf], np.float32)}, "numbers"),
         ({"value": np.asarray(["a", "b", "c"])}, "not numeric"),
-        ({"extra": np.zeros(1)}, "no such set of arrays"),
+        ({"extra": np.zeros(1)}, "required:"),
     ],
 )
 def test_trees_that_could_not_be_walked_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -307,11 +307,11 @@ def test_trees_that_could_not_be_walked_is_refused(changes: dict[str, Any], mess
         ({"weight_0": np.zeros((1, 3), np.float32)}, "layer 0"),
         ({"weight_0": np.zeros((2, 2), np.float32), "bias_0": np.zeros(2, np.float32)}, "2 outputs"),
         ({"bias_0": np.asarray([np.inf], np.float32)}, "within"),
-        ({"column": np.asarray([3])}, "feature that there is not"),
-        ({"minus": np.asarray([-2])}, "feature that there is not"),
+        ({"column": np.asarray([3])}, "must be features from 0 to"),
+        ({"minus": np.asarray([-2])}, "must be features from 0 to"),
         ({"scale": np.zeros(1, np.float32)}, "at least 1e-06"),
         ({"skip": np.zeros((1, 1), np.float32)}, "skip"),
-        ({"mean": np.zeros(2, np.float32)}, "one length"),
+        ({"mean": np.zeros(2, np.float32)}, "same length"),
     ],
 )
 def test_a_network_whose_layers_do_not_follow_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -355,12 +355,12 @@ def test_a_loaded_artifact_answers_as_it_did_where_it_was_released(one: Artifact
 def test_another_answer_than_the_one_released_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A loader that decides by other arithmetic than the one that the policy was released with."""
     checked(constant_lead(), tmp_path / "policy")
-    other = module.Kind(lambda *of: module.constant_lead(*of) + np.asarray([[0, 0, 2e-3, 0]]))
+    other = module.ArtifactKind(lambda *of: module.constant_lead(*of) + np.asarray([[0, 0, 2e-3, 0]]))
     monkeypatch.setitem(module.KINDS, "constant-lead", other)
     with pytest.raises(ValueError, match=r"checks\.json: observation 2 scores 1\.002 here and 1 where") as caught:
         Artifact.load(tmp_path / "policy")
     assert "\n" not in str(caught.value)
-    within = module.Kind(lambda *of: module.constant_lead(*of) + 1e-9)
+    within = module.ArtifactKind(lambda *of: module.constant_lead(*of) + 1e-9)
     monkeypatch.setitem(module.KINDS, "constant-lead", within)
     Artifact.load(tmp_path / "policy")
 

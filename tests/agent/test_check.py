@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.check import Finding, check
-from agent.sight import Request
+from agent.sight import SlurmRequest
 from agent.slurm.commands import SlurmError
 from tests.agent.test_sight import ME, NOW, OTHER, cluster
 from tests.agent.told import ToldSlurm
@@ -15,10 +15,12 @@ from tests.agent.told import ToldSlurm
 HOUR = 3600
 
 
-def found(request: Request | None = None, late_s: int = 0, trial: Any = None, **fields: Any) -> dict[str, list[str]]:
+def found(
+    request: SlurmRequest | None = None, late_s: int = 0, trial: Any = None, **fields: Any
+) -> dict[str, list[str]]:
     """Texts by `level subject`."""
     slurm = cluster(ME, OTHER, **fields)
-    findings = check(slurm, request or Request(2, 8 * HOUR, "me"), now_s=lambda: NOW + late_s, trial=trial)
+    findings = check(slurm, request or SlurmRequest(2, 8 * HOUR, "me"), now_s=lambda: NOW + late_s, trial=trial)
     texts: dict[str, list[str]] = {}
     for one in findings:
         assert isinstance(one, Finding) and "\n" not in one.text
@@ -29,13 +31,13 @@ def found(request: Request | None = None, late_s: int = 0, trial: Any = None, **
 def test_a_cluster_that_shows_everything() -> None:
     texts = found(trial=lambda: None)
     assert {key.split()[0] for key in texts} == {"good"}
-    assert texts["good hidden"] == ["nothing: every feature is seen"]
+    assert texts["good hidden"] == ["nothing: every feature is observed"]
     assert texts["good slurm"][0].startswith("version 22.05")
     assert texts["good clock"] == ["this host is 0 s ahead of the controller"]
     assert texts["good partition"] == ["gpu: 6 of 6 nodes in service"]
-    assert texts["good limits"] == ["none on the jobs and nodes of the user"]
-    assert texts["good submission"] == ["Slurm would take it"]
-    assert texts["good calls"] == ["2 a look and at most 6 more in 60 min; this check made 8"]
+    assert texts["good limits"] == ["none on the user's jobs and nodes"]
+    assert texts["good submission"] == ["Slurm would accept the job"]
+    assert texts["good calls"] == ["2 per look and at most 6 more every 60 min; this check made 8"]
 
 
 @pytest.mark.parametrize(("fields", "line"), [
@@ -49,7 +51,7 @@ def test_what_is_hidden_is_named_with_what_stands_in(fields: dict[str, Any], lin
 
 def test_an_accounting_that_is_not_there_and_queues_that_are_private() -> None:
     texts = found(broken=frozenset({"sacct"}))
-    assert texts["warning accounting"] == ["sacct: told to refuse; known after a day of looking on"]
+    assert texts["warning accounting"] == ["sacct: told to refuse; past jobs are known after a day of observing"]
     assert "recent_wait_mean_h = 0" in texts["warning hidden"][0] and "limit_use_mean = 1" in texts["warning hidden"][0]
     (private,) = (text for text in found(private="me")["warning hidden"] if "PrivateData" in text)
     assert "no policy can decide without" in private and "pending_jobs" in private and "safe rule" in private
@@ -60,21 +62,25 @@ def test_rows_that_cannot_be_parsed_are_counted(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(
         ToldSlurm, "_squeue", lambda self, argv: squeue(self, argv).replace(str(NOW - 3 * HOUR), "soon")
     )
-    assert "1 row of squeue could not be parsed: left out" in found()["warning queue"]
+    assert "1 row of squeue could not be parsed and are left out" in found()["warning queue"]
 
 
 def test_clocks_and_versions_that_differ() -> None:
     assert found(late_s=61)["warning clock"] == ["this host is 61 s ahead of the controller"]
     assert found(late_s=-61)["warning clock"] == ["this host is 61 s behind the controller"]
     (text,) = found(config={"SLURM_VERSION": "24.11.1"})["warning slurm"]
-    assert text == "version 24.11.1; the agent has been tried on 22.05 alone"
+    assert text == "version 24.11.1; the agent has been tested only on 22.05"
 
 
 def test_requests_that_cannot_run() -> None:
-    assert found(Request(7, HOUR, "me"))["problem partition"] == ["7 nodes; gpu has 6"]
-    assert found(Request(1, 200 * HOUR, "me"))["problem partition"] == ["a limit of 200 h; gpu allows 168 h"]
+    assert found(SlurmRequest(7, HOUR, "me"))["problem partition"] == ["requested 7 nodes; gpu has only 6"]
+    assert found(SlurmRequest(1, 200 * HOUR, "me"))["problem partition"] == [
+        "requested time limit 200 h; gpu allows at most 168 h"
+    ]
     states = {f"n{k}": "down" for k in range(2, 7)} | {"n1": "idle"}
-    assert found(Request(4, HOUR, "me"), nodes=states)["warning partition"] == ["4 nodes; of gpu 1 are in service"]
+    assert found(SlurmRequest(4, HOUR, "me"), nodes=states)["warning partition"] == [
+        "requested 4 nodes; gpu has only 1 in service"
+    ]
 
     def refused() -> None:
         raise SlurmError("refused", "sbatch", "Invalid qos specification")
@@ -85,7 +91,7 @@ def test_requests_that_cannot_run() -> None:
 def test_limits_that_keep_two_links_from_running_together() -> None:
     limits: tuple[dict[str, Any], ...] = ({"max_jobs": "1"}, {"max_tres": "node=3"})
     for fields in limits:
-        assert "cannot start while its predecessor runs" in found(**fields)["warning limits"][0]
+        assert "can never start while its predecessor runs" in found(**fields)["warning limits"][0]
     assert "warning limits" not in found(max_tres="node=4")
 
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from agent import cli, submission
-from agent.keeper import Found
+from agent.keeper import LookedUpJob
 from agent.slurm.commands import SlurmError
-from agent.state import Attempt, Busy, Folder, new_state
+from agent.state import Busy, Folder, LinkAttempt, new_state
 from tests.agent.fake_slurm import CONFIG, ME, START_S, CheckedSlurm
 from tests.agent.lab import Lab, artifact, chain_of, run
 from tests.conftest import REPOSITORY
@@ -37,7 +37,7 @@ def test_a_chain_from_its_beginning_and_once_more_after_its_end(tmp_path: Path) 
     assert keep(lab) == 0
     assert [name for name, _ in lab.links()] == ["1.1", "2.1"]
     assert keep(lab) == 0
-    assert "a new one needs another --state" in lab.log[-1] and len(lab.links()) == 2
+    assert "for a new one give another --state" in lab.log[-1] and len(lab.links()) == 2
 
 
 def test_a_running_job_may_be_the_first_link(tmp_path: Path) -> None:
@@ -59,9 +59,9 @@ def refused(lab: Lab, **options: Any) -> str:
 
 def test_what_the_cluster_does_not_allow_is_said_before_anything_is_submitted(tmp_path: Path) -> None:
     lab = lab_of(tmp_path / "a", first="100")
-    assert "no job of that id" in refused(lab)
+    assert "no job with that id" in refused(lab)
     lab.slurm.submit("theirs", user="somebody")
-    assert f"that job is somebody's; allowed: one of {ME}" in refused(lab)
+    assert f"that job belongs to somebody; give a job of {ME}" in refused(lab)
     lab = lab_of(tmp_path / "b", options=("--time=13:00:00",))
     assert refused(lab) == "the time limit is 13 h; partition gpu allows 12 h"
     lab = lab_of(tmp_path / "c", options=("--partition=fast",))
@@ -79,13 +79,13 @@ def test_a_policy_of_a_cluster_of_another_size_is_refused(tmp_path: Path, capaci
     if is_allowed:
         assert keep(lab) == 0
     else:
-        assert f"trained on a cluster of {capacity} nodes; this one has 4" in refused(lab)
+        assert f"trained on a cluster of {capacity} nodes; this cluster has 4" in refused(lab)
 
 
 def test_a_policy_of_another_observation_version_is_refused(tmp_path: Path) -> None:
     lab = lab_of(tmp_path)
     artifact(lab.chain.artifact, observe_version=1)
-    assert "made for observation version 1; this program observes version 2" in refused(lab)
+    assert "made for observation version 1, but this program uses version 2" in refused(lab)
 
 
 def test_a_folder_that_holds_another_chain_is_refused(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_take_over_ends_nothing_that_is_no_agent(tmp_path: Path, holder: Callabl
     other = subprocess.Popen(["sleep", "60"])
     for lie in ({"host": "elsewhere"}, {"pid": other.pid}, {"pid": str(first.pid)}, {"started": None}):
         (tmp_path / "s" / "lock").write_text(json.dumps(said | lie))
-        with pytest.raises(Busy, match="that is no agent of this host"):
+        with pytest.raises(Busy, match="it is not an agent on this host"):
             Folder(tmp_path / "s").end_holder(0.3)
     assert first.poll() is None and other.poll() is None
     other.kill()
@@ -198,13 +198,13 @@ def test_the_lock_is_handed_to_sbatch(tmp_path: Path) -> None:
 def test_a_damaged_state_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
     folder = Folder(tmp_path)
     folder.file.write_text(text)
-    with pytest.raises(ValueError, match="no state of a chain"):
+    with pytest.raises(ValueError, match="invalid state of a chain"):
         folder.load()
 
 
 def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
-    attempt = Attempt(
+    attempt = LinkAttempt(
         1, 1, "train-00000000-1.1", START_S, "after:1", "7", 1, 2, None, "r", False, "w", "LOST", 85, True, 2
     )
     state = replace(new_state("train", "/j.sh", 3), attempts=(attempt,), why="ü")
@@ -219,7 +219,7 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
 )
 def test_exit_statuses_of_squeue_and_sacct(status: str, expected: int | None) -> None:
     found = submission._newest("squeue", [["7", "FAILED", status, "1", "N/A", "3"]])
-    assert found == Found("7", "FAILED", expected, 1, None, 3)
+    assert found == LookedUpJob("7", "FAILED", expected, 1, None, 3)
 
 
 def test_rows_that_are_none_are_nonsense() -> None:
@@ -243,7 +243,7 @@ def test_stopping_a_real_process_takes_no_time(tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "SLURM_CONF": "/nonexistent"}
     process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
-    while "no look at Slurm" not in process.stderr.readline():
+    while "look at Slurm failed" not in process.stderr.readline():
         assert process.poll() is None
     begun = time.monotonic()
     process.send_signal(signal.SIGTERM)
@@ -259,8 +259,14 @@ def test_check_without_a_slurm_and_with_wrong_options(
     out = capsys.readouterr().out
     assert out.startswith("problem  slurm: cannot be read: squeue: cannot be run: No such file or directory; run this")
     assert out.count("\n") == 1
-    assert run(capsys, "check", "--", "-N", "0") == (2, "baton-agent: --nodes is '0'; allowed: 1 to 100000\n")
-    assert run(capsys, "status", "--", "-N", "1") == (2, "baton-agent: status takes no options of sbatch\n")
+    assert run(capsys, "check", "--", "-N", "0") == (
+        2,
+        "baton-agent: invalid --nodes '0' in the sbatch options; allowed: 1 to 100000\n",
+    )
+    assert run(capsys, "status", "--", "-N", "1") == (
+        2,
+        "baton-agent: status takes no sbatch options: remove everything from -- on\n",
+    )
 
 
 @pytest.fixture
@@ -318,7 +324,7 @@ def test_check_finds_no_problem_in_a_chain_that_run_would_keep(
     where = [str(chain.script), "--artifact", str(chain.artifact), "--state", str(tmp_path / "s")]
     assert cli.main(["check", *where]) == 0
     out = capsys.readouterr().out
-    assert "problem" not in out and "a successor that starts over 1 h early is cancelled (--most-overlap)" in out
+    assert "problem" not in out and "a successor that starts more than 1 h early is cancelled (--most-overlap)" in out
     assert not (tmp_path / "s").exists()
 
 

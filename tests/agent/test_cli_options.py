@@ -9,7 +9,7 @@ import pytest
 
 from agent import submission
 from agent.chain import from_file, make
-from agent.state import Attempt
+from agent.state import LinkAttempt
 from tests.agent.fake_slurm import START_S
 from tests.agent.lab import SCRIPT, artifact, chain_of, run
 
@@ -24,7 +24,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("a bad line", {"script": "#!/bin/sh\n#SBATCH -t '5\n"}, "job.sh:2: No closing quotation"),
     ("unknown key", {"toml": "linkz = 3"}, "unknown key 'linkz'; known: script, links"),
-    ("another type", {"toml": "links = '3'"}, "links is '3', which is of another type"),
+    ("the wrong type", {"toml": "links = '3'"}, "links is '3', which is of another type"),
     ("no TOML", {"toml": "links ="}, "not TOML"),
     ("no links", {"links": None}, "links is not given"),
     ("zero links", {"links": "0"}, "links is 0; allowed: 1 to 1000"),
@@ -41,7 +41,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     (
         "a name cut short",
         {"more": ["--", "--arr=1-3"]},
-        "--array is not allowed in a chain: a chain has one job a link",
+        "--array is not allowed in a chain: a link is exactly one job",
     ),
     ("two words", {"more": ["--", "--depend", "afterok:1"]}, "--dependency is not allowed in a chain"),
     (
@@ -52,18 +52,18 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     (
         "several parts",
         {"script": "#!/bin/sh\n#SBATCH -t 5\n#SBATCH hetjob\n#SBATCH -N 2\n"},
-        "hetjob is not allowed in a chain: a link is one job, of one part",
+        "hetjob is not allowed in a chain: a link cannot be a heterogeneous job",
     ),
     ("parts on the line", {"more": ["--", "-N1", ":", "-N2"]}, ": is not allowed in a chain: a link is one job"),
     ("a mere test", {"script": "#!/bin/sh\n#SBATCH -t 5 --test-only\n"}, "--test-only is not allowed in a chain"),
     ("deep TOML", {"toml": "links = " + "[" * 5000}, "not TOML"),
-    ("no job id", {"more": ["--first", "1_2"]}, "first is '1_2'; allowed: the id of a job"),
-    ("a NUL", {"more": ["--", "--comment=a\0b"]}, "which is no text without NUL"),
+    ("is not a job id", {"more": ["--first", "1_2"]}, "first is '1_2'; allowed: the id of a job"),
+    ("a NUL", {"more": ["--", "--comment=a\0b"]}, "must be text without NUL"),
     ("no file", {"more": ["--chain", "/nowhere/chain.toml"]}, "/nowhere/chain.toml: No such file"),
     ("no script", {"more": [], "missing": True}, "job.sh: No such file"),
-    ("too long", {"script": SCRIPT + "#" * (4 << 20)}, "more than Slurm takes"),
+    ("too long", {"script": SCRIPT + "#" * (4 << 20)}, "which Slurm does not accept"),
     ("no policy", {"artifact": "nowhere"}, "holds no released policy"),
-    ("no such setting", {"more": ["--setting", "9"]}, "setting is 9; the policy's knob goes from 0 to 4"),
+    ("no such setting", {"more": ["--setting", "9"]}, "setting is 9; allowed for this policy: 0 to 4"),
 ]
 
 
@@ -124,8 +124,8 @@ def test_durations_of_a_chain_may_be_written_as_slurm_writes_them(tmp_path: Path
 
 def test_options_reach_sbatch_as_they_are_and_never_a_shell(tmp_path: Path) -> None:
     chain = chain_of(tmp_path, options=("--comment=$(touch x); *", "--chdir=/tmp"))
-    argv = submission.arguments(chain, Attempt(2, 1, "train-00000000-2.1", START_S, "afterany:7"))
+    argv = submission.arguments(chain, LinkAttempt(2, 1, "train-00000000-2.1", START_S, "afterany:7"))
     assert argv == ["sbatch", "--parsable", "--job-name=train-00000000-2.1", "--dependency=afterany:7",
                     "--comment=$(touch x); *", "--chdir=/tmp", str(chain.script)]  # fmt: skip
     chain = chain_of(tmp_path)
-    assert f"--chdir={tmp_path}" in submission.arguments(chain, Attempt(1, 1, "n", START_S))
+    assert f"--chdir={tmp_path}" in submission.arguments(chain, LinkAttempt(1, 1, "n", START_S))

@@ -11,7 +11,7 @@ from agent import cli
 from agent.artifact import Artifact
 from agent.check import check
 from agent.hidden_cost import HiddenCost, hidden_costs, words_of
-from agent.sight import Request
+from agent.sight import SlurmRequest
 from features.observe import HIDDEN_TOGETHER
 from tests.agent.lab import artifact
 from tests.agent.test_sight import ME, NOW, OTHER, cluster
@@ -24,7 +24,7 @@ def released(folder: Path, hidden: Any) -> Artifact:
 
 
 def told(folder: Path, hidden: Any, **fields: Any) -> list[str]:
-    request = Request(2, 8 * 3600, "me")
+    request = SlurmRequest(2, 8 * 3600, "me")
     found = check(
         cluster(ME, OTHER, **fields), request, now_s=lambda: NOW, artifact=released(folder, hidden)
     )  # fmt: skip
@@ -34,9 +34,9 @@ def told(folder: Path, hidden: Any, **fields: Any) -> list[str]:
 def test_costs_are_those_of_the_manifest(tmp_path: Path) -> None:
     costs = hidden_costs(released(tmp_path, {"recent": ROW, "nodes": ROW | {"ci95": None}, "of another version": ROW}))
     assert costs == {"recent": HiddenCost(0.25, 360, 0.1, 0.4), "nodes": HiddenCost(0.25, 360)}
-    assert costs["recent"].text == "+0.25 h a handover in the simulator (95 % +0.10 to +0.40, n 360)"
-    assert costs["nodes"].text == "+0.25 h a handover in the simulator (no interval, n 360)"
-    assert words_of(["nodes", "limits"], costs).endswith("n 360); limits hidden: the artifact tells no cost")
+    assert costs["recent"].text == "+0.25 h per handover in the simulator (95 % +0.10 to +0.40, n = 360)"
+    assert costs["nodes"].text == "+0.25 h per handover in the simulator (no interval, n = 360)"
+    assert words_of(["nodes", "limits"], costs).endswith("n 360); limits hidden: cost not in the artifact")
 
 
 @pytest.mark.parametrize("row", [
@@ -75,14 +75,16 @@ def test_check_says_what_the_hidden_group_costs_and_no_other(
     hidden = {name: ROW | {"difference_h": number / 100} for number, name in enumerate(HIDDEN_TOGETHER, 1)}
     (text,) = told(tmp_path, hidden, **fields)
     number = list(HIDDEN_TOGETHER).index(group) + 1
-    assert text.endswith(f"; {group} hidden: +0.0{number} h a handover in the simulator (95 % +0.10 to +0.40, n 360)")
+    assert text.endswith(
+        f"; {group} hidden: +0.0{number} h per handover in the simulator (95 % +0.10 to +0.40, n = 360)"
+    )
     assert text.count(" hidden: ") == 1
 
 
 def test_nothing_hidden_costs_nothing_and_private_queues_leave_no_policy(tmp_path: Path) -> None:
-    assert told(tmp_path, {"recent": ROW}) == ["nothing: every feature is seen"]
+    assert told(tmp_path, {"recent": ROW}) == ["nothing: every feature is observed"]
     (text,) = [one for one in told(tmp_path, {"recent": ROW}, private="me") if "PrivateData" in one]
-    assert text.endswith("the safe rule stands in")
+    assert text.endswith("the agent falls back to the safe rule")
 
 
 def test_check_refuses_an_artifact_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from agent import keeper
 from agent.slurm.commands import SlurmError
-from agent.state import Attempt, State
+from agent.state import ChainState, LinkAttempt
 from tests.agent.fake_slurm import START_S, FakeSlurm, Plan
 from tests.agent.lab import Killed, Lab
 
@@ -83,9 +83,9 @@ def troubled(lab: Lab, trouble: Trouble, **options: Any) -> Any:
             trouble.after(argv[0])
 
     lab.commands.before, lab.commands.after = before, after
-    save: Callable[[State], None] = type(lab.folder).save.__get__(lab.folder)
+    save: Callable[[ChainState], None] = type(lab.folder).save.__get__(lab.folder)
 
-    def save_or_die(state: State) -> None:
+    def save_or_die(state: ChainState) -> None:
         trouble.before("write")
         save(state)
         trouble.after("write")
@@ -175,18 +175,18 @@ def test_killed_at_every_call_and_write_it_goes_on(tmp_path: Path, fault: str) -
     assert count > 15
 
 
-def rules(**changes: Any) -> keeper.Rules:
+def rules(**changes: Any) -> keeper.ChainRules:
     values = {"links": 3, "limit_s": 7200, "most_overlap_s": 900.0, "retries": 1, "more_status": 85, "cycle_s": 60.0}
     values["decide_every_s"] = 600
-    return keeper.Rules(**(values | changes))
+    return keeper.ChainRules(**(values | changes))
 
 
-def attempt(link: int, number: int = 1, **values: Any) -> Attempt:
-    return Attempt(link, number, f"train-00000000-{link}.{number}", START_S, **values)
+def attempt(link: int, number: int = 1, **values: Any) -> LinkAttempt:
+    return LinkAttempt(link, number, f"train-00000000-{link}.{number}", START_S, **values)
 
 
-def state_of(*attempts: Attempt, **values: Any) -> State:
-    return State("00000000", "train", "/job.sh", 3, attempts, **values)
+def state_of(*attempts: LinkAttempt, **values: Any) -> ChainState:
+    return ChainState("00000000", "train", "/job.sh", 3, attempts, **values)
 
 
 RUNS: dict[str, Any] = {"job_id": "7", "is_pending": False, "start_s": START_S, "end_s": START_S + 7200}
@@ -194,7 +194,7 @@ STATES = st.sampled_from(["", "TIMEOUT", "COMPLETED", "FAILED", "NODE_FAIL", "CA
 
 
 @st.composite
-def attempts(draw: st.DrawFn) -> tuple[Attempt, ...]:
+def attempts(draw: st.DrawFn) -> tuple[LinkAttempt, ...]:
     """Any attempts, also such as no chain ever had; of a link the last one alone lives."""
     made = []
     for link in range(1, draw(st.integers(0, 4)) + 1):
@@ -217,7 +217,7 @@ def attempts(draw: st.DrawFn) -> tuple[Attempt, ...]:
 @settings(max_examples=400, deadline=None)
 @given(attempts(), st.integers(0, 10_000), st.one_of(st.none(), st.builds(keeper.Advice, st.booleans(), st.booleans())))
 def test_from_any_state_a_cycle_does_nothing_rash(
-    some: tuple[Attempt, ...], later_s: int, advice: keeper.Advice | None
+    some: tuple[LinkAttempt, ...], later_s: int, advice: keeper.Advice | None
 ) -> None:
     before = state_of(*some)
     after, actions = keeper.act(rules(), before, START_S + later_s, advice)
@@ -265,7 +265,7 @@ def test_without_a_bound_none_is_too_early_and_one_withdrawn_for_another_reason_
     early = attempt(2, job_id="8", is_pending=False, start_s=START_S + 1, end_s=START_S + 7200)
     after, actions = keeper.act(unbounded, state_of(attempt(1, **RUNS), early), START_S + 60)
     assert not after.attempts[1].withdrawn and actions == ()
-    gone = attempt(2, job_id="8", how="CANCELLED", withdrawn="link 1 was requeued and waits itself")
+    gone = attempt(2, job_id="8", how="CANCELLED", withdrawn="link 1, was requeued and is pending again")
     after, _ = keeper.act(unbounded, state_of(attempt(1, **RUNS), gone), START_S + 60, keeper.Advice(True))
     assert [(one.name[-3:], one.after) for one in after.attempts][-1] == ("2.2", "")
 
@@ -275,7 +275,7 @@ def test_a_running_successor_takes_over_from_a_requeued_predecessor() -> None:
     running = attempt(2, job_id="8", is_pending=False, start_s=START_S, end_s=START_S + 7200)
     after, actions = keeper.act(rules(), state_of(requeued, running), START_S + 60)
     assert actions == (keeper.Cancel(requeued.name),)
-    assert "which has the work" in after.attempts[0].withdrawn
+    assert "continues the work" in after.attempts[0].withdrawn
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from agent import keeper
-from agent.keeper import Advice, Cancel, Found, Submit
-from agent.slurm.queue import Job
+from agent.keeper import Advice, Cancel, LookedUpJob, Submit
+from agent.slurm.queue import SqueueJob
 from agent.state import MISSING
 from tests.agent.fake_slurm import START_S
 from tests.agent.test_keeper import RUNS, attempt, rules, state_of
@@ -18,15 +18,17 @@ INTENDED = attempt(1)
 NAME = INTENDED.name
 
 
-def job(**changes: Any) -> Job:
+def job(**changes: Any) -> SqueueJob:
     """The job of INTENDED, pending."""
-    pending = Job("7", NAME, "me", "", "gpu", "", "PENDING", "Priority", 1, 7200, START_S + 5, None, None, 0, 0, "")
+    pending = SqueueJob(
+        "7", NAME, "me", "", "gpu", "", "PENDING", "Priority", 1, 7200, START_S + 5, None, None, 0, 0, ""
+    )
     return replace(pending, **changes)
 
 
 def seen(before: Any, later_s: int = 60, **sight: Any) -> Any:
     """The one attempt after a look."""
-    return keeper.absorb(state_of(before), keeper.Sight(START_S + later_s, **sight)).attempts[0]
+    return keeper.absorb(state_of(before), keeper.ChainView(START_S + later_s, **sight)).attempts[0]
 
 
 def test_a_job_that_was_found_by_its_name_has_an_id_and_can_be_cancelled() -> None:
@@ -60,8 +62,8 @@ def test_a_job_that_is_out_of_sight_gets_no_successor_before_its_end_is_known() 
     assert actions == () and len(after.attempts) == 1
 
 
-@pytest.mark.parametrize(("found", "most"), [(None, 3), (Found("7", "RUNNING", None, None, None, None), 15)])
-def test_a_job_that_no_source_knows_counts_as_lost_after_so_many_looks(found: Found | None, most: int) -> None:
+@pytest.mark.parametrize(("found", "most"), [(None, 3), (LookedUpJob("7", "RUNNING", None, None, None, None), 15)])
+def test_a_job_that_no_source_knows_counts_as_lost_after_so_many_looks(found: LookedUpJob | None, most: int) -> None:
     """It ended by its limit, or before this instant where that comes first."""
     runs = attempt(1, **RUNS)
     for now_s, end_s in ((6000, 6000), (9000, 7200)):
@@ -78,7 +80,7 @@ def test_what_never_became_a_job_is_absent_once_slurm_has_settled(later_s: int, 
 
 
 def test_what_the_accounting_says_of_an_end_is_taken_over() -> None:
-    found = Found("8", "FAILED", 85, START_S + 1, START_S + 40, START_S + 900)
+    found = LookedUpJob("8", "FAILED", 85, START_S + 1, START_S + 40, START_S + 900)
     ended = seen(replace(INTENDED, reason="x"), 1000, found={NAME: found}, more=frozenset({1}))
     assert ended == replace(
         INTENDED, job_id="8", submit_s=START_S + 1, start_s=START_S + 40, end_s=START_S + 900, is_pending=False,

@@ -205,7 +205,7 @@ def test_a_new_version_is_taken_up_between_decisions_and_a_broken_one_is_not(tmp
         (tmp_path / "next").symlink_to(version)
         (tmp_path / "next").rename(link)
         advance_until(lab, agent, 0.6 if version is broken else 0.9)
-    assert [line for line in lab.log if "cannot be used, the old one is kept" in line]
+    assert [line for line in lab.log if "cannot be used, so the old one stays in use" in line]
     assert [line for line in lab.log if "new version is used from now on: lead, lead, h = 1" in line]
     assert agent.run() == DONE
     assert lab.journal("handover")[0]["overlap_h"] == pytest.approx(1.0, abs=0.03)
@@ -263,9 +263,9 @@ def test_a_dry_run_decides_and_does_nothing(tmp_path: Path) -> None:
 
 
 def _first(name: str) -> Any:
-    from agent.state import Attempt
+    from agent.state import LinkAttempt
 
-    return Attempt(1, 1, name, START_S)
+    return LinkAttempt(1, 1, name, START_S)
 
 
 def test_figures_for_prometheus(tmp_path: Path) -> None:

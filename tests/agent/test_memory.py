@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from agent.memory import Memory, Recent
-from agent.slurm.accounting import DAY_S, Past, PastJob
+from agent.memory import Memory, RecentJobs
+from agent.slurm.accounting import DAY_S, AccountingRecords, PastJob
 from agent.slurm.queue import Queue
 from features.observe import RECENT
 
@@ -15,9 +15,9 @@ NOW_S = 1_700_000_000
 JOB = PastJob("7", "me", "gpu", 2, 3600, NOW_S - 5000, NOW_S - 4000, NOW_S - 2200)
 
 
-def recent(*jobs: PastJob) -> Recent:
+def recent(*jobs: PastJob) -> RecentJobs:
     memory = Memory()
-    memory.learn(Past(jobs))
+    memory.learn(AccountingRecords(jobs))
     return memory.recent(NOW_S, lambda partition: partition == "gpu")
 
 
@@ -55,7 +55,7 @@ def test_a_past_is_known_after_a_day_of_looking_on_or_by_the_accounting() -> Non
     memory.follow(Queue(NOW_S, (), frozenset()))
     assert not memory.knows_past(NOW_S + DAY_S - 1) and memory.knows_past(NOW_S + DAY_S)
     asked = Memory()
-    asked.learn(Past(()))
+    asked.learn(AccountingRecords(()))
     assert asked.knows_past(NOW_S)
 
 
@@ -70,7 +70,7 @@ def test_a_past_is_known_after_a_day_of_looking_on_or_by_the_accounting() -> Non
 def test_a_job_that_is_gone_ended_between_the_looks(start_s: int, limit_s: int, use: float) -> None:
     memory = Memory()
     memory.follow(Queue(NOW_S, (), frozenset()))
-    memory.learn(Past((replace(JOB, start_s=start_s, limit_s=limit_s, end_s=None),)))
+    memory.learn(AccountingRecords((replace(JOB, start_s=start_s, limit_s=limit_s, end_s=None),)))
     memory.follow(Queue(NOW_S + 1200, (), frozenset()))
     assert memory.recent(NOW_S + 1200, lambda partition: True).ended_use.tolist() == [pytest.approx(use)]
 
@@ -80,7 +80,7 @@ def test_who_ended_and_came_over_a_day_ago_is_forgotten_unless_among_the_last() 
     old = replace(JOB, submit_s=NOW_S - DAY_S)
     jobs = [replace(old, id=str(number), nodes=number) for number in range(1, RECENT + 2)]
     memory = Memory()
-    memory.learn(Past((*jobs, replace(old, id="999", start_s=None, end_s=NOW_S - 9))))
+    memory.learn(AccountingRecords((*jobs, replace(old, id="999", start_s=None, end_s=NOW_S - 9))))
     for now_s, count in ((NOW_S, RECENT + 2), (NOW_S + 1, RECENT)):
         memory.follow(Queue(now_s, (), frozenset()))
         assert len(memory._jobs) == count

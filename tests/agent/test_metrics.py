@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from agent.metrics import exposition
-from agent.state import Attempt, State
+from agent.state import ChainState, LinkAttempt
 from tests.agent.fake_slurm import START_S
 
 
 def test_figures_are_in_base_units() -> None:
-    def ran(link: int, from_h: float, until_h: float) -> Attempt:
+    def ran(link: int, from_h: float, until_h: float) -> LinkAttempt:
         start_s, end_s = (START_S + int(3600 * at_h) for at_h in (from_h, until_h))
-        return Attempt(
+        return LinkAttempt(
             link, 1, f"t-{link}.1", START_S, job_id=str(link), submit_s=START_S, start_s=start_s, end_s=end_s,
             is_pending=False, how="TIMEOUT",
         )  # fmt: skip
 
     attempts = ran(1, 0, 2), ran(2, 7, 12), ran(3, 8, 14)
     text = exposition(
-        State("00000000", "t", "/j.sh", 5, attempts), {"squeue": 9, "sbatch": 3}, 2, START_S + 0.6, is_blind=True
+        ChainState("00000000", "t", "/j.sh", 5, attempts), {"squeue": 9, "sbatch": 3}, 2, START_S + 0.6, is_blind=True
     )
     told = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     assert told == {

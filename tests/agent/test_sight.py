@@ -9,9 +9,9 @@ import pytest
 
 from agent.artifact import Artifact
 from agent.eyes import REFRESH_S, Eyes
-from agent.sight import Request, Sight, is_held
+from agent.sight import ClusterObservation, SlurmRequest, is_held
 from agent.slurm.commands import SlurmError
-from agent.slurm.queue import Job
+from agent.slurm.queue import SqueueJob
 from features.observe import FEATURES, FILLS, observe
 from features.snapshot import NO_LIMIT
 from tests.agent.told import Told, ToldSlurm
@@ -32,13 +32,13 @@ def cluster(*jobs: Told, **fields: Any) -> ToldSlurm:
     return ToldSlurm(list(jobs), NOW, **(known | fields))
 
 
-def predecessor(eyes: Eyes, number: str = "10") -> Job:
+def predecessor(eyes: Eyes, number: str = "10") -> SqueueJob:
     assert eyes.queue is not None
     return next(job for job in eyes.queue.jobs if job.id == number)
 
 
-def sight(slurm: ToldSlurm, request: Request | None = None, **fields: Any) -> Sight:
-    eyes = Eyes(slurm, request or Request(2, 8 * HOUR, "me"))
+def sight(slurm: ToldSlurm, request: SlurmRequest | None = None, **fields: Any) -> ClusterObservation:
+    eyes = Eyes(slurm, request or SlurmRequest(2, 8 * HOUR, "me"))
     eyes.look(NOW)
     return eyes.sight(replace(predecessor(eyes), **fields))
 
@@ -83,7 +83,7 @@ def tiers(*jobs: Told) -> Tiers:
 @pytest.mark.parametrize(("partition", "ahead"), [("gpu", 1), ("gpu,wide", 0), ("wide,gpu", 0)])
 def test_a_successor_for_several_partitions_enters_by_the_highest_tier(partition: str, ahead: int) -> None:
     slurm = tiers(ME, waiting(20, priority=9000))
-    assert sight(slurm, Request(2, 8 * HOUR, "me", partition)).snapshot.successor_place == ahead
+    assert sight(slurm, SlurmRequest(2, 8 * HOUR, "me", partition)).snapshot.successor_place == ahead
 
 
 def test_the_order_of_the_queue_is_tier_then_priority_then_id() -> None:
@@ -219,7 +219,7 @@ def test_private_data_does_not_bind_an_operator() -> None:
 
 def test_limits_that_could_be_read_once_are_kept() -> None:
     slurm = cluster(ME, OTHER, max_jobs="3")
-    eyes = Eyes(slurm, Request(2, 8 * HOUR, "me"))
+    eyes = Eyes(slurm, SlurmRequest(2, 8 * HOUR, "me"))
     eyes.look(NOW)
     slurm.broken, slurm.now_s = frozenset({"sacctmgr"}), NOW + REFRESH_S
     eyes.look(NOW + REFRESH_S)
@@ -228,17 +228,17 @@ def test_limits_that_could_be_read_once_are_kept() -> None:
 
 
 def test_what_no_sight_can_be_had_of() -> None:
-    eyes = Eyes(cluster(ME, waiting(20)), Request(2, HOUR, "me"))
-    with pytest.raises(ValueError, match="nothing has been looked at"):
+    eyes = Eyes(cluster(ME, waiting(20)), SlurmRequest(2, HOUR, "me"))
+    with pytest.raises(ValueError, match="call look before"):
         eyes.sight(None)  # type: ignore[arg-type]
     eyes.look(NOW)
-    with pytest.raises(ValueError, match="job 20 is PENDING: a predecessor runs"):
+    with pytest.raises(ValueError, match="job 20 is PENDING; a predecessor must be running"):
         eyes.sight(predecessor(eyes, "20"))
     with pytest.raises(ValueError, match="partition nope; there are gpu, wide, apart"):
-        Eyes(cluster(ME), Request(2, HOUR, "me", partition="nope")).look(NOW)
+        Eyes(cluster(ME), SlurmRequest(2, HOUR, "me", partition="nope")).look(NOW)
     for program in ("squeue", "sinfo", "scontrol partition"):
         with pytest.raises(SlurmError):
-            Eyes(cluster(ME, broken=frozenset({program})), Request(2, HOUR, "me")).look(NOW)
+            Eyes(cluster(ME, broken=frozenset({program})), SlurmRequest(2, HOUR, "me")).look(NOW)
 
 
 def test_a_job_that_leaves_unseen_ended_between_two_looks_and_no_later_than_its_limit() -> None:
@@ -251,7 +251,7 @@ def test_a_job_that_leaves_unseen_ended_between_two_looks_and_no_later_than_its_
     cancelled = waiting(20, end_s=NOW + 5)
     slurm = cluster(ME, longer, at_limit, cancelled, remembers_s=0)
     slurm.broken = frozenset({"sacct"})
-    eyes = Eyes(slurm, Request(2, HOUR, "me"))
+    eyes = Eyes(slurm, SlurmRequest(2, HOUR, "me"))
     eyes.look(NOW)
     for later in (HOUR, DAY):
         slurm.now_s = NOW + later

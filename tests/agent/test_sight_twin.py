@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from agent.eyes import CALLS_A_LOOK, CALLS_A_REFRESH, REFRESH_S, Eyes
-from agent.sight import Request
-from agent.slurm.queue import Job
+from agent.sight import SlurmRequest
+from agent.slurm.queue import SqueueJob
 from features.observe import FEATURES, RECENT, observe
 from features.snapshot import Snapshot
 from simulator.cluster import Branch, Cluster, Visible, advance, plain, visible, world
@@ -118,7 +118,7 @@ def told_slurm(seen: Visible, now_s: int, is_flat: bool) -> ToldSlurm:
     return ToldSlurm(jobs, now_s, nodes=states, partitions={"gpu": f"n[1-{CAPACITY}]"}, **limits)  # type: ignore[arg-type]
 
 
-def expected(seen: Visible, now_s: int, predecessor: Job, request: Request, place: int) -> Snapshot:
+def expected(seen: Visible, now_s: int, predecessor: SqueueJob, request: SlurmRequest, place: int) -> Snapshot:
     assert predecessor.start_s is not None
     fields = seen._asdict()
     most_jobs, most_nodes = fields.pop("user_max_jobs"), fields.pop("user_max_nodes")
@@ -146,13 +146,13 @@ def test_a_told_slurm_is_observed_as_the_world_is(is_flat: bool) -> None:
     for number, now_s in enumerate(INSTANTS):
         seen = flat_at(now_s) if is_flat else recorded_at(now_s)
         slurm = told_slurm(seen, now_s, is_flat)
-        probe = Eyes(slurm, Request(1, HOUR, "nobody"))
+        probe = Eyes(slurm, SlurmRequest(1, HOUR, "nobody"))
         running = [job for job in probe.look(now_s).jobs if job.state == "RUNNING"]
         if not running:
             continue
         rank = int(np.random.default_rng(number).integers(0, JOBS))  # the successor goes anywhere into the queue
         predecessor = replace(running[number % len(running)], priority=HIGHEST - rank)
-        request = Request(1 + number % 6, HOUR * (1 + number % 9), predecessor.user)
+        request = SlurmRequest(1 + number % 6, HOUR * (1 + number % 9), predecessor.user)
         eyes = Eyes(slurm, request)
         eyes.look(now_s)
         sight = eyes.sight(predecessor)
@@ -175,7 +175,7 @@ def test_a_day_of_looking_on_tells_what_the_accounting_would() -> None:
     slurm.broken = frozenset({"sacct"})
     slurm.remembers_s = 301
     predecessor = next(job for job in slurm.jobs if job.state(last_s) == "RUNNING")
-    eyes, shown = Eyes(slurm, Request(2, HOUR, predecessor.user)), {}
+    eyes, shown = Eyes(slurm, SlurmRequest(2, HOUR, predecessor.user)), {}
     for now_s in range(first_s, last_s + 1, 300):
         slurm.now_s = now_s
         queue = eyes.look(now_s)
@@ -196,7 +196,7 @@ def test_a_day_of_looking_on_tells_what_the_accounting_would() -> None:
 def test_calls_are_bounded() -> None:
     """Two a look, and six an hour beside."""
     slurm = told_slurm(recorded_at(BEGIN_S + DAY), BEGIN_S + DAY, is_flat=False)
-    eyes = Eyes(slurm, Request(1, HOUR, "u1"))
+    eyes = Eyes(slurm, SlurmRequest(1, HOUR, "u1"))
     looks = range(BEGIN_S + DAY, BEGIN_S + DAY + 2 * REFRESH_S, 60)
     for now_s in looks:
         slurm.now_s = now_s

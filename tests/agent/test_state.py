@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from agent.state import Attempt, Busy, Folder, State
+from agent.state import Busy, ChainState, Folder, LinkAttempt
 
-STATE = State("0123abcd", "train", "/job.sh", 3, (Attempt(1, 1, "train-0123abcd-1.1", 5, job_id="7", start_s=9),))
+STATE = ChainState(
+    "0123abcd", "train", "/job.sh", 3, (LinkAttempt(1, 1, "train-0123abcd-1.1", 5, job_id="7", start_s=9),)
+)
 
 
 @pytest.fixture
@@ -101,7 +103,7 @@ ONE: dict[str, Any] = {"link": 1, "number": 1, "name": "train-0123abcd-1.1", "in
 def test_a_state_that_is_nested_without_end_is_refused(folder: Folder) -> None:
     folder.make()
     folder.file.write_text("[" * 100_000)
-    with pytest.raises(ValueError, match="no state of a chain"):
+    with pytest.raises(ValueError, match="invalid state of a chain"):
         folder.load()
 
 
@@ -147,6 +149,6 @@ def test_what_is_no_state_is_refused_in_one_line(folder: Folder, changes: dict[s
     folder.file.write_text(json.dumps(kept))
     assert folder.load() is not None
     folder.file.write_text(json.dumps(kept | changes))
-    with pytest.raises(ValueError, match=r"state\.json: no state of a chain: ") as error:
+    with pytest.raises(ValueError, match=r"state\.json: invalid state of a chain: ") as error:
         folder.load()
     assert "\n" not in str(error.value)

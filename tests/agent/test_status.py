@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from agent import cli, status
-from agent.decide import Policy
-from agent.state import Attempt, State
+from agent.decide import ReleasedPolicy
+from agent.state import ChainState, LinkAttempt
 from tests.agent.fake_slurm import START_S
 from tests.agent.lab import artifact, lab_of
 
@@ -33,15 +33,15 @@ def test_status_shows_jobs_handovers_and_a_timeline(
 
 
 def test_status_of_what_waits_and_what_nobody_knows_yet() -> None:
-    waiting = Attempt(1, 1, "t-00000000-1.1", START_S, job_id="7", submit_s=START_S, reason="JobHeldUser\x1b[2J")
-    state = State("00000000", "t", "/j.sh", 2, (waiting, Attempt(2, 1, "n", START_S)))
+    waiting = LinkAttempt(1, 1, "t-00000000-1.1", START_S, job_id="7", submit_s=START_S, reason="JobHeldUser\x1b[2J")
+    state = ChainState("00000000", "t", "/j.sh", 2, (waiting, LinkAttempt(2, 1, "n", START_S)))
     text = status.table(state, START_S + 3600)
-    assert "PENDING" in text and "\\x1b" in text and "\x1b" not in text and "unknown to Slurm yet" in text
+    assert "PENDING" in text and "\\x1b" in text and "\x1b" not in text and "not yet known to Slurm" in text
     assert "." * 60 in text
 
 
 def test_the_policy_says_why_in_words(tmp_path: Path) -> None:
-    policy = Policy(artifact(tmp_path / "released"))
+    policy = ReleasedPolicy(artifact(tmp_path / "released"))
     observed = {"remaining_h": 0.4, "start_estimate_h": 3.0, "start_estimate_expected_h": 1.25}
     decision = policy.decide(observed)
     assert decision.submit and decision.score == pytest.approx(0.1)

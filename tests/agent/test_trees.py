@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from agent import trees as module
-from agent.trees import MAX_LEAVES, Forest, check_trees, walked
+from agent.trees import MAX_LEAVES, TreeEnsemble, check_trees, walked
 from models.learning.trees import Tree, flatten
 
 FEATURES = 5
@@ -51,7 +51,7 @@ def by_hand(trees: dict[str, NDArray[Any]], row: NDArray[np.float32]) -> list[fl
 def test_tables_and_walks_come_to_the_same_leaves(most: int, seed: int) -> None:
     trees, rows = forest(seed, most)
     check_trees(trees, FEATURES)
-    made = Forest(trees)
+    made = TreeEnsemble(trees)
     assert (made.splits is None) == (most > MAX_LEAVES)
     wanted = np.array([by_hand(trees, row) for row in rows]).T
     assert np.array_equal(made.leaves(rows), wanted)
@@ -61,12 +61,12 @@ def test_tables_and_walks_come_to_the_same_leaves(most: int, seed: int) -> None:
 
 def test_what_needs_too_many_cells_is_walked(monkeypatch: pytest.MonkeyPatch) -> None:
     trees, rows = forest(2, 16)
-    made = Forest(trees)
+    made = TreeEnsemble(trees)
     assert made.splits is not None
     own = sum(one.left.size for one in made.splits)
     for bound, has_tables in ((own, True), (own - 1, False)):
         monkeypatch.setattr(module, "MAX_CELLS", bound)
-        again = Forest(trees)
+        again = TreeEnsemble(trees)
         assert (again.splits is not None) == has_tables
         assert np.array_equal(again.leaves(rows), made.leaves(rows))
 
@@ -80,7 +80,7 @@ def test_sums_are_added_tree_by_tree_on_a_start() -> None:
         for one, value in zip(of_class.tolist(), by_hand(trees, row), strict=True):
             wanted[at, one] += value
     kept = start.copy()
-    assert np.array_equal(Forest(trees).sums(rows, of_class, start), wanted)
+    assert np.array_equal(TreeEnsemble(trees).sums(rows, of_class, start), wanted)
     assert np.array_equal(start, kept)
 
 
@@ -94,7 +94,7 @@ def test_a_tree_that_is_too_deep_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     }  # fmt: skip
     check_trees(trees, 1)
     monkeypatch.setattr(module, "MAX_DEPTH", depth)
-    Forest(trees)
+    TreeEnsemble(trees)
     monkeypatch.setattr(module, "MAX_DEPTH", depth - 1)
     with pytest.raises(ValueError, match=f"over {depth - 1} levels deep"):
-        Forest(trees)
+        TreeEnsemble(trees)

@@ -10,9 +10,9 @@ import pytest
 
 from agent import keeper
 from agent.loop import CANCELLED, DONE, FAILED
-from agent.sight import Sight
+from agent.sight import ClusterObservation
 from agent.slurm.commands import SlurmError
-from agent.slurm.queue import Job
+from agent.slurm.queue import SqueueJob
 from tests.agent.fake_slurm import START_S, FakeSlurm, Plan
 from tests.agent.lab import HOUR_S, FakeEyes, advance_until, job, lab_of, plans, raise_at
 
@@ -39,7 +39,7 @@ def test_refusals_do_not_go_on_for_ever(tmp_path: Path, monkeypatch: pytest.Monk
     lab = lab_of(tmp_path)
     lab.commands.before = raise_at("sbatch", SlurmError("refused", "sbatch", "Invalid account"))
     assert lab.run() == FAILED
-    assert lab.state.why == "of 4 submissions in a row none became a job"
+    assert lab.state.why == "none of 4 submissions in a row became a job"
 
 
 def test_submissions_that_nobody_ever_sees_do_not_go_on_for_ever(
@@ -155,12 +155,12 @@ def test_a_blind_agent_submits_only_after_half_an_hour(tmp_path: Path) -> None:
 def test_how_slurm_had_to_be_read_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = lab_of(tmp_path, links=2)
     agent, look = lab.agent(), FakeEyes.look
-    form = "squeue is read as JSON, its text cannot be: Invalid job format specification"
+    form = "squeue is read as JSON because its text cannot be read: Invalid job format specification"
     with monkeypatch.context() as other:
         other.setattr(FakeEyes, "look", lambda eyes, now_s: replace(look(eyes, now_s), form=form))
         advance_until(lab, agent, 1)
     assert agent.run() == DONE
-    assert [line["text"] for line in lab.journal("note")] == [form, "Slurm is read by its text again"]
+    assert [line["text"] for line in lab.journal("note")] == [form, "Slurm is read from text again"]
 
 
 def test_where_squeue_cannot_be_read_accounting_says_what_became_of_a_link_but_not_that_there_is_none(
@@ -180,7 +180,7 @@ def test_where_squeue_cannot_be_read_accounting_says_what_became_of_a_link_but_n
     agent = lost.agent()
     advance_until(lost, agent, 4)
     assert agent.state.status == "going" and len(lost.slurm.jobs) == 2
-    assert any("cannot be asked" in line for line in lost.log)
+    assert any("could not be looked up" in line for line in lost.log)
 
 
 def test_a_full_disk_submits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +228,7 @@ def test_what_went_wrong_is_in_the_journal(tmp_path: Path) -> None:
     lab.commands.before = lambda argv: None
     lab.pause(agent.cycle())
     away, back = (line["text"] for line in lab.journal("note"))
-    assert away.startswith("no look at Slurm (away): ") and "Unable to contact slurm controller" in away
+    assert away.startswith("look at Slurm failed (away): ") and "Unable to contact slurm controller" in away
     assert back.startswith("Slurm answers again after ")
 
 
@@ -291,21 +291,21 @@ def test_what_became_of_a_link_is_asked_until_accounting_answers(tmp_path: Path)
     agent = lab.agent()
     advance_until(lab, agent, 3)
     assert agent.state.status == "going" and len(lab.slurm.jobs) == 1
-    assert 1 <= sum("cannot be asked" in line for line in lab.log) <= 2
+    assert 1 <= sum("could not be looked up" in line for line in lab.log) <= 2
     lab.commands.before = lambda argv: None
     assert agent.run() == DONE
     assert lab.journal("ended")[0]["how"] == "TIMEOUT"
 
 
 def test_without_any_sight_the_successor_waits_for_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def blind(eyes: FakeEyes, predecessor: Job, decides_alike: object) -> Sight:
-        raise ValueError("nothing has been looked at")
+    def blind(eyes: FakeEyes, predecessor: SqueueJob, decides_alike: object) -> ClusterObservation:
+        raise ValueError("call look before")
 
     monkeypatch.setattr(FakeEyes, "sight", blind)
     lab = lab_of(tmp_path, links=2)
     assert lab.run() == DONE
     assert lab.slurm.jobs[1].dependency == "afterany:100"
-    assert "nothing can be observed: nothing has been looked at" in lab.journal("decision")[0]["reason"]
+    assert "the cluster cannot be observed: call look before sight" in lab.journal("decision")[0]["reason"]
 
 
 def test_files_for_people_that_cannot_be_written_stop_no_chain(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from agent.check import WARNING, check
 from agent.eyes import Eyes
-from agent.sight import Request, Sight
+from agent.sight import ClusterObservation, SlurmRequest
 from agent.slurm.commands import Commands, SlurmError
 from agent.slurm.settings import read_settings
 from agent.slurm_time import SlurmTime
@@ -17,7 +17,7 @@ from agent.slurm_time import SlurmTime
 FOLDER = Path(__file__).parent / "versions"
 VERSIONS = ("23.11", "24.11", "25.11")
 NOW = 1_795_361_075
-REQUEST = Request(2, 8 * 3600, "ada", account="science", qos="normal")
+REQUEST = SlurmRequest(2, 8 * 3600, "ada", account="science", qos="normal")
 
 
 class Told(Commands):
@@ -45,7 +45,7 @@ class Told(Commands):
         return (self.folder / name).read_text(encoding="utf-8")
 
 
-def sight(version: str, form: str) -> tuple[Eyes, Sight]:
+def sight(version: str, form: str) -> tuple[Eyes, ClusterObservation]:
     eyes = Eyes(Told(version, form), REQUEST)
     queue = eyes.look(NOW)
     assert queue.unread == 0 and (len(queue.jobs), len(queue.ended)) == (11, 2)

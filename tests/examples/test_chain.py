@@ -52,7 +52,7 @@ def test_a_link_that_is_told_to_end_saves_and_asks_for_more(tmp_path: Path) -> N
     second = link(tmp_path, 2, steps=reached + 7)
     out, _ = second.communicate(timeout=ENOUGH_S)
     assert second.returncode == 0 and saved(tmp_path) == reached + 7
-    assert out.startswith(f"link 2 of 9 goes on at step {reached}\n")
+    assert out.startswith(f"link 2 of 9 resumes at step {reached}\n")
 
 
 def test_a_link_waits_until_its_predecessor_has_ended_and_then_goes_on(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from agent import cli
 from agent.chain import Chain
 from agent.eyes import Eyes
-from agent.loop import World
+from agent.loop import AgentServices
 from agent.slurm.commands import Commands
 from agent.slurm_time import SlurmTime
 from agent.state import Busy, Folder
@@ -52,7 +52,7 @@ def main(given: str) -> int:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     commands = FastCommands(fast)
-    world = World(
+    world = AgentServices(
         commands, SlurmTime(commands, fast.now, fast.now), lambda seconds: stop.wait(seconds / fast.rate), cli.say,
         partial(Eyes, commands), os.environ, stop.is_set,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agent.state import Folder, State
+from agent.state import ChainState, Folder
 from tests.live.keeping import Kept
 from tests.live.slurm import Slurm
 
@@ -55,7 +55,7 @@ def of_chain(one: Kept, rows: list[Row]) -> tuple[list[str], list[str], list[str
     )
 
 
-def _lost(one: Kept, state: State, rows: list[Row]) -> list[str]:
+def _lost(one: Kept, state: ChainState, rows: list[Row]) -> list[str]:
     known = {attempt.job_id: attempt.link for attempt in state.attempts if attempt.job_id}
     ran = {known[job_id] for job_id, _, _, how in rows if how == "TIMEOUT" and job_id in known}
     return [
@@ -65,7 +65,7 @@ def _lost(one: Kept, state: State, rows: list[Row]) -> list[str]:
     ]
 
 
-def _doubled(one: Kept, state: State, rows: list[Row]) -> list[str]:
+def _doubled(one: Kept, state: ChainState, rows: list[Row]) -> list[str]:
     known = {attempt.job_id: attempt for attempt in state.attempts if attempt.job_id}
     names = Counter(name for _, name, _, _ in rows)
     runs = Counter(known[job_id].link for job_id, _, _, how in rows if how == "TIMEOUT" and job_id in known)

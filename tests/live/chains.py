@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from agent.state import Folder, State
+from agent.state import ChainState, Folder
 from tests.live.audit import audit
 from tests.live.background import ACCOUNT, HISTORY_DAYS, USERS, Load, asked, between, cluster, submissions
 from tests.live.clock import FastClock, ahead_of_others
@@ -61,7 +61,7 @@ class Link:
         return max((self.start_s - self.submit_s) / 3600 - LINK_H, 0.0)
 
 
-def links_of(name: str, state: State) -> list[Link]:
+def links_of(name: str, state: ChainState) -> list[Link]:
     """The links of a chain behind its first one, from the attempts that ran to their limit."""
     ran = sorted((one for one in state.attempts if one.how == "TIMEOUT"), key=lambda one: one.link)
     return [

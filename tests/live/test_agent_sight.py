@@ -11,9 +11,9 @@ import pytest
 
 from agent.check import check
 from agent.eyes import Eyes
-from agent.sight import Request
+from agent.sight import SlurmRequest
 from agent.slurm.commands import Commands, SlurmError
-from agent.slurm.queue import Job
+from agent.slurm.queue import SqueueJob
 from tests.conftest import skip_or_fail
 from tests.live.slurm import Cluster, Slurm, missing
 
@@ -83,7 +83,7 @@ def prepare(slurm: Slurm) -> dict[str, str]:
     return jobs
 
 
-def mine(eyes: Eyes, number: str) -> Job:
+def mine(eyes: Eyes, number: str) -> SqueueJob:
     assert eyes.queue is not None
     return next(job for job in eyes.queue.jobs if job.id == number)
 
@@ -93,7 +93,7 @@ def test_a_real_slurm_is_seen_as_it_was_set_up(live: Slurm) -> None:
     began = int(time.time())
     jobs = prepare(live)
     commands = as_user(live, ME)
-    request = Request(1, 3600, ME, account="science")
+    request = SlurmRequest(1, 3600, ME, account="science")
     eyes = Eyes(commands, request)
     now_s = int(time.time())
     queue = eyes.look(now_s)
@@ -149,7 +149,7 @@ def test_a_real_slurm_is_seen_as_it_was_set_up(live: Slurm) -> None:
     assert caught.value.kind == "away"
 
 
-def pending(eyes: Eyes) -> list[Job]:
+def pending(eyes: Eyes) -> list[SqueueJob]:
     """The pending jobs in the order of the snapshot, by priority and id, all of one tier."""
     assert eyes.queue is not None
     jobs = [job for job in eyes.queue.jobs if job.state == "PENDING"]

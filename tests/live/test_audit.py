@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.state import Attempt, Folder, new_state
+from agent.state import Folder, LinkAttempt, new_state
 from tests.live import background
 from tests.live.audit import Audit, Row, last_line, of_chain
 from tests.live.fidelity_workload import Submission
@@ -23,7 +23,7 @@ def kept(folder: Path, status: str = "done", withdrawn: str = "") -> tuple[Kept,
     state = replace(new_state("chain0", str(folder / "job.sh"), LINKS), status=status)
     named = ((1, 1, "11"), (2, 1, "12"), (2, 2, "13"))
     attempts = tuple(
-        Attempt(
+        LinkAttempt(
             link, number, state.job_name(link, number), 0, job_id=job_id, withdrawn=withdrawn if job_id == "12" else ""
         )
         for link, number, job_id in named

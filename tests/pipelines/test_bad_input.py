@@ -88,7 +88,7 @@ def test_of_many_rejects_the_first_is_told_with_its_line(baton: Baton, tmp_path:
     raw.write_text(raw.read_text() + "".join(f"no job {number}\n" for number in range(300)))
     result = baton("ingest", raw, "--cluster", "lab", "--data", tmp_path / "data")
     assert (result.code, result.out.count("\n")) == (0, 1)
-    assert re.search(r"1 allocation, 300 rejects; 1 job; rejected first: line 3: \S", result.out), result.out
+    assert re.search(r"1 allocation, 300 rejects; 1 job; first reject: line 3: \S", result.out), result.out
 
 
 def test_a_file_that_is_not_there(baton: Baton, tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_trace_too_short_for_pairs(baton: Baton, tmp_path: Path) -> None:
     ("arguments", "part"),
     [
         (("train", "--policies", "magic"), "reactive, average-wait"),
-        (("train", "--policies", ","), "registry names"),
+        (("train", "--policies", ","), "policy names"),
         (("train", "--policies", "champion"), "no champion"),
         (("train", "--policies", "reactive", "--scheduler", "magic"), "sjf, slurm"),
         (("train", "--policies", "reactive", "--world", "real"), "plain"),

@@ -220,7 +220,7 @@ def test_the_name_of_an_undeclared_cluster_is_told(baton: Baton, tmp_path: Path)
     result = baton("analyze", log, "--data", tmp_path / "data", "--json")
     assert result.json["clusters"] == ["M-rz-2024"]
     assert "'M-rz-2024' is taken from 'März 2024.psv'" in result.err and "--cluster" in result.err
-    assert "local times of cluster 'M-rz-2024' are taken for UTC: --timezone gives another zone" in result.err
+    assert "local times of cluster 'M-rz-2024' are read as UTC; --timezone sets another zone" in result.err
 
 
 def test_no_zone_is_told_where_one_is_given(baton: Baton, tmp_path: Path) -> None:

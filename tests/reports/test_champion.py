@@ -95,5 +95,5 @@ def test_a_run_says_it_on_its_first_line() -> None:
         "champions": {"lab": champion}, "comparison": [], "without_policies": {}, "failed": {}, "decisions": {},
         "report": "report.html",
     }  # fmt: skip
-    first, *_, last = run._for_a_person(result).splitlines()
+    first, *_, last = run._text(result).splitlines()
     assert first == f"lab: {PROVISIONAL.strip()}" and last.startswith("lab: baton-policy-lab: version 1 is champion")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.trees import Forest
+from agent.trees import TreeEnsemble
 from models.learning.trees import flatten
 from models.policies.lightgbm import tree_of
 from models.queue_time.methods.hierarchy import Hierarchy, Predict
@@ -43,9 +43,9 @@ class Boosted:
     is_probability: bool
 
     @cached_property
-    def forest(self) -> Forest:
+    def forest(self) -> TreeEnsemble:
         """The trees with their tables."""
-        return Forest(self.trees)
+        return TreeEnsemble(self.trees)
 
     def __call__(self, observed: Float32s) -> Float64s:
         """(n,) of observations (n, F)."""

@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 
 from agent.eyes import Eyes
-from agent.sight import Request
+from agent.sight import SlurmRequest
 from agent.slurm import json_form
 from agent.slurm.commands import SlurmError
 from agent.slurm.json_form import job_state, node_state
-from agent.slurm.queue import UNLIMITED_S, Job, Queue
+from agent.slurm.queue import UNLIMITED_S, Queue, SqueueJob
 from tests.agent import shapes
 from tests.agent.shapes import NODE_WORDS, VERSIONS, JsonSlurm
 from tests.agent.told import FOR_EVER, Told, ToldSlurm
 
 HOUR = 3600
 NOW = 1_700_000_000
-JOB = Job("7", "train", "me", "science", "gpu", "normal", "RUNNING", "None", 2, 7200, NOW - 90, NOW - 60, NOW + 7140, 9,
-          0, "", "n[1-2]")  # fmt: skip
+JOB = SqueueJob("7", "train", "me", "science", "gpu", "normal", "RUNNING", "None", 2, 7200, NOW - 90, NOW - 60,
+                NOW + 7140, 9, 0, "", "n[1-2]")  # fmt: skip
 
 
 def cluster(seed: int) -> dict[str, Any]:
@@ -49,8 +49,8 @@ def cluster(seed: int) -> dict[str, Any]:
     return {"jobs": jobs, "now_s": NOW, "nodes": nodes, "partitions": {"gpu": "n[1-8]", "wide": "n[5-12]"}}
 
 
-def ordered(queue: Queue) -> tuple[list[Job], list[Job], frozenset[str], int]:
-    def by_id(job: Job) -> str:
+def ordered(queue: Queue) -> tuple[list[SqueueJob], list[SqueueJob], frozenset[str], int]:
+    def by_id(job: SqueueJob) -> str:
         return job.id
 
     return sorted(queue.jobs, key=by_id), sorted(queue.ended, key=by_id), queue.hidden, queue.unread
@@ -60,7 +60,7 @@ def ordered(queue: Queue) -> tuple[list[Job], list[Job], frozenset[str], int]:
 @pytest.mark.parametrize("seed", range(5))
 def test_one_cluster_is_seen_alike_by_text_and_by_json(version: str, seed: int) -> None:
     told = cluster(seed)
-    request = Request(2, 8 * HOUR, "me")
+    request = SlurmRequest(2, 8 * HOUR, "me")
     by_text, by_json = Eyes(ToldSlurm(**told), request), Eyes(JsonSlurm(**told, version=version), request)
     text, other = by_text.look(NOW), by_json.look(NOW)
     assert ordered(text) == ordered(other)
@@ -182,7 +182,7 @@ def test_arrays_that_would_fill_the_memory_are_refused(monkeypatch: pytest.Monke
 
 def test_text_comes_first_and_json_goes_on_until_it_fails() -> None:
     slurm = JsonSlurm(**cluster(1))
-    eyes = Eyes(slurm, Request(1, HOUR, "me"))
+    eyes = Eyes(slurm, SlurmRequest(1, HOUR, "me"))
     eyes.look(NOW)
     assert slurm.calls["squeue"] == slurm.calls["sinfo"] == 2
     assert eyes.look(NOW).form and slurm.calls["squeue"] == 3
@@ -206,7 +206,7 @@ def broken(slurm: JsonSlurm) -> Any:
 
 def test_a_slurm_that_is_away_is_not_asked_twice() -> None:
     slurm = JsonSlurm(**cluster(1), text_fails="away")
-    eyes = Eyes(slurm, Request(1, HOUR, "me"))
+    eyes = Eyes(slurm, SlurmRequest(1, HOUR, "me"))
     with pytest.raises(SlurmError):
         eyes.look(NOW)
     assert slurm.calls["squeue"] == 1

@@ -6,8 +6,8 @@ import pytest
 
 from agent.slurm.accounting import PastJob, parse_past, read_past
 from agent.slurm.commands import SlurmError
-from agent.slurm.limits import Limits, read_limits
-from agent.slurm.nodes import Nodes, in_service, parse_nodes
+from agent.slurm.limits import UserLimits, read_limits
+from agent.slurm.nodes import SinfoStates, in_service, parse_nodes
 from agent.slurm.queue import FIELDS, UNLIMITED_S, parse_queue
 from agent.slurm.settings import parse_partitions, parse_settings
 from features.snapshot import NO_LIMIT
@@ -100,7 +100,7 @@ def test_nodes_as_sinfo_prints_them() -> None:
     nodes = parse_nodes("allocated|n[1-2,7]\nidle|n3\ndrained*|gpu-[01-02]\n")
     assert nodes.states["n7"] == "allocated" and nodes.states["gpu-02"] == "drained*"
     assert nodes.in_service(frozenset({"n1", "n3", "gpu-01", "elsewhere"})) == 2
-    assert parse_nodes("") == Nodes({})
+    assert parse_nodes("") == SinfoStates({})
     for text in ("idle n1\n", "idle|n[1-\n"):
         with pytest.raises(SlurmError):
             parse_nodes(text)
@@ -145,39 +145,39 @@ class Sacctmgr(ToldSlurm):
 @pytest.mark.parametrize(
     ("association", "qos", "partition_qos", "expected"),
     [
-        ("|normal|normal,high|||\n", ["normal|||"], "", Limits()),
-        ("|normal|normal,high|3||\n", ["normal|||"], "", Limits(jobs=3)),
+        ("|normal|normal,high|||\n", ["normal|||"], "", UserLimits()),
+        ("|normal|normal,high|3||\n", ["normal|||"], "", UserLimits(jobs=3)),
         (
             "|normal|normal,high|3|2|node=5\n",
             ["normal|||"],
             "",
-            Limits(2, 5),
+            UserLimits(2, 5),
         ),  # GrpJobs and GrpTRES of a user's own association
-        ("||normal|3||\n", ["normal||7|"], "", Limits(jobs=7)),  # the only QOS that it may use
-        ("||normal,high|3||\n", ["normal||7|"], "", Limits(jobs=3)),
-        ("|normal|normal,high|3||\n", ["normal||7|"], "", Limits(jobs=7)),  # a QOS goes before the association
+        ("||normal|3||\n", ["normal||7|"], "", UserLimits(jobs=7)),  # the only QOS that it may use
+        ("||normal,high|3||\n", ["normal||7|"], "", UserLimits(jobs=3)),
+        ("|normal|normal,high|3||\n", ["normal||7|"], "", UserLimits(jobs=7)),  # a QOS goes before the association
         (
             "|normal|normal,high|3||\n",
             ["normal||7|", "part||9|"],
             "part",
-            Limits(jobs=9),
+            UserLimits(jobs=9),
         ),  # that of the partition before both
-        ("|normal|normal,high|3||\n", ["normal|OverPartQOS|7|", "part||9|"], "part", Limits(jobs=7)),
-        ("|normal|normal,high|||\n", ["normal|||gres/gpu=12"], "", Limits(nodes=3)),  # nodes of four GPUs
-        ("|normal|normal,high|||\n", ["normal|||cpu=24,gres/gpu=8,node=6"], "", Limits(nodes=2)),  # the tightest
-        ("|normal|normal,high|||node=2\n", ["normal|||gres/gpu=12"], "", Limits(nodes=2)),  # each TRES for itself
-        ("|normal|normal,high|||\n", ["normal|||gres/gpu:h100=12,mem=4G"], "", Limits()),  # not counted as nodes
-        ("other|normal|normal,high|1||\n|normal|normal,high|4||\n", ["normal|||"], "", Limits(jobs=4)),
+        ("|normal|normal,high|3||\n", ["normal|OverPartQOS|7|", "part||9|"], "part", UserLimits(jobs=7)),
+        ("|normal|normal,high|||\n", ["normal|||gres/gpu=12"], "", UserLimits(nodes=3)),  # nodes of four GPUs
+        ("|normal|normal,high|||\n", ["normal|||cpu=24,gres/gpu=8,node=6"], "", UserLimits(nodes=2)),  # the tightest
+        ("|normal|normal,high|||node=2\n", ["normal|||gres/gpu=12"], "", UserLimits(nodes=2)),  # each TRES for itself
+        ("|normal|normal,high|||\n", ["normal|||gres/gpu:h100=12,mem=4G"], "", UserLimits()),  # not counted as nodes
+        ("other|normal|normal,high|1||\n|normal|normal,high|4||\n", ["normal|||"], "", UserLimits(jobs=4)),
         (
             "gpu|normal|normal,high|1||\n|normal|normal,high|4||\n",
             ["normal|||"],
             "",
-            Limits(jobs=1),
+            UserLimits(jobs=1),
         ),  # the association in this partition
     ],
 )
 def test_the_first_limit_that_is_set_holds(
-    association: str, qos: list[str], partition_qos: str, expected: Limits
+    association: str, qos: list[str], partition_qos: str, expected: UserLimits
 ) -> None:
     settings = parse_settings(CONFIG.format(enforced="associations,limits"))
     (partition,) = parse_partitions(PARTITION.format(qos=partition_qos or "N/A")).values()
@@ -188,7 +188,7 @@ def test_the_first_limit_that_is_set_holds(
 def test_limits_that_are_not_enforced_and_those_that_are_not_shown() -> None:
     (partition,) = parse_partitions(PARTITION.format(qos="N/A")).values()
     free = parse_settings(CONFIG.format(enforced="associations"))
-    assert read_limits(Sacctmgr(""), free, partition, user="me", account="", qos="") == Limits(NO_LIMIT, NO_LIMIT)
+    assert read_limits(Sacctmgr(""), free, partition, user="me", account="", qos="") == UserLimits(NO_LIMIT, NO_LIMIT)
     enforced = parse_settings(CONFIG.format(enforced="limits"))
     for rows in ("", "other|normal|normal,high|1||\n", "a|b\n"):
         with pytest.raises(SlurmError):

@@ -10,7 +10,7 @@ import pytest
 
 from agent.ahead import Site
 from agent.artifact import Artifact
-from agent.decide import Policy, load
+from agent.decide import ReleasedPolicy, load
 from features.ahead.summary import AHEAD
 from features.observe import FEATURES
 from models.comparison.outcomes import play
@@ -87,7 +87,7 @@ def test_an_agent_takes_it_with_the_rules_of_its_site_alone(name: str, tmp_path:
     told = replace(artifact, manifest={**artifact.manifest, "trained_on": {"site": site}})
     told.save(tmp_path / "policy")
     assert load(tmp_path / "policy", None).manifest["fills"]["ahead_wait_p50_h"] == "start_estimate_h"
-    assert Policy(tmp_path / "policy").site == Site(8, None, 21.0, siblings=True)
+    assert ReleasedPolicy(tmp_path / "policy").site == Site(8, None, 21.0, siblings=True)
 
 
 def test_other_policies_know_nothing_of_futures() -> None:

@@ -117,14 +117,14 @@ def _edited(folder: Path, change: dict[str, Any]) -> None:
     [
         ({"kind": "trees"}, "kind is 'trees'"),
         ({"format_version": 9}, "format_version 9"),
-        ({"features": ["limit_h"]}, "features lack size"),
+        ({"features": ["limit_h"]}, "features must include size"),
         ({"parts": []}, "parts must be 1 to 64"),
         ({"parts": [{"form": "magic"}]}, "form of part 0 is not one of bins"),
         ({"parts": [{"form": "table", "of_wait": 2.0, "of_short": 0.0}]}, "of_wait of part 0 is not within 0 to 1"),
         ({"parts": [{"form": "table", "of_wait": 1.0, "of_short": 0.0}]}, "lacks the arrays"),
         ({"partitions": [1]}, "partitions must be names"),
         ({"sha256": {}}, "damaged or truncated"),
-        ({"sizes": [100, 400]}, "where it was released"),
+        ({"sizes": [100, 400]}, "at the release"),
     ],
 )
 def test_a_manifest_that_does_not_fit_is_refused_in_a_line(change: dict[str, Any], said: str, tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_manifest_that_does_not_fit_is_refused_in_a_line(change: dict[str, Any
     ("array", "value", "said"),
     [
         ("0_child", 0, "two parents|points outside"),
-        ("0_feature", 9999, "a feature that there is not"),
+        ("0_feature", 9999, "a feature outside 0 to"),
         ("0_threshold", np.nan, "must be numbers"),
         ("moved_of_all", 2.0, "within 0 to 1"),
     ],

@@ -10,13 +10,13 @@ import pytest
 
 from agent.eyes import Eyes
 from agent.memory import Memory
-from agent.sight import Request as Asked
-from agent.sight import Scene, Sight, sight_of
-from agent.slurm.accounting import Past, PastJob
+from agent.sight import ClusterObservation, SlurmContext, sight_of
+from agent.sight import SlurmRequest as Asked
+from agent.slurm.accounting import AccountingRecords, PastJob
 from agent.slurm.commands import Commands
-from agent.slurm.limits import Limits
-from agent.slurm.nodes import Nodes
-from agent.slurm.queue import JOBS, Job, Queue
+from agent.slurm.limits import UserLimits
+from agent.slurm.nodes import SinfoStates
+from agent.slurm.queue import JOBS, Queue, SqueueJob
 from agent.slurm.settings import Partition
 from features.submission.index import FEATURES
 from features.submission.log import SubmissionLog
@@ -45,7 +45,7 @@ def stored(log: SubmissionLog) -> Stored:
     return make(log, LAB, {"made_from": "", "code": "", "champion": None})
 
 
-def jobs_at(log: SubmissionLog, now_s: int) -> tuple[tuple[Job, ...], tuple[PastJob, ...]]:
+def jobs_at(log: SubmissionLog, now_s: int) -> tuple[tuple[SqueueJob, ...], tuple[PastJob, ...]]:
     """Who pends and runs at that instant, as squeue says it, and who came before, as sacct does."""
     record, alive, past = log.record, [], []
     columns = (record.submit_s, record.start_s, record.end_s, record.size, record.limit_s)
@@ -56,21 +56,21 @@ def jobs_at(log: SubmissionLog, now_s: int) -> tuple[tuple[Job, ...], tuple[Past
         nodes = ",".join(sorted(NODES)[:size])
         if not is_over:
             columns_of = (size, limit, submit, start if has_begun else None, None, 0, 0, "", nodes if has_begun else "")
-            alive.append(Job(str(k + 1), "job", user, account, partition, qos, state, "Priority", *columns_of))
+            alive.append(SqueueJob(str(k + 1), "job", user, account, partition, qos, state, "Priority", *columns_of))
         begun, over = start if has_begun else None, end if is_over else None
         past.append(PastJob(str(k + 1), user, partition, size, limit, submit, begun, over))
     return tuple(alive), tuple(past)
 
 
-def sight(log: SubmissionLog, stored: Stored, hides: bool = False) -> tuple[Sight, tuple[Job, ...]]:
+def sight(log: SubmissionLog, stored: Stored, hides: bool = False) -> tuple[ClusterObservation, tuple[SqueueJob, ...]]:
     m = stored.manifest
     jobs, past = jobs_at(log, m["now_s"])
     if hides:
         jobs, past = (tuple(one for one in many if one.user == "u1") for many in (jobs, past))  # type: ignore[assignment]
     memory = Memory()
-    memory.learn(Past(past))
-    limits = Limits(m["user_max_jobs"], m["user_max_nodes"])
-    scene = Scene(PARTITIONS, Nodes(dict.fromkeys(NODES, "mixed")), None, limits)
+    memory.learn(AccountingRecords(past))
+    limits = UserLimits(m["user_max_jobs"], m["user_max_nodes"])
+    scene = SlurmContext(PARTITIONS, SinfoStates(dict.fromkeys(NODES, "mixed")), None, limits)
     queue = Queue(m["now_s"], jobs, frozenset({JOBS} if hides else ()))
     memory.follow(queue)
     return sight_of(queue, scene, memory, None, Asked(2, 6 * 3600, "u1", "p0")), jobs
@@ -118,5 +118,5 @@ def test_no_slurm_and_no_nodes_are_refused(stored: Stored, tmp_path: Path, monke
     of_cpus = replace(stored, manifest={**stored.manifest, "unit": "CPUs"})
     with pytest.raises(InputError, match="--live counts nodes, and the log of cluster 'lab' counts CPUs"):
         look(Commands({"PATH": str(tmp_path)}), of_cpus, Asked(1, 3600, "u1"))
-    with pytest.raises(ValueError, match="nothing has been looked at"):
+    with pytest.raises(ValueError, match="call look before"):
         Eyes(Commands({}), Asked(1, 3600, "u1")).newcomer()

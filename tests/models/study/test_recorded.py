@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from agent.decide import Policy
+from agent.decide import ReleasedPolicy
 from features.observe import AT, HIDDEN_TOGETHER
 from models import registry
 from models.policies.reactive import Reactive
@@ -294,7 +294,7 @@ def test_a_cluster_that_says_so_releases_a_policy_that_looks_ahead(
     assert study.policies == ["simulate-ahead"]
     log, reused = publish(study)
     assert not reused and log["policy"][-1] == "simulate-ahead"
-    released = Policy(data.artifacts / CUT / "champion")
+    released = ReleasedPolicy(data.artifacts / CUT / "champion")
     assert released.site is not None and released.site.siblings
     assert set(released.artifact.manifest["release"]["results"]["hidden"]) == set(HIDDEN_TOGETHER)
     (champion,), _ = fits.champion(study)

@@ -62,7 +62,7 @@ def test_a_window_without_jobs_is_refused(baton: Baton, dump: Path) -> None:
     refused = baton("calibrate", "--cluster", "lab", "--from", "2025-01-01", "--to", "2025-02-01")
     assert refused.code == 2 and "2025-01-01" in refused.err
     early = baton("calibrate", "--cluster", "lab", "--until", "2023-01-01")
-    assert early.code == 2 and "nothing to fit on before 2023-01-01" in early.err and early.err.count("\n") == 1
+    assert early.code == 2 and "no data to fit on before 2023-01-01" in early.err and early.err.count("\n") == 1
     unknown = baton("calibrate", "--cluster", "nowhere")
     assert unknown.code == 2 and "nowhere" in unknown.err and unknown.err.count("\n") == 1
     assert "--to" in baton("calibrate", "--cluster", "lab", "--from", "2024-02-01").err

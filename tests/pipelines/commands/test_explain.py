@@ -123,11 +123,11 @@ def test_the_jobs_that_waited_longest_come_in_that_order(baton: Baton, tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        ((), "give either JOBID or --user"),
-        (("4", "--user", "anna"), "give either JOBID or --user"),
-        (("",), "give either JOBID or --user"),
-        (("--user", " "), "give either JOBID or --user"),
-        (("--user", "anna", "--limit", "1h"), "about one job"),
+        ((), "give JOBID or --user"),
+        (("4", "--user", "anna"), "give JOBID or --user"),
+        (("",), "give JOBID or --user"),
+        (("--user", " "), "give JOBID or --user"),
+        (("--user", "anna", "--limit", "1h"), "apply to one job"),
         (("5",), "an array of 2 tasks: name one of them: '5_1', '5_2'"),
         (("44",), "did you mean '4'"),
         (("--user", "ana"), "did you mean 'anna'"),

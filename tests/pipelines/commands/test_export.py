@@ -58,7 +58,7 @@ def test_what_an_agent_wrote_in_words_is_hidden(baton: Baton, tmp_path: Path) ->
     [
         (("--tables", "queue", "--format", "csv"), "no table 'queue'"),
         (("--format", "parquet"), "--tables names no table"),
-        (("--tables", "jobs", "--format", "xlsx"), "allowed are swf, csv, parquet"),
+        (("--tables", "jobs", "--format", "xlsx"), "use swf, csv, parquet"),
         (("--tables", "jobs", "--format", "csv", "--cluster", "x"), "unknown cluster 'x'"),
         (("--tables", "jobs"), "--format swf writes the jobs of one cluster"),
         ((), "--format swf writes the jobs of one cluster"),

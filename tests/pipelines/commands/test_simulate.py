@@ -101,11 +101,11 @@ def test_a_cluster_of_the_warehouse(baton: Baton, tmp_path: Path) -> None:
         (("--compare", ","), "names no scheduler"),
         (("--compare", "easy,magic"), "'magic'"),
         (("--compare", "easy,fifo", "--starts", "x.csv"), "--jobs"),
-        (("--scheduler", "easy", "--capacity", "3"), "each of its 3 jobs is larger"),
+        (("--scheduler", "easy", "--capacity", "3"), "every one of its 3 jobs is larger"),
         (("--scheduler", "easy", "--cluster", "lab"), "either --trace"),
-        (("--scheduler", "mirage", "--capacity", str(2**63)), "is no machine"),
+        (("--scheduler", "mirage", "--capacity", str(2**63)), "is implausible"),
         (("--scheduler", "easy", "--gantt", "24h"), "give --plots"),
-        (("--scheduler", "slurm", "--capacity", str(10**12)), "keeps a record of each"),
+        (("--scheduler", "slurm", "--capacity", str(10**12)), "models each node"),
     ],
 )
 def test_wrong_usage_is_one_line(baton: Baton, trace: Path, arguments: tuple[str, ...], part: str) -> None:

@@ -139,7 +139,7 @@ def test_refused(baton: Baton, lab: Path, tmp_path: Path, flags: tuple[str, ...]
 def test_options_that_do_not_go_together(baton: Baton, lab: Path, tmp_path: Path) -> None:
     path = conf(tmp_path)
     result = baton("simulate", "--scheduler", "easy", "--cluster", "lab", "--data", lab, "--slurm-conf", path)
-    assert result.code == 2 and "--slurm-conf belongs to --scheduler slurm, not to easy" in result.err
+    assert result.code == 2 and "--slurm-conf applies only to --scheduler slurm, not to easy" in result.err
     trace = tmp_path / "tiny.swf"
     trace.write_text(SWF)
     result = baton("simulate", "--scheduler", "slurm", "--trace", trace, "--slurm-conf", path)

@@ -75,8 +75,8 @@ def test_every_method_is_scored_on_a_window(lab: Baton) -> None:
         (("--from", "2023-12-05", "--to", "2023-12-14", "--methods", "best"), "unknown method 'best'"),
         (("--from", "2023-11-15", "--to", "2023-11-20"), "may be fitted on"),
         (("--from", "2023-12-05", "--to", "2023-12-14", "--refit", "1h"), "at least 20 are needed"),
-        (("--refit", "7d", "--nodes", "2", "--limit", "1h"), "--refit, --rolling and --methods belong"),
-        (("--rolling", "--nodes", "2", "--limit", "1h"), "--rolling and --methods belong"),
+        (("--refit", "7d", "--nodes", "2", "--limit", "1h"), "--refit, --rolling and --methods need"),
+        (("--rolling", "--nodes", "2", "--limit", "1h"), "--rolling and --methods need"),
     ],
 )
 def test_what_cannot_be_scored_is_refused_in_a_line(lab: Baton, arguments: tuple[str, ...], said: str) -> None:
@@ -98,13 +98,13 @@ def test_one_job_is_answered_and_what_is_missing_is_said(lab: Baton, tmp_path: P
     assert "never: it asks for 99 nodes" in lab("wait", "--cluster", "lab", "--nodes", "99", "--limit", "1h").out
     script.write_text("#!/bin/sh\nsleep 1\n")
     for arguments, said in (
-        (("--script", script), "it has no #SBATCH lines"),
-        (("--nodes", "2"), "no limit is known"),
-        (("--gpus", "2", "--limit", "1h"), "how many GPUs a node"),
-        (("--like", "40", "--script", script), "both say"),
+        (("--script", script), "has no #SBATCH lines"),
+        (("--nodes", "2"), "the time limit is missing"),
+        (("--gpus", "2", "--limit", "1h"), "does not declare its GPUs per node"),
+        (("--like", "40", "--script", script), "both define the request"),
         (("--like", "nope"), "no job 'nope'"),
         (("--nodes", "2", "--from", "2023-12-01"), "give one or the other"),
-        (("--limit", "1h", "--until", "2023-12-01"), "belong to --from and --to"),
+        (("--limit", "1h", "--until", "2023-12-01"), "need --from and --to"),
         (("--live", "--from", "2023-12-01", "--to", "2023-12-05"), "--live ask about one job"),
     ):
         refused = lab("wait", "--cluster", "lab", *arguments)

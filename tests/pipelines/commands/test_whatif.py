@@ -35,7 +35,7 @@ def test_every_combination_with_what_was_assumed(baton: Baton, data: Path) -> No
     assert any("6 jobs are cut" in line for line in result["said"])
     told = baton("whatif", *wanted, *machine)
     assert "fifo, nodes=+1" in told.out
-    assert "jobs that complete later by more than chance: none" in told.out
+    assert "groups whose jobs complete later (the 95 % interval excludes 0): none" in told.out
 
 
 SMALL = ("--cluster", "small", "--nodes", 2, "--gpus-per-node", 4, "--workers", 1)
@@ -45,7 +45,7 @@ def test_what_was_found_is_kept_and_an_interrupted_run_leaves_it(
     baton: Baton, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = baton("whatif", *SMALL, "--schedulers", "fifo,sjf", "--seeds", 2, "--seed", 5, "--data", data)
-    assert "kept in the tables what_if_schedulers and what_if_groups" in told.err
+    assert "saved in the tables what_if_schedulers and what_if_groups" in told.err
     assert "drawn again with the seeds up to 6: figures are means over 2 draws" in told.err
     kept = "SELECT place, scheduler, change, seed, draws, jobs, capacity_gpus FROM what_if_schedulers ORDER BY place"
     of_groups = "SELECT DISTINCT scheduler FROM what_if_groups"
@@ -77,8 +77,8 @@ def test_what_was_found_is_kept_and_an_interrupted_run_leaves_it(
         (("--schedulers", "fifo,easy", "--change", "limit=soon"), "duration 'soon' is not understood"),
         (("--schedulers", "fifo,easy", "--change", "nodes=-9"), "leaves"),
         (("--schedulers", "fifo,easy", "--from", "2030-01-01"), "has no job that ran in that time"),
-        (("--schedulers", "fifo,easy", "--seeds", 2), "--seeds belong to schedulers that share GPUs"),
-        (("--schedulers", "fifo", "--profiles", "mine"), "unknown profiles 'mine': known are stated, none"),
+        (("--schedulers", "fifo,easy", "--seeds", 2), "--seeds apply only to schedulers that share GPUs"),
+        (("--schedulers", "fifo", "--profiles", "mine"), "unknown --profiles 'mine': use stated or none"),
         (("--schedulers", "fifo"), "how many GPUs cluster 'small' has is not known: give --nodes and --gpus-per-node"),
         (("--schedulers", "fifo", "--nodes", 2, "--gpus-per-node", 4, "--from", "2030-01-01"), "has no job that ran"),
         (("--schedulers", "fifo", "--nodes", 2, "--gpus-per-node", 4, "--change", "nodes=-2"), "leaves 0 nodes"),
@@ -103,7 +103,7 @@ def test_whole_nodes_in_the_base_of_the_report(baton: Baton, data: Path) -> None
     assert found["easy", "arrivals=+100%", "makespan_s"] < found["easy", "as it is", "makespan_s"]
     assert any("recorded mean wait" in line and "replayed under mirage" in line for line in result["said"])
     told = baton("whatif", *wanted)
-    assert "small: 6 jobs on 2 nodes" in told.out and "kept in the tables" not in told.err
+    assert "small: 6 jobs on 2 nodes" in told.out and "saved in the tables" not in told.err
 
 
 def test_every_scheduler_that_the_report_may_name_can_be_asked_for(baton: Baton, data: Path) -> None:

@@ -188,8 +188,8 @@ def test_a_note_that_cannot_be_written_is_said_and_nothing_is_lost(
     path.parent.write_text("a file where the folder was")
     remember(folder)
     first, second = capsys.readouterr().err.splitlines()
-    assert "not remembered" in first and "is a folder" in first
-    assert "not remembered" in second and "last-runs" in second
+    assert "could not be recorded" in first and "is a folder" in first
+    assert "could not be recorded" in second and "last-runs" in second
     assert remembered(folder) is None
 
 
