@@ -30,7 +30,7 @@ REFILL_S = 300  # a free place is filled within one backfill interval (30 s by d
 LEVEL_SHARE = 0.9  # share of the wait spent at the constant level
 ROOM_SHARE, ROOM_S = 0.5, 600  # minimum share and seconds of the wait in which the job would have fitted
 LONG = 10  # times REFILL_S: after so long a wait, a start falls within REFILL_S by chance in one of ten cases
-ALIKE_SHARE, FEW_ALIKE, MANY_ALIKE = 0.8, 3, 10  # share and number of a group's waiting jobs that meet them
+ALIKE_SHARE, FEW_ALIKE, MANY_ALIKE = 0.8, 3, 10  # share and number of waiting jobs that meet the conditions
 SERIAL_NODE = 3  # minimum number of jobs of a name, all on one node, to infer that the node was requested by name
 STEM = r"[\d\W_]+"  # the part of a name that numbers jobs of one kind: dimer.21 and dimer.22
 
