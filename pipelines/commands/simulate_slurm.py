@@ -84,7 +84,10 @@ def replay(workload: Workload, ids: pl.Series, capacity: int, described: SlurmFi
 
     if described is None:
         if capacity > MOST_NODES:
-            raise InputError(f"scheduler 'slurm' knows each node: {capacity:,} are over {MOST_NODES:,}; use easy")
+            raise InputError(
+                f"{capacity:,} nodes are too many for scheduler 'slurm', which keeps a record of each: use at most "
+                f"{MOST_NODES:,} nodes, or scheduler 'easy'"
+            )
         result, wall_s = _run(flat(workload, capacity))
         ran = np.where(result.end_s >= 0, result.end_s - result.start_s, workload.run_s)
         return Replay("slurm", result.start_s, ran, wall_s, _notes(result, (), {}))
