@@ -1,4 +1,4 @@
-"""The trace-driven cluster: arrays in, records out.
+"""Trace-driven simulation of clusters: arrays in, records out.
 
-Moves the clock and nothing else: it knows no features and no policies. Imports `traces` only.
+The package only advances the clock; it knows no features and no policies. It imports only `traces`.
 """

@@ -1,4 +1,4 @@
-"""Job arrays in a cluster's `jobs`: a row a task, in the order in which Slurm takes the tasks."""
+"""Job arrays in a cluster's `jobs`: one row per task, in the order in which Slurm takes the tasks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ MOST_TASKS = 4_000_001  # the largest MaxArraySize of a slurm.conf
 
 
 def one_row_a_task(jobs: pl.DataFrame, pending: pl.Expr | None = None) -> pl.DataFrame:
-    """The jobs, a record of several pending tasks of an array (`123_[4-10%2]`) as one row a task, with its number.
+    """Split each record of several pending array tasks (`123_[4-10%2]`) into one row per task, with its number.
 
-    pending: which rows may be such records; None all. A list of tasks that the log cuts short stays one row without a
-    number, and so does one of more than MOST_TASKS.
+    `pending` selects the rows that may be such records; None means all. A truncated list of tasks stays one row without
+    a number, as does a list of more than MOST_TASKS.
     """
     ranges = pl.col("job_id").str.extract(r"_\[([0-9,\-]+)(?:%\d+)?\]$").str.split(",")
     if pending is not None:
@@ -25,8 +25,8 @@ def one_row_a_task(jobs: pl.DataFrame, pending: pl.Expr | None = None) -> pl.Dat
 
 
 def in_order(jobs: pl.DataFrame) -> pl.DataFrame:
-    """The jobs by `submit_s` and job id, those of an array by task; those without an id (and a tie) by `job_key`.
+    """Sort the jobs by `submit_s` and job id, array tasks by number; jobs without an id and ties by `job_key`.
 
-    (The job id of an array's last task is that of the array, the smallest of all.)
+    (The last task of an array has the array's own job id, the smallest of all.)
     """
     return jobs.sort("submit_s", pl.coalesce("array_job_id", "job_id_raw"), "array_task_id", "job_id_raw", "job_key")

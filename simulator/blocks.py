@@ -1,8 +1,8 @@
 """Structures of arrays that compiled code takes by address.
 
-Numba passes a NamedTuple by value, every array of it as seven numbers or more; with fifty arrays a call has five
-hundred arguments and compiling takes minutes. An `ArrayBlock` is laid out in memory once and passed as one address;
-compiled code reads `block.name` as it would of the NamedTuple. It counts no references: the Python object keeps arrays
+Numba passes a NamedTuple by value, each of its arrays as seven numbers or more. With fifty arrays a call has five
+hundred arguments, and compilation takes minutes. An `ArrayBlock` is laid out in memory once and passed as one address;
+compiled code reads `block.name` as for the NamedTuple. It counts no references: the Python object keeps the arrays
 alive.
 """
 
@@ -22,12 +22,12 @@ from numba.np.arrayobj import make_array, populate_array
 from numba.np.numpy_support import from_dtype
 from numpy.typing import NDArray
 
-_WORD = 8  # bytes of an entry: a number, an address, or a length
+_WORD = 8  # bytes per entry: a number, an address, or a length
 Fields = TypeVar("Fields", bound=tuple[Any, ...])
 
 
 class BlockType(types.Type):
-    """Numba's type of a block: the names of its fields, the type of each, and where each lies, in words."""
+    """Numba's type of a block: the name, type and offset (in words) of each field."""
 
     def __init__(self, title: str, fields: tuple[tuple[str, Any, int], ...]) -> None:
         self.title = title
@@ -35,7 +35,7 @@ class BlockType(types.Type):
         super().__init__(name=f"{title}({', '.join(f'{name}: {kind}@{at}' for name, kind, at in fields)})")
 
     def field(self, name: str) -> tuple[Any, int] | None:
-        """Type and place of a field, None if there is no such."""
+        """Return the type and offset of a field, None if there is none of that name."""
         for other, kind, at in self.fields:
             if other == name:
                 return kind, at
@@ -43,15 +43,15 @@ class BlockType(types.Type):
 
 
 def as_block(values: Fields) -> Fields:
-    """A NamedTuple of C-contiguous arrays, numbers and further such NamedTuples, laid out for compiled code.
+    """Lay out a NamedTuple of C-contiguous arrays, numbers and further such NamedTuples for compiled code.
 
-    What comes back is a `ArrayBlock`: it reads like `values` in plain code too, where its fields are `values`' own.
+    The result is an `ArrayBlock`. In plain code it reads like `values` and has the same fields.
     """
     return cast(Fields, ArrayBlock(values))
 
 
 class ArrayBlock(Generic[Fields]):
-    """See `as_block`."""
+    """A NamedTuple laid out in memory for compiled code; `as_block` makes one."""
 
     def __init__(self, values: Fields) -> None:
         self.values = values
@@ -70,7 +70,10 @@ class ArrayBlock(Generic[Fields]):
     def _add(self, value: Any, words: list[int]) -> Any:
         if isinstance(value, np.ndarray):
             if not value.flags.c_contiguous:
-                raise ValueError(f"a block takes C-contiguous arrays, this one has strides {value.strides}")
+                raise ValueError(
+                    f"a block takes C-contiguous arrays, but this array has strides {value.strides}: copy it with "
+                    "np.ascontiguousarray"
+                )
             words += [value.ctypes.data, *value.shape]
             return types.Array(from_dtype(value.dtype), value.ndim, "C")
         if isinstance(value, tuple):

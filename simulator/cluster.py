@@ -1,20 +1,21 @@
-"""One interface to every simulated cluster that can be branched: advance it, copy it, submit into the copy, look.
+"""One interface to every simulated cluster: advance it, copy it, submit jobs into the copy, and observe it.
 
-A *cluster* never changes: the trace, the machine, the rules, and working memory of one thread. A *branch* is what
-changes: who waits, who runs, the time. Six functions take both:
+A *cluster* never changes: it holds the trace, the machine, the rules, and the working memory of one thread. A *branch*
+changes: it holds the waiting and running jobs and the time. Six functions take both:
 
-    advance(cluster, branch, until_s)           everything up to and including until_s happens
-    copy(cluster, target, source)               target becomes equal to source
-    submit(cluster, branch, job, submit_s)      a job that does not arrive by itself will be submitted at submit_s
-    start_of(cluster, branch, job)              advance until that job starts: its start
-    place_of(cluster, branch, job, submit_s)    how many pending jobs go ahead of it, if it is submitted then
-    visible(cluster, branch, now_s)             what anyone may see of the branch at now_s
+    advance(cluster, branch, until_s)           simulate up to and including until_s
+    copy(cluster, target, source)               make target equal to source
+    submit(cluster, branch, job, submit_s)      submit a job that does not arrive by itself at submit_s
+    start_of(cluster, branch, job)              advance until the job starts; return its start
+    place_of(cluster, branch, job, submit_s)    count the pending jobs ahead of it if it is submitted at submit_s
+    visible(cluster, branch, now_s)             return everything visible in the branch at now_s
 
-They may be called from plain code and from numba's compiled code, and cost there what a direct call costs: numba picks
+Plain code and numba's compiled code may call them. Compiled calls cost as little as direct calls, because numba chooses
 the implementation by the type of `cluster` when it compiles the caller.
 
-A world is a module with a NamedTuple for its cluster, the six functions compiled for it and given to `implement`, and
-`build`, which makes `Built`; and a line in WORLDS. The contract is tests/simulator/test_cluster.py, over WORLDS.
+A world is a module with a NamedTuple for its cluster, its six compiled functions, which it passes to `implement`, and a
+function `build` that returns `Built`. Each world has a line in WORLDS. tests/simulator/test_cluster.py checks the
+contract for every world.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ Float64s = NDArray[np.float64]
 Cluster: TypeAlias = tuple[Any, ...]  # a world's own NamedTuple
 Branch: TypeAlias = Any  # a world's own NamedTuple or block
 
-DAY_S = 86400  # arrivals are visible for so long
-NO_LIMIT = 1_000_000  # of a user's jobs or nodes, where nothing limits them
+DAY_S = 86400  # arrivals are visible for one day
+NO_LIMIT = 1_000_000  # of a user's jobs or nodes, if nothing limits them
 
-WORLDS: dict[str, str] = {  # name -> module with `build`, imported when it is wanted
+WORLDS: dict[str, str] = {  # name -> module with `build`, imported on demand
     "flat": "simulator.flat.world",
     "slurm": "simulator.slurm.branching",
     "recorded": "simulator.recorded.world",
@@ -51,54 +52,54 @@ WORLDS: dict[str, str] = {  # name -> module with `build`, imported when it is w
 
 
 class Visible(NamedTuple):
-    """What anyone may see of a cluster at an instant: in `squeue`, `sinfo` and `sacct`. Times in s, sizes in nodes.
+    """The public state of a cluster at an instant, as in `squeue`, `sinfo` and `sacct`. Times in s, sizes in nodes.
 
-    Of running jobs their limits and never their true ends. int64 but where noted.
+    Running jobs show their limits but not their true ends. int64 unless noted.
     """
 
     capacity: int  # nodes of the cluster, or of the partition in which jobs are submitted
-    usable: int  # those in service
+    usable: int  # nodes in service
     pending_nodes: Int64s  # (pending,) in queue order, first to start first
     pending_limit_s: Int64s
     pending_submit_s: Int64s
-    pending_held: Int64s  # 1: kept from starting by something other than the queue; 0
-    pending_user: Int64s  # numbers of users; 0 for all where the world knows no users
-    running_nodes: Int64s  # (running,) in an order that tells nothing of their true ends
+    pending_held: Int64s  # 1: kept from starting by something other than the queue; else 0
+    pending_user: Int64s  # user numbers; 0 for all if the world has no users
+    running_nodes: Int64s  # (running,) in an order that does not reveal their true ends
     running_limit_s: Int64s
     running_start_s: Int64s
     running_user: Int64s
-    recent_start_s: Int64s  # (up to as many as the branch remembers,) jobs that started last, in any order
+    recent_start_s: Int64s  # (at most as many as the branch remembers,) latest starts, in any order
     recent_wait_s: Int64s
     recent_nodes: Int64s
-    ended_use: Float64s  # (up to as many,) run time over limit of the jobs that ended last
-    arrived_submit_s: Int64s  # (jobs that arrived in the last DAY_S,); jobs given to `submit` are not among them
+    ended_use: Float64s  # (at most as many,) run time over limit of the latest ended jobs
+    arrived_submit_s: Int64s  # (jobs that arrived in the last DAY_S,) without jobs given to `submit`
     arrived_node_s: Int64s  # their nodes x limit
-    user_max_jobs: int  # running jobs that a user may have; NO_LIMIT where there is none
-    user_max_nodes: int  # nodes that a user may hold, but for a single job that is wider; NO_LIMIT
+    user_max_jobs: int  # running jobs that a user may have; NO_LIMIT if unlimited
+    user_max_nodes: int  # nodes that a user may hold, except for a single wider job; NO_LIMIT if unlimited
 
 
 class Built(NamedTuple):
     """A world built for a trace. Its clusters share the trace; two threads must not use one cluster."""
 
-    clusters: tuple[Cluster, ...]  # one a thread
+    clusters: tuple[Cluster, ...]  # one per thread
     first_extra: int  # rows first_extra .. first_extra + extra - 1 start only through `submit`
-    most_nodes: int  # of one job
+    most_nodes: int  # largest number of nodes of one job
     branch: Callable[[int, int], Branch]
-    """branch(rows, remembered): a cluster before its first job, with room for `rows` waiting jobs (running ones too,
-    where they share the room), which shows the last `remembered` starts and ends; 0 for one that is never looked at."""
-    user: int = 0  # number of the extra jobs' user in what is visible
+    """branch(rows, remembered): a branch before the first job, with room for `rows` waiting jobs (and running jobs, if
+    they share the room). It shows the last `remembered` starts and ends; 0 for a branch that is never observed."""
+    user: int = 0  # number of the extra jobs' user in `Visible`
 
 
 class Build(Protocol):
-    """Makes a world with `extra` jobs more than its trace has, alike, which run their full limit."""
+    """Builds a world with `extra` equal jobs in addition to its trace, which run for their full limit."""
 
     def __call__(self, *, extra: int, nodes: int, limit_s: int, threads: int) -> Built:
-        """The cluster with those `extra` jobs of `nodes` nodes and `limit_s` seconds, for `threads` threads."""
+        """Build the world with `extra` jobs of `nodes` nodes and `limit_s` seconds, for `threads` threads."""
         ...
 
 
 class Operations(NamedTuple):
-    """A world's implementation of the interface, each compiled."""
+    """A world's implementation of the interface; all functions are compiled."""
 
     advance: Callable[..., int]
     copy: Callable[..., None]
@@ -108,29 +109,29 @@ class Operations(NamedTuple):
     visible: Callable[..., Visible]
 
 
-_IMPLEMENTED: dict[type, Operations] = {}  # type of a cluster -> what is done with it
+_IMPLEMENTED: dict[type, Operations] = {}  # type of a cluster -> its operations
 
 
 def plain(workload: Workload, *, scheduler: str, capacity: int) -> Build:
-    """What builds the trace's jobs on `capacity` whole nodes under `scheduler`, one of `simulator.names`."""
+    """Return the builder of the workload's jobs on `capacity` whole nodes under `scheduler` (`simulator.names`)."""
     if scheduler == SLURM:
         return partial(import_module(WORLDS[SLURM]).of_workload, workload, capacity=capacity)
     return partial(world("flat"), workload, scheduler=scheduler, capacity=capacity)
 
 
 def world(name: str) -> Callable[..., Built]:
-    """The function that builds the world of that name; its module is imported here."""
+    """Import the module of the world of that name and return its `build`."""
     build: Callable[..., Built] = import_module(WORLDS[name]).build
     return build
 
 
 def implement(cluster: type, operations: Operations) -> None:
-    """A world says once, when its module is imported, what is done with a cluster of its type."""
+    """Register the operations of a world's cluster type; called once when the world's module is imported."""
     _IMPLEMENTED[cluster] = operations
 
 
 def advance(cluster: Cluster, branch: Branch, until_s: int) -> int:
-    """Let everything happen up to and including `until_s`; 0, or NO_ROOM.
+    """Simulate up to and including `until_s`; return 0, or NO_ROOM.
 
     After NO_ROOM nothing is lost: `copy` the branch to one with more room and call again.
     """
@@ -138,7 +139,7 @@ def advance(cluster: Cluster, branch: Branch, until_s: int) -> int:
 
 
 def copy(cluster: Cluster, target: Branch, source: Branch) -> None:
-    """Make `target` (of at least the room that `source` uses) equal to `source`; the two share nothing.
+    """Make `target`, with at least the room that `source` uses, equal to `source`; the two share no memory.
 
     `target` remembers as many starts and ends as `source`, or none.
     """
@@ -146,42 +147,42 @@ def copy(cluster: Cluster, target: Branch, source: Branch) -> None:
 
 
 def submit(cluster: Cluster, branch: Branch, job: int, submit_s: int) -> None:
-    """Extra row `job` will be submitted at `submit_s`, behind every other submission of that second.
+    """Submit extra row `job` at `submit_s`, after every other submission of that second.
 
-    One that competes as a job of the trace would is submitted at t into a branch advanced to t - 1. In a branch that
-    has advanced to t already the next scheduling pass looks at it. Only one submission may lie ahead of a branch.
+    To let it compete like a job of the trace, submit it at t into a branch that has advanced to t - 1. In a branch that
+    has advanced to t already, the next scheduling pass considers it. A branch takes one future submission at a time.
     """
     _IMPLEMENTED[type(cluster)].submit(cluster, branch, job, submit_s)
 
 
 def start_of(cluster: Cluster, branch: Branch, job: int) -> int:
-    """Advance until row `job`, which has not started yet, starts: its start (s), or NONE (it never does), or NO_ROOM.
+    """Advance until row `job`, which has not started yet, starts; return its start (s), NONE (never) or NO_ROOM.
 
-    The branch then stands in that second, after the pass that started the job.
+    The branch is then in that second, after the pass that started the job.
     """
     return _IMPLEMENTED[type(cluster)].start_of(cluster, branch, job)
 
 
 def place_of(cluster: Cluster, branch: Branch, job: int, submit_s: int) -> int:
-    """How many of the pending jobs that are visible go ahead of extra row `job`, if it is submitted at `submit_s`."""
+    """Count the visible pending jobs ahead of extra row `job` if it is submitted at `submit_s`."""
     return _IMPLEMENTED[type(cluster)].place_of(cluster, branch, job, submit_s)
 
 
 def visible(cluster: Cluster, branch: Branch, now_s: int) -> Visible:
-    """What anyone may see of a branch that has advanced to `now_s` or the second before.
+    """Return the public state of a branch that has advanced to `now_s` or to the second before.
 
-    The arrays may be views of the branch: use them before it is advanced.
+    The arrays may be views of the branch: use them before the branch advances.
     """
     return _IMPLEMENTED[type(cluster)].visible(cluster, branch, now_s)
 
 
 def _overloaded(name: str) -> Callable[..., Any]:
-    """What numba asks, with types for arguments, when it compiles a call of that operation: the function to compile."""
+    """Return the function that gives numba the implementation of an operation for the argument types of a call."""
 
     def choose(cluster: types.Type, *others: types.Type) -> Callable[..., Any] | None:
         operations = _IMPLEMENTED.get(getattr(cluster, "instance_class", None))  # type: ignore[arg-type]
         if operations is None:
-            return None  # numba says that there is no implementation
+            return None  # numba reports that there is no implementation
         function = getattr(operations, name)
         return lambda cluster, *others: function(cluster, *others)
 

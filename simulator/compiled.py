@@ -1,4 +1,4 @@
-"""Numba's `njit` for the simulator and for what calls it compiled, in one cache (`traces.compiled`)."""
+"""Numba's `njit` for the simulator and its compiled callers, with one cache (`traces.compiled`)."""
 
 from __future__ import annotations
 
@@ -20,45 +20,45 @@ def njit(function: Function) -> Function: ...
 @overload
 def njit(**options: Any) -> Callable[[Function], Function]: ...
 def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """`numba.njit` cached on disk, used bare or with numba's options (`parallel=True`, ...)."""
+    """Apply `numba.njit` with a cache on disk; use it bare or with numba's options (`parallel=True`, ...)."""
     if function is None:
         return lambda inner: _decorate(inner, options)
     return _decorate(function, options)
 
 
 def kernel(function: Function) -> Function:
-    """`njit` for functions that only read and write arrays given to them and make none (slices of rows included).
+    """Apply `njit` to a function that only reads and writes given arrays and creates none (not even slices of rows).
 
-    Without reference counts on those arrays, at every call, the simulator is several times faster.
+    Without reference counting of these arrays at every call, the simulator is several times faster.
     """
     return _once(_decorate(function, {"_nrt": False}))
 
 
 def kernel_inline(function: Function) -> Function:
-    """`kernel` for the parts of a kernel that several places call: compiled on their own and into their callers."""
+    """Apply `kernel` to a part that several places call: it is compiled separately and into its callers."""
     return _once(_decorate(function, {"_nrt": False, "forceinline": True}))
 
 
 def kernel_part(function: Function) -> Function:
-    """`kernel` for a step that one place calls: numba puts its code into the caller's before it compiles that.
+    """Apply `kernel` to a step that one place calls: numba inserts its code into the caller before compiling that.
 
-    A `kernel_inline` function is compiled on its own first, and again in its caller and in each caller of that. This
-    one is compiled with the caller only, and no arguments are handed over there (a state is hundreds of values).
+    A `kernel_inline` function is compiled separately, again in its caller, and in each caller of that. A `kernel_part`
+    is compiled with the caller only, and passes no arguments there (a state is hundreds of values).
     """
     return _once(_decorate(function, {"_nrt": False, "inline": "always"}))
 
 
 def uncached_part(function: Function) -> Function:
-    """`kernel_part` for a function made at run time around other compiled ones, whose own cache no key would find.
+    """Apply `kernel_part` to a function generated at run time, which has no valid key for a cache of its own.
 
-    It is put into its callers as a `kernel_part` is, and what is kept of those holds it.
+    Like a `kernel_part` it is inserted into its callers, whose cached code includes it.
     """
     return _once(_decorate(function, {"_nrt": False, "inline": "always", "cache": False}))
 
 
 def _once(function: Function) -> Function:
-    """Compile for the type of an argument and not for its value: numba would do so anew for every constant given."""
-    if _config.DISABLE_JIT:  # then `njit` hands the plain function back
+    """Compile for the types of arguments, not their values: numba would recompile for every constant argument."""
+    if _config.DISABLE_JIT:  # then `njit` returns the plain function
         return function
     dispatcher: Any = function
     template = dispatcher.get_call_template

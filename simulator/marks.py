@@ -1,12 +1,12 @@
-"""What stands for "none", "never" and "no room" in the arrays of every world: declared here alone.
+"""The values for "none", "never" and "no room" in the arrays of every world.
 
-The modules that declare a world's arrays hand them on (`import NONE as NONE`), so that its code has them at one place.
+The modules that declare a world's arrays re-export them (`import NONE as NONE`) for the world's code.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-NONE = -1  # no such row; as a start, one that never comes
-NEVER = int(np.iinfo(np.int64).max)  # a time that does not come in this run
-NO_ROOM = -2  # more jobs are alive than a branch has room for
+NONE = -1  # no such row; as a start: never
+NEVER = int(np.iinfo(np.int64).max)  # a time that is not reached in this run
+NO_ROOM = -2  # more jobs are live than a branch has room for

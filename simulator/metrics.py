@@ -1,4 +1,4 @@
-"""Figures of a schedule (wait, slowdown, utilization) and the distance between simulated and recorded waits."""
+"""Figures of a schedule (wait, slowdown, utilization), and the distance between simulated and recorded waits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from simulator.workload import Int64s, Workload
 
 BOUNDED_SLOWDOWN_TAU_S = 10
-NOTICED_WAIT_S = 600  # a wait that somebody notices; shares and figures "over ten minutes" count from here
+NOTICED_WAIT_S = 600  # a wait that a user notices; the limit of shares and figures "over ten minutes"
 _SUMMARY = (
     "mean_wait_s",
     "p50_wait_s",
@@ -22,12 +22,12 @@ _SUMMARY = (
 
 
 def summary(workload: Workload, starts: Int64s, capacity: int, *, run_s: Int64s | None = None) -> dict[str, float]:
-    """Figures of a schedule: `starts` in s, shape (jobs,), -1 for a job that never started (it counts in `jobs` alone).
+    """Compute the figures of a schedule from `starts`, s, shape (jobs,), -1 for a job that never started.
 
-    jobs; mean_wait_s, p50_wait_s, p95_wait_s; mean_bounded_slowdown (tau 10 s); makespan_s, from the first submission
-    to the last end; utilization, the share of capacity x makespan that jobs held; mean_queue_jobs, how many jobs pend
-    at once in the mean over the makespan (Little's law). `run_s`, shape (jobs,), is how long each job ran in this
-    schedule (default: its recorded run time). The figures of an empty schedule are 0.
+    jobs, including those that never started; mean_wait_s, p50_wait_s, p95_wait_s; mean_bounded_slowdown (tau 10 s);
+    makespan_s, from the first submission to the last end; utilization, the share of capacity x makespan that jobs held;
+    mean_queue_jobs, the mean number of pending jobs over the makespan (Little's law). `run_s`, shape (jobs,), is each
+    job's run time in this schedule (default: its recorded run time). The figures of an empty schedule are 0.
     """
     ran = starts >= 0
     kept, begun = workload.take(ran), starts[ran]
@@ -51,10 +51,10 @@ def summary(workload: Workload, starts: Int64s, capacity: int, *, run_s: Int64s 
 
 
 def mean_level(times_s: Int64s, change: Int64s, edges_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean of a step function between neighbouring edges: `change` happens at `times_s`, both of shape (n,), any order.
+    """Compute the mean of a step function in each bin; it changes by `change` at `times_s`, both (n,) in any order.
 
-    `edges_s` are ascending, shape (bins + 1,); returns shape (bins,). With +1 at submissions and -1 at starts it is the
-    mean queue of each bin, with +size at starts and -size at ends the units in use.
+    `edges_s` are ascending, shape (bins + 1,); the result has shape (bins,). With +1 at submissions and -1 at starts
+    this is the mean queue of each bin; with +size at starts and -size at ends, the units in use.
     """
     times = np.append(np.asarray(times_s, np.float64), edges_s[-1])
     order = np.argsort(times, kind="stable")
@@ -66,17 +66,17 @@ def mean_level(times_s: Int64s, change: Int64s, edges_s: NDArray[np.float64]) ->
 
 
 def bounded_slowdown(wait_s: ArrayLike, run_s: ArrayLike) -> NDArray[np.float64]:
-    """max(1, (wait + run) / max(run, tau)) for each job (Feitelson et al. 1997), tau 10 s."""
+    """Return max(1, (wait + run) / max(run, tau)) for each job (Feitelson et al. 1997), tau 10 s."""
     wait, run = np.asarray(wait_s, np.float64), np.asarray(run_s, np.float64)
     return np.maximum(1.0, (wait + run) / np.maximum(run, BOUNDED_SLOWDOWN_TAU_S))
 
 
 def wait_distance(simulated_wait_s: ArrayLike, recorded_wait_s: ArrayLike) -> dict[str, float]:
-    """How far simulated waits are from the recorded ones of the same jobs, both in s and of shape (jobs,).
+    """Compare simulated with recorded waits of the same jobs, both in s and of shape (jobs,).
 
-    jobs; mean, p50, p90, p95, p99 of each; mean_absolute_error_s; spearman over all jobs and, as spearman_waited, over
-    those that were recorded to wait over ten minutes; ties take the mean of their ranks. NaN where a figure has no
-    meaning (fewer than two jobs, or all waits equal).
+    jobs; mean, p50, p90, p95, p99 of each; mean_absolute_error_s; spearman over all jobs; spearman_waited over jobs
+    with recorded waits of more than ten minutes. Ties take the mean of their ranks. A figure is NaN if it is undefined
+    (fewer than two jobs, or all waits equal).
     """
     simulated, recorded = np.asarray(simulated_wait_s, np.float64), np.asarray(recorded_wait_s, np.float64)
     result: dict[str, float] = {"jobs": float(len(recorded))}
@@ -93,7 +93,7 @@ def wait_distance(simulated_wait_s: ArrayLike, recorded_wait_s: ArrayLike) -> di
 
 
 def spearman(first: ArrayLike, second: ArrayLike) -> float:
-    """Spearman's rank correlation, ties averaged; NaN for fewer than two pairs or a constant side."""
+    """Return Spearman's rank correlation, ties averaged; NaN for fewer than two pairs or a constant side."""
     ranks = [pl.Series(np.asarray(values, np.float64)).rank("average").to_numpy() for values in (first, second)]
     if len(ranks[0]) < 2 or ranks[0].std() == 0 or ranks[1].std() == 0:
         return float("nan")

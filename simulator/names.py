@@ -1,6 +1,6 @@
-"""Names that a replay is asked for by: schedulers, what they plan with, when they look. Imports no kernel.
+"""The names of schedulers, run-time estimates and pass times that a replay accepts. Imports no kernel.
 
-A name that is wrong is refused here before anything is read or compiled.
+A wrong name is refused here before anything is read or compiled.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from traces.errors import InputError
 
-# Name -> module of the flat schedulers; a module's docstring is its page in docs/schedulers.
+# Name -> module of the flat schedulers. A module's docstring is its page in docs/schedulers.
 SCHEDULERS: dict[str, str] = {
     "fifo": "simulator.flat.schedulers.fifo",
     "easy": "simulator.flat.schedulers.easy",
@@ -17,44 +17,44 @@ SCHEDULERS: dict[str, str] = {
     "mirage": "simulator.flat.schedulers.mirage",
     "sjf": "simulator.flat.schedulers.sjf",
 }
-SLURM = "slurm"  # a kernel of its own, `simulator.slurm`
+SLURM = "slurm"  # has a separate kernel, `simulator.slurm`
 ESTIMATES = ("limit", "exact")
 PASSES = ("event", "instant")
 
 
 def gpu_schedulers() -> tuple[str, ...]:
-    """The names of the schedulers that share GPUs (`simulator.gpu`)."""
+    """Return the names of the schedulers that share GPUs (`simulator.gpu`)."""
     from simulator.gpu.registry import SCHEDULERS as OF_GPUS
 
     return tuple(OF_GPUS)
 
 
 def check_together(wanted: Sequence[str]) -> None:
-    """Raises InputError for schedulers of which no one simulator replays all: some give out whole nodes, some GPUs.
+    """Raise InputError if no single simulator replays all of these schedulers.
 
-    `fifo` and `sjf` are among both.
+    Some schedulers allocate whole nodes, some share GPUs; `fifo` and `sjf` do both.
     """
     of_gpus = gpu_schedulers()
     for name in wanted:
         if name == SLURM:
-            raise InputError("`baton whatif` does not replay 'slurm': `baton simulate --compare slurm,easy` does")
+            raise InputError("`baton whatif` does not replay 'slurm': use `baton simulate --compare slurm,easy`")
         if name not in SCHEDULERS and name not in of_gpus:
             raise InputError(
                 f"unknown scheduler {name!r}: known are {', '.join(of_gpus)}, which share GPUs, and "
-                f"{', '.join(SCHEDULERS)}, which give out whole nodes"
+                f"{', '.join(SCHEDULERS)}, which allocate whole nodes"
             )
     nodes_only = [name for name in wanted if name not in of_gpus]
     gpus_only = [name for name in wanted if name not in SCHEDULERS]
     if nodes_only and gpus_only:
         raise InputError(
-            f"{nodes_only[0]} gives out whole nodes and {gpus_only[0]} shares GPUs: ask for one kind at a time"
+            f"{nodes_only[0]} allocates whole nodes and {gpus_only[0]} shares GPUs: choose one kind at a time"
         )
 
 
 def check_names(*, scheduler: str, estimate: str = "limit", pass_: str = "event", slurm: bool = False) -> None:
-    """Raises InputError for a name that is not known, listing those that are, and for names that do not go together.
+    """Raise InputError for an unknown name, listing the known ones, and for names that cannot be combined.
 
-    `slurm` says whether the scheduler of that name is among those allowed.
+    `slurm` says whether the scheduler `slurm` is allowed.
     """
     for what, value, allowed in (
         ("scheduler", scheduler, (*SCHEDULERS, SLURM) if slurm else tuple(SCHEDULERS)),
@@ -63,7 +63,7 @@ def check_names(*, scheduler: str, estimate: str = "limit", pass_: str = "event"
     ):
         if what == "scheduler" and value not in allowed and value in gpu_schedulers():
             raise InputError(
-                f"scheduler {value!r} shares GPUs: `baton whatif --schedulers {value}` replays it; known here are "
+                f"scheduler {value!r} shares GPUs: use `baton whatif --schedulers {value}`, or here one of "
                 f"{', '.join(allowed)}"
             )
         if value not in allowed:

@@ -1,10 +1,10 @@
-"""The jobs that a simulated cluster started last and that ended last: part of what anyone may see. Compiled.
+"""The latest starts and ends of jobs in a simulated cluster, which are publicly visible. Compiled.
 
-A scheduler's kernel calls `remember_start` and `remember_end` as it starts and ends jobs. How many are remembered is
-the length of the arrays; a state that remembers none pays one comparison a start.
+A scheduler's kernel calls `remember_start` and `remember_end` when it starts and ends jobs. The length of the arrays
+determines how many are remembered. A state that remembers none pays one comparison per start.
 
-Both rings are ordered by (time, row of the job), so that what is remembered does not depend on the order in which a
-scheduler goes through the jobs of one second, nor on how often the clock was stopped between seconds.
+Both rings are ordered by (time, row of the job). So their content depends neither on the order in which a scheduler
+processes the jobs of one second, nor on the stops of the clock between seconds.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ TIME, JOB, WAIT, NODES = 0, 1, 2, 3  # columns of RecentJobs.started; RecentJobs
 class RecentJobs(NamedTuple):
     """Two rings: the k-th start remembered, from 0, lies in row k % len(started), the k-th end in k % len(ended)."""
 
-    counts: Int64s  # (4,) starts and ends remembered so far, replaced ones included; how many of each are in place
+    counts: Int64s  # (4,) starts and ends remembered so far, including replaced ones; how many of each are settled
     started: Int64s  # (remembered, 4) start (s), row of the job, wait (s), nodes
     ended: Int64s  # (remembered, 2) end (s), row of the job
     ended_use: Float64s  # (remembered,) run time over limit of the jobs in `ended`
 
 
 def new_recent(remembered: int) -> RecentJobs:
-    """Nothing has started or ended yet; the last `remembered` (0: none) of each will be known."""
+    """Return empty rings for the last `remembered` starts and ends (0: none)."""
     return RecentJobs(
         np.zeros(4, np.int64),
         np.zeros((remembered, 4), np.int64),
@@ -44,12 +44,12 @@ def new_recent(remembered: int) -> RecentJobs:
 
 @kernel
 def copy_recent(target: RecentJobs, source: RecentJobs) -> None:
-    """Make `target` equal to `source`, which remembers as many; a target that remembers none stays as it is."""
+    """Make `target` equal to `source`, which remembers as many. A target that remembers none is not changed."""
     if len(target.started) == 0:
         return
     for i in range(4):
         target.counts[i] = source.counts[i]
-    for i in range(len(source.started)):  # a loop: numba compiles the assignment of slices for seconds
+    for i in range(len(source.started)):  # a loop, because numba takes seconds to compile an assignment of slices
         for k in range(4):
             target.started[i, k] = source.started[i, k]
         target.ended[i, 0], target.ended[i, 1] = source.ended[i, 0], source.ended[i, 1]
@@ -58,20 +58,20 @@ def copy_recent(target: RecentJobs, source: RecentJobs) -> None:
 
 @kernel_inline
 def settle(recent: RecentJobs) -> None:
-    """The clock stops in the midst of a second: what starts or ends in the rest of it counts as later."""
+    """Mark a stop of the clock within a second: starts and ends in the rest of the second count as later."""
     recent.counts[SETTLED_STARTS], recent.counts[SETTLED_ENDS] = recent.counts[STARTS], recent.counts[ENDS]
 
 
 @kernel_part
 def remember_start(recent: RecentJobs, job: int, submit_s: int, start_s: int, nodes: int) -> None:
-    """Row `job`, submitted at `submit_s`, starts at `start_s`; no start told before is later."""
+    """Remember that row `job`, submitted at `submit_s`, starts at `start_s`; calls are in order of `start_s`."""
     if len(recent.started) > 0:
         _add_start(recent.counts, recent.started, job, submit_s, start_s, nodes)
 
 
 @kernel_part
 def remember_end(recent: RecentJobs, job: int, end_s: int, run_s: int, limit_s: int) -> None:
-    """Row `job` ended at `end_s` after `run_s` of its `limit_s`."""
+    """Remember that row `job` ended at `end_s` after `run_s` of its `limit_s`."""
     if len(recent.ended) > 0:
         _add_end(recent.counts, recent.ended, recent.ended_use, job, end_s, run_s / limit_s)
 
@@ -81,7 +81,7 @@ def _add_start(counts: Int64s, ring: Int64s, job: int, submit_s: int, start_s: i
     count, room = counts[STARTS], len(ring)
     place = _place(ring, count, counts[SETTLED_STARTS], start_s, job)
     if place == count - room:
-        return  # all that are remembered are later
+        return  # all remembered starts are later
     for k in range(count, place, -1):
         for column in range(4):
             ring[k % room, column] = ring[(k - 1) % room, column]
@@ -106,7 +106,7 @@ def _add_end(counts: Int64s, ring: Int64s, use: Float64s, job: int, end_s: int, 
 
 @kernel_inline
 def _place(ring: Int64s, count: int, settled: int, time_s: int, job: int) -> int:
-    """The number that (time_s, job) gets among `count` in order of time and row, of which `settled` are in place."""
+    """Return the position of (time_s, job) among `count` entries by time and row, of which `settled` are fixed."""
     room = len(ring)
     place, first = count, max(settled, count - room)
     while place > first:

@@ -1,4 +1,4 @@
-"""The derived table that a replay leaves in the warehouse."""
+"""The derived tables that replays and calibrations write to the warehouse."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from traces.schema import CLUSTER, FLOAT, INT, JOB_KEY, TEXT, UTC, Column, Table
 
 SIMULATED_STARTS = Table(
     "simulated_starts",
-    "One row a job that ran and a replay of it: recorded against simulated wait",
+    "One row per job that ran and replay: recorded and simulated wait",
     (
         CLUSTER,
         JOB_KEY,
@@ -19,47 +19,49 @@ SIMULATED_STARTS = Table(
         Column("capacity_nodes", INT, "nodes", "nodes of the simulated cluster", nullable=False),
         Column("submit_utc", UTC, "", "submission", nullable=False),
         Column("nodes", INT, "nodes", "nodes held", nullable=False),
-        Column("recorded_wait_s", INT, "s", "recorded start minus submission; null where the log holds no start"),
+        Column("recorded_wait_s", INT, "s", "recorded start minus submission; null if the log holds no start"),
         Column("simulated_wait_s", INT, "s", "simulated start minus submission; null for a job that never started"),
     ),
     key=("cluster", "job_key", "scheduler", "capacity_nodes"),
 )
 
 _FORM = Column("form", TEXT, "", "frozen, causal, forked or informed (docs/calibration.md)", nullable=False)
-_FROM = Column("from_utc", UTC, "", "start of the judged month; fitted on what was recorded before", nullable=False)
+_FROM = Column("from_utc", UTC, "", "start of the judged month; fitted on the record before it", nullable=False)
 _UNTIL = Column("until_utc", UTC, "", "end of the judged month, not included", nullable=False)
 
 CALIBRATION_FIGURES = Table(
     "calibration_figures",
-    "One row a judged month, form and set of mechanisms: calibrated waits against the recorded ones",
+    "One row per judged month, form and set of mechanisms: calibrated waits compared with the recorded ones",
     (
         CLUSTER,
         _FROM,
         _UNTIL,
         _FORM,
-        Column("change", TEXT, "", "all, none, added (to those listed before) or left out (of all)", nullable=False),
+        Column(
+            "change", TEXT, "", "all, none, added (to the mechanisms before it) or left out (of all)", nullable=False
+        ),
         Column("mechanism", TEXT, "", "the mechanism added or left out; empty for all and none", nullable=False),
-        Column("jobs", INT, "jobs", "jobs submitted in the month that ran (mechanisms: a sample)", nullable=False),
+        Column("jobs", INT, "jobs", "jobs submitted in the month that ran (for mechanisms: a sample)", nullable=False),
         Column("recorded_mean_wait_s", FLOAT, "s", "mean recorded wait", nullable=False),
         Column("simulated_mean_wait_s", FLOAT, "s", "mean calibrated wait", nullable=False),
         Column("recorded_p90_wait_s", FLOAT, "s", "90th percentile of the recorded waits", nullable=False),
         Column("simulated_p90_wait_s", FLOAT, "s", "90th percentile of the calibrated waits", nullable=False),
         Column("mean_absolute_error_s", FLOAT, "s", "mean absolute difference job by job", nullable=False),
-        Column("spearman", FLOAT, "", "rank correlation over all jobs, ties averaged; null where undefined"),
+        Column("spearman", FLOAT, "", "rank correlation over all jobs, ties averaged; null if undefined"),
         Column(
             "spearman_waited",
             FLOAT,
             "",
-            f"the same among recorded waits over {NOTICED_WAIT_S // 60} minutes; null where undefined",
+            f"rank correlation over recorded waits of more than {NOTICED_WAIT_S // 60} minutes; null if undefined",
         ),
-        Column("spearman_ceiling", FLOAT, "", "spearman of a model that knew every wait but tied those up to 10 s"),
+        Column("spearman_ceiling", FLOAT, "", "spearman of a model that knows every wait but ties those up to 10 s"),
     ),
     key=("cluster", "from_utc", "form", "change", "mechanism"),
 )
 
 CALIBRATED_STARTS = Table(
     "calibrated_starts",
-    "One row a job of a judged month: its recorded wait beside that of each calibrated form",
+    "One row per job of a judged month: its recorded wait and its wait under each calibrated form",
     (
         CLUSTER,
         JOB_KEY,
@@ -67,31 +69,31 @@ CALIBRATED_STARTS = Table(
         Column("submit_utc", UTC, "", "submission", nullable=False),
         Column("recorded_wait_s", INT, "s", "recorded start minus submission", nullable=False),
         Column("frozen_wait_s", INT, "s", "free-running, parameters from before the month", nullable=False),
-        Column("causal_wait_s", INT, "s", "free-running, usable nodes following the record", nullable=False),
+        Column("causal_wait_s", INT, "s", "free-running, usable nodes as in the record until then", nullable=False),
         Column(
             "forked_wait_s",
             INT,
             "s",
-            "simulated from the others' state at its submission",
+            "simulated from the state of the other jobs at its submission",
             nullable=False,
         ),
         Column("informed_wait_s", INT, "s", "against the recorded state of the other jobs", nullable=False),
-        Column("forked_error", TEXT, "", "class of the forked form's error", nullable=False),
+        Column("forked_error", TEXT, "", "class of the error of the forked form", nullable=False),
     ),
     key=("cluster", "job_key"),
 )
 
 CALIBRATION_PARAMETERS = Table(
     "calibration_parameters",
-    "One row a judged month: what was inferred from the record before it",
+    "One row per judged month: parameters inferred from the record before it",
     (
         CLUSTER,
         _FROM,
-        Column("nodes", INT, "nodes", "most in use over the last three days", nullable=False),
-        Column("max_jobs", INT, "jobs", "running jobs of a user; null where no limit shows"),
-        Column("max_nodes", INT, "nodes", "nodes held by a user; null where no limit shows"),
-        Column("points_per_hour", FLOAT, "", "growth of the priority an hour; null: first come, first served"),
-        Column("concordance", FLOAT, "", "share of overtaking pairs that priority and its growth put in order"),
+        Column("nodes", INT, "nodes", "most nodes in use over the last three days", nullable=False),
+        Column("max_jobs", INT, "jobs", "most running jobs of a user; null if no limit is visible"),
+        Column("max_nodes", INT, "nodes", "most nodes held by a user; null if no limit is visible"),
+        Column("points_per_hour", FLOAT, "", "growth of the priority per hour; null: first come, first served"),
+        Column("concordance", FLOAT, "", "share of overtaking pairs that priority and its growth order correctly"),
         Column("concordance_fcfs", FLOAT, "", "the same for first come, first served"),
         Column("pairs", INT, "pairs", "overtaking pairs", nullable=False),
     ),
@@ -105,7 +107,7 @@ TABLES = (SIMULATED_STARTS, *CALIBRATION)
 def simulated_starts(
     workload: Workload, job_keys: pl.Series, starts: Int64s, *, cluster: str, scheduler: str, capacity: int
 ) -> pl.DataFrame:
-    """Rows of `simulated_starts`: `job_keys` and `starts` (s, -1 for never) go with the jobs of `workload`."""
+    """Build rows of `simulated_starts`; `job_keys` and `starts` (s, -1 for never) are in the order of `workload`."""
     count = len(workload)
     return pl.DataFrame(
         {
@@ -122,7 +124,8 @@ def simulated_starts(
 
 
 def per_job(workload: Workload, ids: pl.Series, replay: Replay) -> pl.DataFrame:
-    """One row a job of a replay: times in the trace's own s, size in units; null for what never was.
+    """Build one row per job of a replay: times in s of the trace's clock, size in units; null for events that never
+    happened.
 
     `ids` are the jobs' names in the trace, in the order of `workload`. The slowdown is bounded (tau 10 s).
     """

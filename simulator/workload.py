@@ -1,4 +1,4 @@
-"""The jobs of a trace as arrays: what every scheduler here replays."""
+"""The jobs of a trace as arrays, the input of every scheduler."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Int64s = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Workload:
-    """Jobs in order of (submit_s, job_id), struct of arrays, each of shape (jobs,) and dtype int64.
+    """The jobs in order of (submit_s, job_id); arrays of shape (jobs,) and dtype int64.
 
-    `size` is in units of the cluster's capacity: whole nodes, or processors of a flat pool.
-    `limit_s` is the user's wall-clock limit; a job without one carries its partition's, never 0.
+    `size` is in units of the cluster's capacity: whole nodes, or processors of a flat pool. `limit_s` is the user's
+    wall-clock limit, else that of the partition, never 0.
     """
 
     job_id: Int64s
@@ -28,35 +28,35 @@ class Workload:
     size: Int64s  # nodes or processors, >= 1
     run_s: Int64s  # recorded run time, s
     limit_s: Int64s  # requested wall-clock limit, s
-    start_s: Int64s  # recorded start, s; -1 where the log holds none (never read by a scheduler)
+    start_s: Int64s  # recorded start, s; -1 if the log holds none (never read by a scheduler)
 
     def __len__(self) -> int:
         return len(self.job_id)
 
     def take(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> Workload:
-        """The jobs at `index` (positions or mask), in their order."""
+        """Return the jobs at `index` (positions or mask), in their order."""
         return Workload(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What a scheduler made of a workload's jobs."""
+    """The results of a replay of a workload."""
 
     scheduler: str
-    starts: Int64s  # (jobs,) s, -1 where it never started
-    run_s: Int64s  # (jobs,) how long each runs from its start, s
-    wall_s: float  # of the kernel alone, compiled
-    notes: dict[str, Any] = field(default_factory=dict)  # what else the scheduler says of the run, by name
+    starts: Int64s  # (jobs,) s, -1 for a job that never started
+    run_s: Int64s  # (jobs,) run time from the start, s
+    wall_s: float  # time of the compiled kernel alone, s
+    notes: dict[str, Any] = field(default_factory=dict)  # further results of the scheduler, by name
 
 
 def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> tuple[Workload, pl.Series]:
-    """The jobs of a cluster that ran, as whole nodes, and their job keys in the same order.
+    """Return the jobs of a cluster that ran, in whole nodes, and their job keys in the same order.
 
-    `jobs` has the columns of `schema.JOBS` that are read here. Kept are those with a submission, a start and a positive
-    run time, and where there is a column `is_open` those of which it says that they had not ended: they run to their
-    limit. The size is the nodes held, else asked for, else 1; a job without a limit gets `default_limit_s`. Order and
-    `job_id` are those of job_id_raw where every job has one, else of job_key, numbered from 1 (submission comes first);
-    tasks of an array are in the order of their numbers.
+    `jobs` has columns of `schema.JOBS`. Kept are jobs with a submission, a start and a positive run time, and jobs that
+    the optional column `is_open` marks as not ended, which run to their limit. The size is the nodes held, else the
+    nodes requested, else 1. A job without a limit gets `default_limit_s`. Jobs are sorted by submission, then by
+    job_id_raw if every job has one, else by job_key, with job ids numbered from 1. Tasks of an array are in the order
+    of their numbers.
     """
     seconds = {name: pl.col(f"{name}_utc").dt.epoch("s").alias(f"{name}_s") for name in ("submit", "start")}
     positive = [pl.when(pl.col(name) > 0).then(pl.col(name)) for name in ("allocated_nodes", "requested_nodes")]
@@ -86,7 +86,7 @@ def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> tuple[Workload, pl
 
 
 def left_out(jobs: pl.DataFrame) -> dict[str, int]:
-    """How many rows of a jobs table `from_jobs` leaves out, by reason; each counts under the first that applies."""
+    """Count the rows of a jobs table that `from_jobs` leaves out, by reason; a row counts under its first reason."""
     reasons = {
         "no submission time": pl.col("submit_utc").is_null(),
         "never started": pl.col("start_utc").is_null(),
@@ -97,12 +97,12 @@ def left_out(jobs: pl.DataFrame) -> dict[str, int]:
 
 
 def from_swf(trace: SwfTrace) -> tuple[Workload, dict[str, int]]:
-    """The jobs of an SWF trace that ran, in order of (submit_s, job_id), and how many are left out for which reason.
+    """Return the jobs of an SWF trace that ran, in order of (submit_s, job_id), and the left-out jobs by reason.
 
     Left out are partial executions of a job that also has a line for the whole (status 2 to 4, by the format's
-    definition), jobs whose run time (-1) or processors are unknown, and those submitted before the trace begins. Any
-    status counts that has a run time: a job cancelled while it ran held its processors. A limit that is unknown or 0
-    becomes the run time, at least 1 s. Lines of equal (submit, job id) keep the file's order.
+    definition), jobs with unknown run time (-1) or processors, and jobs submitted before the trace begins. Jobs of any
+    other status with a run time are kept, because a job cancelled while it ran held its processors. A limit that is
+    unknown or 0 becomes the run time, at least 1 s. Lines of equal (submit, job id) keep the file's order.
     """
     partial = (trace.status >= 2) & (trace.status <= 4)
     reasons = {
@@ -120,7 +120,7 @@ def from_swf(trace: SwfTrace) -> tuple[Workload, dict[str, int]]:
 
 
 def _count(reasons: dict[str, NDArray[np.bool_]]) -> dict[str, int]:
-    """How many jobs fall under each reason and none before it; reasons of nobody are not listed."""
+    """Count the jobs under each reason and no earlier one; reasons without jobs are not listed."""
     counts = {}
     taken: NDArray[np.bool_] = np.zeros(len(next(iter(reasons.values()))), bool)
     for name, mask in reasons.items():
@@ -131,9 +131,9 @@ def _count(reasons: dict[str, NDArray[np.bool_]]) -> dict[str, int]:
 
 
 def peak_in_use(workload: Workload) -> int:
-    """The most units that recorded jobs held at once, and at least the largest job's; 0 where no start is recorded.
+    """Return the most units that recorded jobs held at once, at least the largest job's; 0 if no start is recorded.
 
-    Jobs end before others start in the same second.
+    Within a second, jobs end before others start.
     """
     ran = workload.take(workload.start_s >= 0)
     if not len(ran):

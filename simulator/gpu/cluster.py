@@ -1,4 +1,4 @@
-"""The machine that GPU schedulers are compared on: nodes with typed GPUs, CPUs and memory where known, in racks."""
+"""The cluster of the GPU schedulers: nodes in racks, with typed GPUs, and with CPUs and memory where known."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from traces.errors import InputError
 Int64s = NDArray[np.int64]
 
 RESOURCES = ("GPUs", "CPUs", "memory")
-PLAIN = REFERENCE  # the type of a cluster that names none: the one that the profiles were measured on
+PLAIN = REFERENCE  # GPU type of a cluster without named types: the type on which the profiles were measured
 
 
 class GpuCluster(NamedTuple):
-    """Nodes. `capacity` is (nodes, resources) with GPUs first; `racks` (nodes,) numbers of the rack of each."""
+    """The nodes of a cluster. `capacity` is (nodes, resources), GPUs first; `racks` (nodes,) holds rack numbers."""
 
     capacity: Int64s
     types: tuple[str, ...]  # GPU type of each node
     racks: Int64s
-    reference: str  # type that recorded run times were on
+    reference: str  # GPU type of the recorded run times
 
     @property
     def gpus(self) -> int:
-        """GPUs in all."""
+        """Return the total number of GPUs."""
         return int(self.capacity[:, 0].sum())
 
     @property
     def nodes(self) -> int:
-        """Nodes in all."""
+        """Return the number of nodes."""
         return len(self.capacity)
 
     def machine(self) -> GpuMachine:
-        """As the clock of rounds has it: GPUs alone."""
+        """Convert to the machine of the clock of rounds, which has GPUs only."""
         return GpuMachine(self.capacity[:, 0].copy(), list(self.types), self.reference)
 
 
 def of_nodes(
     gpus: Int64s, types: tuple[str, ...] | None = None, reference: str | None = None, rack_nodes: int | None = None
 ) -> GpuCluster:
-    """A cluster of nodes with `gpus` (nodes,) GPUs each, `rack_nodes` of them in a rack (None: all in one).
+    """Build a cluster of nodes with `gpus` (nodes,) GPUs each and `rack_nodes` nodes per rack (None: one rack).
 
-    `reference` is by default the type of most GPUs. InputError for a node without GPUs, or an unknown GPU type.
+    `reference` defaults to the most common GPU type. Raises InputError for a node without GPUs or an unknown GPU type.
     """
     counts = np.asarray(gpus, dtype=np.int64)
     if len(counts) == 0 or counts.min() < 1:
@@ -59,6 +59,8 @@ def of_nodes(
         held = {name: sum(int(n) for n, own in zip(counts, named, strict=True) if own == name) for name in named}
         reference = max(sorted(held), key=lambda name: held[name])
     if reference not in named:
-        raise InputError(f"reference GPU type {reference!r}: the cluster has {', '.join(sorted(set(named)))}")
+        raise InputError(
+            f"the cluster has no GPU of the reference type {reference!r}: choose one of {', '.join(sorted(set(named)))}"
+        )
     racks = np.arange(len(counts), dtype=np.int64) // (rack_nodes or len(counts))
     return GpuCluster(counts[:, None].copy(), tuple(named), racks, reference)

@@ -1,4 +1,4 @@
-"""Figures of a run of GPU jobs: completion times, queueing, fairness, fragmentation, and what preemption cost."""
+"""Figures of a run of GPU jobs: completion times, queueing, fairness, fragmentation, and preemption cost."""
 
 from __future__ import annotations
 
@@ -10,47 +10,47 @@ from simulator.gpu.rounds import GpuResult
 
 FIGURES: dict[str, str] = {
     "mean_jct_s": "mean job completion time: last end minus submission",
-    "p50_jct_s": "median of it",
-    "p99_jct_s": "99th percentile of it",
+    "p50_jct_s": "median job completion time",
+    "p99_jct_s": "99th percentile of the job completion time",
     "mean_queueing_s": "mean time without GPUs between submission and end",
     "makespan_s": "first submission to last end",
     "utilization": "share of GPUs x makespan that jobs held and made progress on",
-    "fragmentation": "share of GPUs x makespan that was free while somebody waited",
+    "fragmentation": "share of GPUs x makespan that was free while a job waited",
     "worst_rho": "largest finish-time fairness: completion time over that alone on a 1/N share",
-    "mean_rho": "mean of it",
+    "mean_rho": "mean finish-time fairness",
     "preemptions": "stops before the end",
     "lost_gpu_h": "GPU hours held without progress, for restarts",
 }  # name -> meaning; unit at the end of the name
 
 
 def contention(jobs: GpuJobs) -> float:
-    """Jobs that are there at once in the mean, if each ran from its submission on: the N of finish-time fairness.
+    """Return the mean number of concurrent jobs if each ran from its submission: the N of finish-time fairness.
 
-    A figure of the trace, so that it is the same for every scheduler; at least 1.
+    It depends on the trace only, so it is the same for every scheduler. At least 1.
     """
     span = float((jobs.submit_s + jobs.run_s).max() - jobs.submit_s.min())
     return max(1.0, float(jobs.run_s.sum()) / span)
 
 
 def rho(cluster: GpuCluster, jobs: GpuJobs, result: GpuResult) -> Floats:
-    """Finish-time fairness of each job, (jobs,): Themis (NSDI 2020), section 3.1, each job an app of its own."""
+    """Return each job's finish-time fairness, (jobs,): Themis (NSDI 2020), section 3.1, with each job as an app."""
     share = max(1.0, cluster.gpus / contention(jobs))
     alone = jobs.run_s * np.maximum(1.0, jobs.gpus / share)
     return np.asarray(jct_s(jobs, result) / alone, dtype=np.float64)
 
 
 def jct_s(jobs: GpuJobs, result: GpuResult) -> Floats:
-    """Completion time of each job, (jobs,) s."""
+    """Return the completion time of each job, (jobs,) s."""
     return np.asarray(result.end_s - (jobs.submit_s - origin_s(jobs)), dtype=np.float64)
 
 
 def queueing_s(jobs: GpuJobs, result: GpuResult) -> Floats:
-    """Time of each job without GPUs, (jobs,) s."""
+    """Return the time of each job without GPUs, (jobs,) s."""
     return np.asarray(jct_s(jobs, result) - result.ran_s, dtype=np.float64)
 
 
 def figures(cluster: GpuCluster, jobs: GpuJobs, result: GpuResult) -> dict[str, float]:
-    """Every figure of FIGURES."""
+    """Compute every figure of FIGURES."""
     jct = jct_s(jobs, result)
     fairness = rho(cluster, jobs, result)
     makespan = float(result.end_s.max() - (jobs.submit_s.min() - origin_s(jobs)))
@@ -62,7 +62,7 @@ def figures(cluster: GpuCluster, jobs: GpuJobs, result: GpuResult) -> dict[str, 
         "mean_queueing_s": float(queueing_s(jobs, result).mean()),
         "makespan_s": makespan,
         "utilization": float((result.gpu_s - result.lost_gpu_s).sum()) / capacity,
-        "fragmentation": max(0.0, result.stranded_gpu_s / capacity),  # never below 0 by rounding
+        "fragmentation": max(0.0, result.stranded_gpu_s / capacity),  # rounding must not make it negative
         "worst_rho": float(fairness.max()),
         "mean_rho": float(fairness.mean()),
         "preemptions": float(result.preemptions.sum()),

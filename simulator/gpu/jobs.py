@@ -1,4 +1,4 @@
-"""The jobs that GPU schedulers are compared on, as arrays, and what is drawn where a trace does not say it."""
+"""The jobs of the GPU schedulers as arrays, with draws for properties that a trace does not hold."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class GpuJobs:
-    """Gangs in order of (submit_s, number), each array of shape (jobs,).
+    """The gangs in order of (submit_s, number); each array has shape (jobs,).
 
-    `need` (jobs, resources) is what a job takes for each of its GPUs, GPUs themselves (1) first.
+    `need` (jobs, resources) holds the resources that a job takes per GPU; the first column is GPUs (1).
     """
 
     number: Int64s
     submit_s: Floats  # epoch s, or the trace's own
-    gpus: Int64s  # asked for, >= 1
-    run_s: Floats  # on those, packed, > 0
+    gpus: Int64s  # GPUs requested, >= 1
+    run_s: Floats  # run time on those GPUs, packed, > 0
     need: Int64s
     group: Int64s  # index into `groups`: virtual cluster, partition or user
     groups: tuple[str, ...]
-    user: Int64s  # index into `users`; -1 where the log names none
+    user: Int64s  # index into `users`; -1 if the log names none
     users: tuple[str, ...]
     model: Int64s  # index into the profiles' MODELS; -1 for a job without profile
     elastic: Bools
-    pod_gpus: Int64s  # of one pod, all on one node; divides `gpus`; 1 where the log has no pods
+    pod_gpus: Int64s  # GPUs of one pod, all on one node; divides `gpus`; 1 if the log has no pods
 
     def __len__(self) -> int:
         return len(self.number)
 
     def take(self, index: Int64s | Bools) -> GpuJobs:
-        """The jobs at `index` (positions or mask)."""
+        """Return the jobs at `index` (positions or mask)."""
         of_jobs = ("number", "submit_s", "gpus", "run_s", "need", "group", "user", "model", "elastic", "pod_gpus")
         return replace(self, **{name: getattr(self, name)[index] for name in of_jobs})
 
     def drawn(self, seed: int, mix: dict[str, float] | None = None, elastic_share: float = 0.2) -> GpuJobs:
-        """The same jobs with a model drawn from `mix`, and elastic ones drawn: generated, by `profiles.draw`."""
+        """Return the same jobs with generated models (drawn from `mix`) and elastic flags, by `profiles.draw`."""
         order = {name: index for index, name in enumerate(MODELS)}
         names = draw.models(self.number, seed, mix)
         return replace(
@@ -55,7 +55,7 @@ class GpuJobs:
         )
 
     def objects(self) -> list[GpuJob]:
-        """Fresh jobs for the clock of rounds; its times start at the first submission's second."""
+        """Return new jobs for the clock of rounds, whose times start at the second of the first submission."""
         models = list(MODELS.values())
         origin = origin_s(self)
         return [
@@ -74,7 +74,7 @@ class GpuJobs:
 
 
 def origin_s(jobs: GpuJobs) -> float:
-    """The second that both clocks count from."""
+    """Return the second at which both clocks start."""
     return float(np.floor(jobs.submit_s.min())) if len(jobs) else 0.0
 
 
@@ -86,7 +86,7 @@ def of_arrays(
     groups: tuple[str, ...] = (),
     need: Int64s | None = None,
 ) -> GpuJobs:
-    """Jobs from plain arrays (jobs,), sorted by submission; without profiles, users or elastic jobs."""
+    """Build jobs from plain arrays (jobs,), sorted by submission, without profiles, users or elastic jobs."""
     order = np.argsort(np.asarray(submit_s), kind="stable")
     count = len(order)
     none = np.full(count, -1, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The compiled clock: from one instant at which something happens to the next, with the policy asked at each."""
+"""The compiled clock: advance from event to event and let the policy decide at each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from simulator.gpu.events.state import (
 )
 from simulator.gpu.policies import drf, fifo, sjf, srtf, tetris, tiresias, yarn
 
-RULES = ("fifo", "sjf", "srtf", "yarn", "drf", "tetris", "tiresias")  # the number of each is `rule` below
+RULES = ("fifo", "sjf", "srtf", "yarn", "drf", "tetris", "tiresias")  # the position of each is `rule` below
 _FIFO, _SJF, _SRTF, _YARN, _DRF, _TETRIS, _TIRESIAS = range(7)
 
 
@@ -49,9 +49,10 @@ def _decide(rule: int, state: GpuState, now: float) -> None:
 
 @kernel
 def run(rule: int, state: GpuState) -> tuple[float, int]:
-    """To the last end. Returns GPU s that were free while somebody waited, and a job that can never start (-1: none).
+    """Run to the last end; return the GPU seconds that were free while a job waited, and a job that never starts (or
+    -1).
 
-    At an instant jobs end first, then others come, then the policy decides once.
+    At an instant jobs end first, then jobs arrive, then the policy decides once.
     """
     stranded, now, coming, waiting = 0.0, 0.0, 0, 0
     jobs = state.counts[JOBS]
@@ -81,7 +82,7 @@ def run(rule: int, state: GpuState) -> tuple[float, int]:
 
 @kernel
 def _finish(state: GpuState, now: float) -> None:
-    """Ends who has reached its end, and forgets the instants that policies wanted to be woken at."""
+    """End the jobs that have reached their end, and clear the requested wake-up times."""
     kept = 0
     for at in range(state.counts[ACTIVE]):
         job = state.whole[ACTIVE_JOB, at]

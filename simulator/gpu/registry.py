@@ -1,6 +1,6 @@
-"""The schedulers that a cluster of GPUs is replayed with, by name: which clock each runs on, and what it can be told.
+"""The GPU schedulers by name: the clock that each runs on, and its parameters.
 
-Imports no policy and no kernel: a wrong name or parameter is refused here before anything is compiled.
+Imports no policy and no kernel, so a wrong name or parameter is refused before anything is compiled.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from traces.errors import InputError
 
 
 class Event(NamedTuple):
-    """A scheduler of the compiled clock: its parameters in the order of its knobs, with their defaults and bounds."""
+    """A scheduler of the compiled clock: its parameters in the order of its knobs, with defaults and bounds."""
 
     module: str
     parameters: dict[str, float]
-    most: Mapping[str, float] = MappingProxyType({})  # of those that have an upper bound; none may be negative
-    by_group: bool = False  # shares the cluster between groups: virtual clusters, partitions or users
+    most: Mapping[str, float] = MappingProxyType({})  # upper bounds, where there are any; no parameter may be negative
+    by_group: bool = False  # whether it shares the cluster between groups: virtual clusters, partitions or users
 
 
 class Rounds(NamedTuple):
-    """A scheduler of the clock of rounds: a class whose keywords are its parameters."""
+    """A scheduler of the clock of rounds: a class whose keyword arguments are its parameters."""
 
     module: str
     name: str
@@ -56,14 +56,14 @@ SCHEDULERS: dict[str, Event | Rounds] = {
 
 
 def scheduler(name: str) -> Event | Rounds:
-    """The scheduler of that name. Raises InputError, which lists the known."""
+    """Return the scheduler of that name. Raises InputError, which lists the known schedulers."""
     if name not in SCHEDULERS:
         raise InputError(f"unknown scheduler {name!r}: known are {', '.join(SCHEDULERS)}")
     return SCHEDULERS[name]
 
 
 def parameters(name: str) -> dict[str, Any]:
-    """What the scheduler can be told, with the defaults."""
+    """Return the scheduler's parameters with their defaults."""
     found = scheduler(name)
     if isinstance(found, Event):
         return dict(found.parameters)
@@ -73,7 +73,7 @@ def parameters(name: str) -> dict[str, Any]:
 
 
 def check(name: str, told: dict[str, float]) -> None:
-    """Raises InputError for a scheduler or a parameter that is not known, and for a value outside its bounds."""
+    """Raise InputError for an unknown scheduler or parameter, or a value outside its bounds."""
     known = parameters(name)
     for key, value in told.items():
         if key not in known:
@@ -83,5 +83,5 @@ def check(name: str, told: dict[str, float]) -> None:
         if not 0.0 <= value <= most:
             bounds = "at least 0" if most == float("inf") else f"from 0 to {most:g}"
             raise InputError(f"{name}.{key} of {value:g}: it must be {bounds}")
-    if isinstance(found := scheduler(name), Rounds):  # its own bounds, now and not after the base was replayed
+    if isinstance(found := scheduler(name), Rounds):  # check its own bounds now, not after the base was replayed
         getattr(import_module(found.module), found.name)(**{key: type(known[key])(told[key]) for key in told})

@@ -1,14 +1,14 @@
-"""The clock of schedulers that decide about the whole cluster at once: in rounds, with jobs that are stopped and moved.
+"""The clock of rounds, for schedulers that decide about the whole cluster at once and may stop and move jobs.
 
-A policy is asked at every tick of its round, and says which job shall run on which GPUs until the next. This clock
-does the rest: it starts, stops, moves and resizes jobs, charges each change, lets work pass at the speed of the
-allocation and ends a job at its exact second. GPUs that fall free between two ticks wait for the next. Deterministic.
+At every tick of its round, a policy returns the GPUs of every job until the next tick. The clock does the rest: it
+starts, stops, moves and resizes jobs, charges each change, advances work at the speed of the allocation, and ends a job
+at its exact second. GPUs that become free between two ticks wait for the next tick. The clock is deterministic.
 
-**Progress.** A job needs `run_s` seconds on the GPUs it asked for, packed on the fewest nodes of the reference type.
-With a model it runs elsewhere at the ratio of the two goodputs (`speed`); without one at speed 1, or at the share of
-its own GPUs that it has. **Charges.** A job that was stopped, moved or resized holds its GPUs for `restart_s` without
-progress when it runs again: its model's, or the policy's `pause_s` where it suspends jobs in a cheaper way. A first
-start costs nothing.
+**Progress.** A job needs `run_s` seconds on the GPUs it asked for, packed on the fewest nodes of the reference type. On
+other allocations, a job with a model runs at the ratio of the two goodputs (`speed`). A job without one runs at speed
+1, or at the share of its requested GPUs that it has. **Charges.** A job that was stopped, moved or resized holds its
+GPUs without progress for a restart when it runs again. The restart takes the `restart_s` of its model, or the policy's
+`pause_s` if the policy suspends jobs at a lower cost. A first start costs nothing.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Placed = dict[int, int]  # node -> GPUs
 
-STUCK_S = 14 * 86_400.0  # in which nobody runs though jobs are there, before the run is given up
+STUCK_S = 14 * 86_400.0  # the run fails if jobs are present but none runs for so long
 NOBODY: Mapping[int, int] = MappingProxyType({})  # the guests of a policy that packs no jobs
-RESTART_S = 30.0  # of a job that names no model: stated, the least of Sia's but one
+RESTART_S = 30.0  # restart of a job without a model: our choice, the second smallest of Sia's values
 
 
 @dataclass(frozen=True, eq=False)
 class GpuMachine:
-    """The cluster: GPUs and GPU type of each node, (nodes,) each; what a job's recorded run time was on."""
+    """The cluster: GPUs and GPU type of each node, (nodes,) each, and the reference type of recorded run times."""
 
     gpus: Int64s
     types: list[str]
@@ -47,54 +47,54 @@ class GpuMachine:
 
     @cached_property
     def total(self) -> int:
-        """GPUs of all nodes."""
+        """Return the GPUs of all nodes."""
         return int(self.gpus.sum())
 
     @cached_property
     def widest(self) -> int:
-        """GPUs of the largest node of the reference type."""
+        """Return the GPUs of the largest node of the reference type."""
         own = [int(gpus) for gpus, kind in zip(self.gpus, self.types, strict=True) if kind == self.reference]
         return max(own)
 
 
 @dataclass(slots=True, eq=False)
 class GpuJob:
-    """One job and where it stands. A policy reads it and changes nothing."""
+    """One job and its current state. A policy may read it but not change it."""
 
     number: int
     submit_s: float
-    gpus: int  # asked for
-    run_s: float  # on those
-    group: str = ""  # virtual cluster or user, where the trace has one
+    gpus: int  # GPUs requested
+    run_s: float  # run time on those GPUs
+    group: str = ""  # virtual cluster or user, if the trace has one
     model: TrainingModel | None = None
     elastic: bool = False
     pod_gpus: int = 1  # GPUs of a pod, all on one node; divides `gpus`
-    left_s: float = 0.0  # of run_s, when its allocation last changed or the policy was last asked
-    gpu_s: float = 0.0  # attained, charges included
-    lost_gpu_s: float = 0.0  # of those, charges
+    left_s: float = 0.0  # remaining part of run_s at `since_s`
+    gpu_s: float = 0.0  # attained GPU seconds, including charges
+    lost_gpu_s: float = 0.0  # GPU seconds spent on charges
     restarts: int = 0
     preemptions: int = 0
     placed: Placed = field(default_factory=dict)
     speed: float = 0.0
-    since_s: float = 0.0  # when left_s held
-    resume_s: float = 0.0  # when progress goes on after a charge
+    since_s: float = 0.0  # last change of the allocation, or last call of the policy
+    resume_s: float = 0.0  # when progress resumes after a charge
     start_s: float = -1.0
     end_s: float = -1.0
     ran_s: float = 0.0  # seconds in which it held GPUs
 
     @property
     def pods(self) -> int:
-        """Pods that it has, where pods are what is placed."""
+        """Return the number of pods, for policies that place pods."""
         return self.gpus // self.pod_gpus
 
     @property
     def held(self) -> int:
-        """GPUs that it has now."""
+        """Return the number of GPUs that it has now."""
         return sum(self.placed.values())
 
 
 class View(NamedTuple):
-    """What a policy is asked with: the instant, the machine, the jobs that are there in order of arrival."""
+    """The input of a decision: the instant, the machine, and the present jobs in order of arrival."""
 
     now_s: float
     machine: GpuMachine
@@ -102,7 +102,7 @@ class View(NamedTuple):
 
 
 def check_seconds(policy: str, **settings: float | None) -> None:
-    """Raises InputError for a setting in seconds that is negative, or a round of none."""
+    """Raise InputError for a negative setting in seconds, or a round of 0 s."""
     for name, value in settings.items():
         if value is not None and not (value > 0.0 if name == "round_s" else value >= 0.0):
             raise InputError(
@@ -114,36 +114,36 @@ class RoundPolicy(Protocol):
     """A scheduler that decides about the whole cluster every `round_s` seconds."""
 
     round_s: float
-    pause_s: float | None  # what stopping and going on costs; None: the model's restart
+    pause_s: float | None  # cost of stopping and resuming a job; None: the model's restart
 
     @property
     def guests(self) -> Mapping[int, int]:
-        """Of the last decision, where the policy packs jobs: a job -> the one whose GPUs it shares."""
+        """Return, for the last decision of a policy that packs jobs, a job -> the job whose GPUs it shares."""
         ...
 
     def decide(self, view: View) -> dict[int, Placed]:
-        """Job number -> {node: GPUs} of every job that shall run until the next tick; who is missing is stopped."""
+        """Return job number -> {node: GPUs} of every job that runs until the next tick; all other jobs are stopped."""
         ...
 
 
 class GpuResult(NamedTuple):
-    """Of each job, in the order given, (n,) each; times in seconds of the trace, -1 where it never came to it."""
+    """The outcome of each job in the given order, (n,) each; times in seconds of the trace, -1 if it never happened."""
 
     start_s: Floats
     end_s: Floats
-    ran_s: Floats  # it held GPUs
-    gpu_s: Floats  # GPU seconds that it held
-    lost_gpu_s: Floats  # of those without progress, after a restart
-    restarts: Int64s  # after a stop, a move or a resize
+    ran_s: Floats  # time with GPUs
+    gpu_s: Floats  # GPU seconds held
+    lost_gpu_s: Floats  # GPU seconds held without progress, after a restart
+    restarts: Int64s  # restarts after a stop, a move or a resize
     preemptions: Int64s  # stops before the end
     decisions: int
-    stranded_gpu_s: float  # GPU seconds that were free while some job that was there had none
+    stranded_gpu_s: float  # GPU seconds that were free while a present job had no GPUs
 
 
 def speed(job: GpuJob, placed: Placed, machine: GpuMachine) -> float:
-    """Progress a second on `placed`, 1 on what the job asked for, packed on the reference type.
+    """Return the progress per second on `placed`; 1 on the requested GPUs, packed on the reference type.
 
-    A gang of several types runs at the speed of its slowest.
+    A gang on several types runs at the speed of its slowest GPUs.
     """
     gpus, nodes = sum(placed.values()), len(placed)
     if job.model is None:
@@ -159,14 +159,14 @@ class _Clock:
         self.arriving = sorted(jobs, key=lambda job: (job.submit_s, job.number))[::-1]
         self.machine, self.policy = machine, policy
         self.active: dict[int, GpuJob] = {}
-        self.beside: dict[int, int] = {}  # jobs that share GPUs, each with the other
+        self.beside: dict[int, int] = {}  # of each pair of jobs that share GPUs: job -> the other job, both ways
         self.decisions = 0
         self.stranded_gpu_s = 0.0
-        self.free = 0  # GPUs, since the last tick
+        self.free = 0  # free GPUs since the last tick
         self.last_s = 0.0
 
     def settle(self, job: GpuJob, now_s: float) -> None:
-        """Brings what the job has done and held up to `now_s`."""
+        """Update the job's progress and GPU seconds to `now_s`."""
         passed = now_s - job.since_s
         if job.placed and passed > 0.0:
             working = max(0.0, now_s - max(job.since_s, job.resume_s))
@@ -177,7 +177,7 @@ class _Clock:
         job.since_s = now_s
 
     def finish_until(self, now_s: float) -> None:
-        """Ends jobs at their own seconds, up to `now_s`, and settles the others there."""
+        """End jobs at their exact seconds up to `now_s`, and settle the other jobs at `now_s`."""
         waiting = any(not job.placed for job in self.active.values())
         stranded = self.free * (now_s - self.last_s)
         for number, job in list(self.active.items()):
@@ -194,7 +194,7 @@ class _Clock:
         self.last_s = now_s
 
     def apply(self, wanted: dict[int, Placed], now_s: float) -> None:
-        """Starts, stops and changes jobs so that exactly `wanted` runs."""
+        """Start, stop and change jobs so that exactly `wanted` runs."""
         self.check(wanted)
         beside = {a: b for pair in self.policy.guests.items() for a, b in (pair, pair[::-1])}
         for number, job in self.active.items():
@@ -213,7 +213,7 @@ class _Clock:
         self.beside = beside
 
     def change(self, job: GpuJob, now_s: float) -> None:
-        """A first start, or a restart with its charge."""
+        """Make a first start, or a restart with its charge."""
         if job.start_s < 0.0:
             job.start_s = now_s
             return
@@ -222,7 +222,7 @@ class _Clock:
         job.resume_s = now_s + (model_s if self.policy.pause_s is None else self.policy.pause_s)
 
     def check(self, wanted: dict[int, Placed]) -> None:
-        """Raises WorkError where a policy hands out what is not there, or to whom it may not."""
+        """Raise WorkError if a policy allocates missing GPUs, or GPUs to a job that must not have them."""
         used = [0] * len(self.machine.gpus)
         guests = self.policy.guests
         for number, placed in wanted.items():
@@ -238,10 +238,10 @@ class _Clock:
         if len(over):
             raise WorkError(
                 f"{type(self.policy).__name__} gives {used[over[0]]} GPUs of node {over[0]}, "
-                f"which has {self.machine.gpus[over[0]]}"
+                f"which has only {self.machine.gpus[over[0]]}"
             )
         if len(set(guests.values())) < len(guests):
-            raise WorkError(f"{type(self.policy).__name__} packs three jobs on the same GPUs: two is the most")
+            raise WorkError(f"{type(self.policy).__name__} packs three jobs on the same GPUs: at most two are allowed")
 
     def run(self) -> None:
         tick, idle_s = 0.0, 0.0
@@ -269,7 +269,7 @@ class _Clock:
             tick = self.next_tick(tick)
 
     def next_tick(self, tick: float) -> float:
-        """The end of this round, or where the policy has `settled` of the one in which a job comes or ends."""
+        """Return the end of this round; if the policy has `settled`, that of the round of the next arrival or end."""
         following = tick + self.policy.round_s
         if not self.active or not getattr(self.policy, "settled", False):
             return following
@@ -280,19 +280,19 @@ class _Clock:
 
 
 def simulate_rounds(jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPolicy) -> GpuResult:
-    """Runs fresh `jobs` to the last one's end, as the policy's `prepared` makes them where it has one.
+    """Run new `jobs` to the end of the last one, after the policy's `prepared` if it has one.
 
-    A policy may say that it has `settled`: its last decision, in which everyone runs, stands until a job comes or ends.
-    It is not asked before.
+    A policy may be `settled`: every job runs, and its last decision remains valid until a job arrives or ends. It is
+    not called before.
 
-    Raises InputError for a job that is wider than the machine, WorkError where the policy breaks a rule or starts
-    nobody for ever.
+    Raises InputError for a job that is wider than the machine. Raises WorkError if the policy breaks a rule, or starts
+    no job for STUCK_S.
     """
     total = machine.total
     for job in jobs:
         if job.gpus > total:
             raise InputError(
-                f"job {job.number} asks for {counted(job.gpus, 'GPU')}, the cluster has {total}: leave it out"
+                f"job {job.number} asks for {counted(job.gpus, 'GPU')}, but the cluster has {total}: leave the job out"
             )
     prepared = getattr(policy, "prepared", None)
     jobs = jobs if prepared is None else prepared(jobs)

@@ -1,4 +1,4 @@
-"""One scheduler on one cluster's jobs: the way into both clocks."""
+"""Run one GPU scheduler on one cluster's jobs, on either clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from traces.errors import InputError, WorkError
 
 
 class GpuReplay(NamedTuple):
-    """What became of the jobs, and what the scheduler says that it assumed."""
+    """The results of the jobs, and the assumptions of the scheduler as sentences."""
 
     result: GpuResult
     said: list[str]
@@ -29,22 +29,23 @@ def simulate(
     told: dict[str, float] | None = None,
     quotas: dict[str, int] | None = None,
 ) -> GpuReplay:
-    """Runs `jobs` under the scheduler `name`; `told` are its parameters where not the defaults, `quotas` GPUs a group.
+    """Run `jobs` under the scheduler `name`; `told` overrides its parameters, `quotas` gives GPUs per group.
 
-    Raises InputError for a name or value that is not known, for no jobs and for a job that no part of the cluster
-    can hold (`fits`); WorkError where the scheduler never starts a job.
+    Raises InputError for an unknown name or invalid value, for an empty list of jobs, and for a job that no part of the
+    cluster can hold (`fits`). Raises WorkError if the scheduler never starts a job.
     """
     told = told or {}
     check(name, told)
     if not len(jobs):
-        raise InputError("there is no job to run")
+        raise InputError("there is no job to run: give at least one job")
     outside = np.flatnonzero(~fits(cluster, jobs))
     if len(outside):
         job = int(outside[0])
         raise InputError(
             f"{counted(len(outside), 'job', 'fits')} no configuration of the cluster; the first is number "
             f"{jobs.number[job]}, of "
-            f"{counted(jobs.gpus[job], 'GPU')}, and the most of one type are {most_of_a_type(cluster)}"
+            f"{counted(jobs.gpus[job], 'GPU')}; the cluster has at most {most_of_a_type(cluster)} GPUs of one type: "
+            "leave such jobs out or declare a larger cluster"
         )
     found = scheduler(name)
     if not isinstance(found, Event):
@@ -55,9 +56,9 @@ def simulate(
     knobs = np.array([told.get(key, default) for key, default in found.parameters.items()], dtype=np.float64)
     said = [f"{name}: {line}" for line in said if name == "yarn"]
     if found.by_group and len(jobs.groups) < 2:
-        said.append(f"{name}: the trace names neither virtual clusters nor users: all jobs are of one group")
+        said.append(f"{name}: the trace names neither virtual clusters nor users: all jobs form one group")
     if name in ("drf", "tetris") and cluster.capacity.shape[1] == 1:
-        said.append(f"{name}: the trace does not hold CPUs and memory of its nodes: GPUs are the only resource")
+        said.append(f"{name}: the trace has no CPUs and memory of its nodes: GPUs are the only resource")
     return GpuReplay(_events(cluster, jobs, name, share, knobs), said)
 
 
@@ -83,7 +84,7 @@ def _events(cluster: GpuCluster, jobs: GpuJobs, name: str, share: Floats, knobs:
 
 
 def fits(cluster: GpuCluster, jobs: GpuJobs) -> Bools:
-    """Which jobs an empty cluster can hold on GPUs of one type, each pod on one node, (jobs,)."""
+    """Return which jobs an empty cluster can hold on GPUs of one type, each pod on one node, (jobs,)."""
     able = np.zeros(len(jobs), dtype=np.bool_)
     needs, of = np.unique(np.column_stack([jobs.pod_gpus, jobs.need]), axis=0, return_inverse=True)
     for kind in sorted(set(cluster.types)):
@@ -97,21 +98,23 @@ def fits(cluster: GpuCluster, jobs: GpuJobs) -> Bools:
 
 
 def most_of_a_type(cluster: GpuCluster) -> int:
-    """GPUs of the type of which there are most."""
+    """Return the number of GPUs of the most common type."""
     gpus = cluster.capacity[:, 0]
     return max(int(gpus[np.array(cluster.types) == kind].sum()) for kind in set(cluster.types))
 
 
 def quota(cluster: GpuCluster, jobs: GpuJobs, declared: dict[str, int]) -> tuple[Floats, list[str]]:
-    """GPUs of each group, (groups,), and what was assumed: declared ones, else in proportion to the GPU time used.
+    """Return the GPUs of each group, (groups,), and the assumptions: declared quotas, else by used GPU time.
 
-    Raises InputError where quotas are declared for unknown groups or add to more than the cluster has.
+    Raises InputError if quotas are declared for unknown groups or add up to more GPUs than the cluster has.
     """
     unknown = [group for group in declared if group not in jobs.groups]
     if unknown:
         raise InputError(f"quota of unknown group {unknown[0]!r}: known are {', '.join(jobs.groups)}")
     if sum(declared.values()) > cluster.gpus:
-        raise InputError(f"the quotas add to {sum(declared.values())} GPUs: the cluster has {cluster.gpus}")
+        raise InputError(
+            f"the quotas add to {sum(declared.values())} GPUs, but the cluster has {cluster.gpus}: lower the quotas"
+        )
     work = np.bincount(jobs.group, weights=jobs.run_s * jobs.gpus, minlength=max(1, len(jobs.groups)))
     is_known = np.array([group in declared for group in jobs.groups] or [False])
     left = cluster.gpus - sum(declared.values())
@@ -121,10 +124,10 @@ def quota(cluster: GpuCluster, jobs: GpuJobs, declared: dict[str, int]) -> tuple
         if group in declared:
             share[index] = declared[group]
     guessed = int((~is_known).sum())
-    said = [f"{guessed} quotas are not declared: in proportion to the GPU time of the trace"] if guessed else []
+    said = [f"{guessed} quotas are not declared: they follow the GPU time in the trace"] if guessed else []
     return share, said
 
 
 def _typed(defaults: dict[str, Any], told: dict[str, float]) -> dict[str, Any]:
-    """Values with the type of the default: a switch, a whole number or a number."""
+    """Convert values to the type of the default: a boolean, an integer or a float."""
     return {key: type(defaults[key])(value) for key, value in told.items()}

@@ -26,7 +26,7 @@ from simulator.compiled import kernel, kernel_inline
 from simulator.recorded.follow import HORIZON_S, TICK_S, look, take
 from simulator.recorded.forked import OUT_S, finish_before, start_placed, tell
 from simulator.recorded.log import Log, log_of, most_in_use, next_of_others
-from simulator.recorded.passes import RecordedScratch, make_pass, new_scratch
+from simulator.recorded.passes import PassMemory, make_pass, new_scratch
 from simulator.recorded.record import NEVER, NONE, SUBMITTED, Events, Int64s, RecordedTrace
 from simulator.recorded.state import (
     BUSY,
@@ -73,7 +73,7 @@ class RecordedCluster(NamedTuple):
     beyond: Beyond
     rules: RecordedRules
     log: Log
-    scratch: RecordedScratch
+    scratch: PassMemory
 
 
 class RecordedBranch(NamedTuple):

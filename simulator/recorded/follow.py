@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from simulator.compiled import kernel
 from simulator.recorded.log import Log
-from simulator.recorded.passes import RecordedScratch, make_pass
+from simulator.recorded.passes import PassMemory, make_pass
 from simulator.recorded.record import ENDED, NEVER, NONE, STARTED, SUBMITTED
 from simulator.recorded.state import (
     BUSY,
@@ -45,7 +45,7 @@ def look(
     jobs: RecordedJobs,
     rules: RecordedRules,
     state: RecordedState,
-    scratch: RecordedScratch,
+    scratch: PassMemory,
     now: int,
     usable: int,
     target: int,

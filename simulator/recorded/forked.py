@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from simulator.compiled import kernel, kernel_inline
 from simulator.recorded.log import Log
-from simulator.recorded.passes import RecordedScratch, may_start
+from simulator.recorded.passes import PassMemory, may_start
 from simulator.recorded.record import CANCELLED, ENDED, STARTED, SUBMITTED
 from simulator.recorded.run_times import longest_run_s
 from simulator.recorded.state import (
@@ -88,7 +88,7 @@ def start_placed(
     rules: RecordedRules,
     log: Log,
     state: RecordedState,
-    scratch: RecordedScratch,
+    scratch: PassMemory,
     first_beyond: int,
     left_s: int,
     now: int,

@@ -12,7 +12,7 @@ import numpy as np
 
 from simulator.compiled import kernel
 from simulator.recorded.follow import HORIZON_S, TICK_S
-from simulator.recorded.passes import RecordedScratch, make_pass, may_start, new_scratch
+from simulator.recorded.passes import PassMemory, make_pass, may_start, new_scratch
 from simulator.recorded.record import NEVER, NONE, Events, Int64s, RecordedTrace
 from simulator.recorded.state import (
     PENDING,
@@ -70,7 +70,7 @@ def _free(
     cancelled: Int64s,
     usable: Int64s,
     state: RecordedState,
-    scratch: RecordedScratch,
+    scratch: PassMemory,
     starts: Int64s,
 ) -> None:
     """Simulate every job from the first submission on and write its start to `starts`, s.

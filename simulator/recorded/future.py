@@ -21,7 +21,7 @@ import numpy as np
 from simulator.compiled import kernel
 from simulator.marks import NO_ROOM
 from simulator.recorded.forked import OUT_S
-from simulator.recorded.passes import RecordedScratch, make_pass, may_start, new_scratch
+from simulator.recorded.passes import PassMemory, make_pass, may_start, new_scratch
 from simulator.recorded.record import NEVER, NONE, Int64s, RecordedTrace
 from simulator.recorded.search import first_not_before
 from simulator.recorded.state import (
@@ -80,7 +80,7 @@ class RecordedFutureBuffers(NamedTuple):
 
     jobs: RecordedJobs
     state: RecordedState
-    scratch: RecordedScratch
+    scratch: PassMemory
     run_s: Int64s  # (rows,) run time of a pending row
     release_s: Int64s  # (rows,) release of a held row, epoch s
     drawn_s: Int64s  # (jobs of the past,) drawn run times of jobs that had not ended

@@ -28,7 +28,7 @@ from simulator.recorded.state import (
 )
 
 
-class RecordedScratch(NamedTuple):
+class PassMemory(NamedTuple):
     """Working memory of a pass, int64. It has no meaning between passes, so states of one thread may share it."""
 
     time_s: Int64s  # (steps,) the profile: from time_s[i] on ...
@@ -39,29 +39,24 @@ class RecordedScratch(NamedTuple):
     passes: Int64s  # (1,) passes made in this memory: the number of the current one
 
 
-def new_scratch(jobs: int, users: int) -> RecordedScratch:
+def new_scratch(jobs: int, users: int) -> PassMemory:
     """Allocate one step for each running job's expected end and two for each reservation."""
     steps, users = 3 * jobs + 4, max(users, 1)
     sizes = (steps, steps, users, users, jobs, 1)
-    return RecordedScratch(*(np.zeros(size, np.int64) for size in sizes))
+    return PassMemory(*(np.zeros(size, np.int64) for size in sizes))
 
 
 @kernel
-def may_start(scratch: RecordedScratch, job: int) -> bool:
+def may_start(scratch: PassMemory, job: int) -> bool:
     """Whether the last pass placed this pending job now."""
     return bool(scratch.placed_now[job] == scratch.passes[0])
 
 
 @kernel
 def make_pass(
-    jobs: RecordedJobs,
-    rules: RecordedRules,
-    state: RecordedState,
-    scratch: RecordedScratch,
-    now: int,
-    usable: int,
-    target: int,
-) -> bool:
+    jobs: RecordedJobs, rules: RecordedRules, state: RecordedState, scratch: PassMemory,
+    now: int, usable: int, target: int,
+) -> bool:  # fmt: skip
     """Make a pass at `now` with `usable` nodes: set `could_start_s`; return whether `target` (a row or NONE) may start.
 
     The target need not be in the queue, and the pass ends at it. `may_start` gives the result for other jobs.
@@ -114,7 +109,7 @@ def make_pass(
 
 
 @kernel
-def _begin_pass(jobs: RecordedJobs, state: RecordedState, scratch: RecordedScratch, target: int) -> None:
+def _begin_pass(jobs: RecordedJobs, state: RecordedState, scratch: PassMemory, target: int) -> None:
     """Begin a pass, in which no job is placed yet."""
     scratch.passes[0] += 1
     for i in range(state.scalars[PENDING]):
@@ -125,9 +120,7 @@ def _begin_pass(jobs: RecordedJobs, state: RecordedState, scratch: RecordedScrat
 
 
 @kernel
-def _profile(
-    jobs: RecordedJobs, state: RecordedState, scratch: RecordedScratch, now: int, usable: int, ahead: int
-) -> int:
+def _profile(jobs: RecordedJobs, state: RecordedState, scratch: PassMemory, now: int, usable: int, ahead: int) -> int:
     """Build the profile of free nodes by the running jobs' limits, less the jobs placed now; return its steps.
 
     `ahead` is the number of pending jobs that the pass has processed.
@@ -150,7 +143,7 @@ def _profile(
 
 
 @kernel
-def _earliest(scratch: RecordedScratch, steps: int, size: int, limit_s: int) -> int:
+def _earliest(scratch: PassMemory, steps: int, size: int, limit_s: int) -> int:
     """Return the first step at which `size` nodes are free for `limit_s`, or NEVER (wider than the cluster)."""
     i = 0
     while i < steps:
@@ -164,7 +157,7 @@ def _earliest(scratch: RecordedScratch, steps: int, size: int, limit_s: int) -> 
 
 
 @kernel
-def _reserve(scratch: RecordedScratch, steps: int, from_s: int, until_s: int, size: int) -> int:
+def _reserve(scratch: PassMemory, steps: int, from_s: int, until_s: int, size: int) -> int:
     """Reserve `size` nodes in the profile between two times; return its steps."""
     steps = _step_at(scratch, steps, from_s)
     steps = _step_at(scratch, steps, until_s)
@@ -175,7 +168,7 @@ def _reserve(scratch: RecordedScratch, steps: int, from_s: int, until_s: int, si
 
 
 @kernel
-def _step_at(scratch: RecordedScratch, steps: int, time_s: int) -> int:
+def _step_at(scratch: PassMemory, steps: int, time_s: int) -> int:
     """Ensure that a step of the profile begins at `time_s`; return its steps."""
     at = steps
     while scratch.time_s[at - 1] > time_s:

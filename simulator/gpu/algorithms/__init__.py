@@ -1,1 +1,1 @@
-"""What the published schedulers compute: auctions, knapsacks, assignments. No clock, no cluster."""
+"""The algorithms of the published schedulers: auctions, knapsacks, assignments. They know no clock and no cluster."""

@@ -1,18 +1,20 @@
-"""Sia's integer programme: at most one configuration a job, no more GPUs of a type than there are.
+"""Sia's integer programme: choose at most one configuration per job within the available GPUs of each type.
 
 With values G (`configurations.values`) and p < 0 it minimises
 
     sum over jobs i and configurations c of x_ic G_ic^p  +  lambda (jobs - sum of x_ic)
 
-so a job that gets nothing costs lambda. p = -0.5, lambda = 1.1, G^p rounded to two decimals and at most 3,000 are the
-released solver's (Sia). Nothing in it prefers a job that runs to one like it that waits, so every round might swap the
-two; our tie rule: of answers that cost the same the one that leaves most jobs as they are, then the older job. An
-answer within `gap` of the best is taken as it is, so the rule holds where the programme is solved exactly.
+so a job that gets nothing costs lambda. As in Sia's released solver, p = -0.5, lambda = 1.1, and G^p is rounded to two
+decimals and at most 3,000. The programme does not prefer a running job to an equal waiting job, so every round might
+swap the two. Our tie rule: among answers of equal cost, choose the one that leaves most jobs as they are, then the
+older job. Any answer within `gap` of the best is accepted, so the rule holds only where the programme is solved
+exactly.
 
-**Solved from the cheap end.** Everyone's best is the answer where there is room for it. Jobs of equal rows are one
-variable with a count. Then the linear relaxation, of which a vertex splits at most as many rows as there are GPU types:
-rounded down and filled up it is taken if it is within `gap` of the relaxation, and only else the integer programme is
-solved. Both by HiGHS (Huangfu and Hall, "Parallelizing the dual revised simplex method", 2018) through scipy.
+**The solution tries cheap methods first.** If there is room for every job's best configuration, that is the answer.
+Otherwise jobs with equal rows become one variable with a count, and the linear relaxation is solved. A vertex of it
+splits at most as many rows as there are GPU types. It is rounded down, filled up, and accepted if it is within `gap` of
+the relaxation. Only otherwise the integer programme is solved. HiGHS solves both (Huangfu and Hall, "Parallelizing the
+dual revised simplex method", 2018) through scipy.
 """
 
 from __future__ import annotations
@@ -30,26 +32,24 @@ from simulator.gpu.algorithms.configurations import Configuration
 
 POWER = -0.5
 UNASSIGNED = 1.1
-CLIP = 3000.0  # of G^p
-DECIMALS = 2  # of G^p
-KEEP = 1e-6  # that what a job has is cheaper by: under .01, the least difference, for up to 10,000 jobs
+CLIP = 3000.0  # upper bound of G^p
+DECIMALS = 2  # decimals of G^p
+KEEP = 1e-6  # discount on a job's current configuration; below 0.01, the least difference, for up to 10,000 jobs
 
 Floats = NDArray[np.float64]
 Int64s = NDArray[np.int64]
 
 
 class ConfigurationChoice(NamedTuple):
-    """One job: what it may be given and what that is worth."""
+    """The allowed configurations of one job and their values."""
 
     allowed: Sequence[Configuration]
     values: Floats  # (len(allowed),), above 0
-    current: int | None = None  # position of what it has among `allowed`
+    current: int | None = None  # position of its current configuration in `allowed`
 
 
 class Assignment(NamedTuple):
-    """Position of each job's configuration among those allowed it, None for none; and whether the solver was cut
-    short.
-    """
+    """The position of each job's configuration in its allowed ones, None for none; and whether the solver timed out."""
 
     chosen: list[int | None]
     timed_out: bool
@@ -57,7 +57,7 @@ class Assignment(NamedTuple):
 
 @contextmanager
 def _no_chatter() -> Iterator[None]:
-    """Keeps standard output clean: HiGHS writes remarks for its developers there, which no option turns off."""
+    """Suppress standard output: HiGHS writes remarks for its developers there, which no option turns off."""
     sys.stdout.flush()
     kept = os.dup(1)
     try:
@@ -70,12 +70,12 @@ def _no_chatter() -> Iterator[None]:
 
 
 def costs(values: Floats) -> Floats:
-    """What each value costs in the programme, G^p, of the same shape."""
+    """Return the cost of each value in the programme, G^p, of the same shape."""
     return np.asarray(np.round(np.minimum(values**POWER, CLIP), DECIMALS), dtype=np.float64)
 
 
 def cost(choices: Sequence[ConfigurationChoice], chosen: Sequence[int | None]) -> float:
-    """What the programme minimises."""
+    """Return the objective that the programme minimises."""
     return sum(
         UNASSIGNED if index is None else float(costs(choice.values[index : index + 1])[0])
         for choice, index in zip(choices, chosen, strict=True)
@@ -83,13 +83,13 @@ def cost(choices: Sequence[ConfigurationChoice], chosen: Sequence[int | None]) -
 
 
 class _Programme(NamedTuple):
-    """Kinds of alike jobs and their columns, one a kind and configuration; each kind's columns lie together."""
+    """The kinds of equal jobs and their columns, one per kind and configuration; a kind's columns are adjacent."""
 
-    members: list[list[int]]  # of each kind: positions of its jobs, the oldest first
+    members: list[list[int]]  # of each kind: positions of its jobs, oldest first
     first: Int64s  # of each kind: its first column
     owner: Int64s  # of each column: its kind
-    gains: Floats  # of each column: what a job adds to the costs, under 0 where it is worth it
-    gpus: Int64s  # of each column
+    gains: Floats  # of each column: change of the objective per job, below 0 if it pays
+    gpus: Int64s  # of each column: number of GPUs
     gpu_type: Int64s  # of each column: position in `capacity`
     sizes: Int64s  # jobs of each kind
     capacity: Int64s  # GPUs of each type
@@ -103,7 +103,7 @@ def _programme(choices: Sequence[ConfigurationChoice], capacity: Mapping[str, in
     gains[(ends - sizes)[has] + np.array([choices[n].current for n in has], dtype=np.int64)] -= KEEP
     kinds: dict[tuple[int, bytes], list[int]] = {}
     for n, (choice, end) in enumerate(zip(choices, ends, strict=True)):
-        # The same list means the same configurations (equal ones in two are only not merged); KEEP marks `current`.
+        # The identity of the list identifies the configurations: equal lists are just not merged. KEEP marks `current`.
         kinds.setdefault((id(choice.allowed), gains[end - len(choice.allowed) : end].tobytes()), []).append(n)
     members = list(kinds.values())
     ones = np.array([same[0] for same in members])
@@ -128,7 +128,7 @@ def _used(programme: _Programme, taken: Int64s) -> Int64s:
 
 
 def _best_for_all(programme: _Programme) -> Int64s | None:
-    """Everyone's best, jobs a column, where there is room for it: then no answer is better."""
+    """Return every job's best configuration, as jobs per column, if there is room: then no answer is better."""
     taken = np.zeros(len(programme.gains), dtype=np.int64)
     for first, last, count in zip(programme.first, [*programme.first[1:], len(taken)], programme.sizes, strict=True):
         best = first + int(np.argmin(programme.gains[first:last]))
@@ -137,7 +137,7 @@ def _best_for_all(programme: _Programme) -> Int64s | None:
 
 
 def _solved(programme: _Programme, integer: bool, limit_s: float, gap: float) -> Any:
-    """The programme, or its linear relaxation, as scipy's `OptimizeResult`."""
+    """Solve the programme or its linear relaxation; return scipy's `OptimizeResult`."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
 
@@ -158,7 +158,7 @@ def _solved(programme: _Programme, integer: bool, limit_s: float, gap: float) ->
 
 
 def _filled(programme: _Programme, relaxed: Floats) -> Int64s:
-    """The relaxation rounded down, then filled up: what it split first, then by gain a GPU."""
+    """Round the relaxation down, then fill up: first the rows that it split, then by gain per GPU."""
     taken = np.floor(relaxed + 1e-6).astype(np.int64)
     open_jobs = programme.sizes - np.bincount(programme.owner, taken, len(programme.sizes)).astype(np.int64)
     left = programme.capacity - _used(programme, taken)
@@ -176,10 +176,10 @@ def _filled(programme: _Programme, relaxed: Floats) -> Int64s:
 def assign(
     choices: Sequence[ConfigurationChoice], capacity: Mapping[str, int], limit_s: float = 5.0, gap: float = 1e-3
 ) -> Assignment:
-    """The best assignment to `capacity` GPUs of each type, within the relative `gap`; `choices` oldest first.
+    """Find the best assignment to `capacity` GPUs of each type, within the relative `gap`; `choices` oldest first.
 
-    Where the solver has not ended in `limit_s` seconds its best answer so far is taken, and where it has none, everyone
-    stays with what it has and nothing is given to others: a feasible answer, and `timed_out`.
+    If the solver does not finish in `limit_s` seconds, its best answer so far is used. If it has none, every job keeps
+    its current configuration, which is feasible. `timed_out` reports both cases.
     """
     if not choices:
         return Assignment([], False)

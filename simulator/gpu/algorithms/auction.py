@@ -1,13 +1,13 @@
-"""Themis' auction: GPUs to bidders so that the product of their values is largest, with hidden payments.
+"""Themis' auction: allocate GPUs to bidders to maximise the product of their values, with hidden payments.
 
 Mahajan et al., "Themis: Fair and efficient GPU cluster scheduling" (NSDI 2020), section 3.2, after the partial
-allocation mechanism of Cole, Gkatzelis and Goel ("Mechanism design for fair division", EC 2013). A bid says what
-every number of GPUs is worth to the bidder (1 / rho). Winner i keeps the fraction
+allocation mechanism of Cole, Gkatzelis and Goel ("Mechanism design for fair division", EC 2013). A bid gives the value
+of every number of GPUs to the bidder (1 / rho). Winner i keeps the fraction
 
     c_i = product over j != i of V_j(with i in the auction) / product over j != i of V_j(without i)
 
-of what it won. Then c_i V_i(bundle) is the product of all values over a number that i has no part in, so no false bid
-makes it larger: truth is best. It holds where a part c of a bundle is worth c times the bundle.
+of its bundle. Then c_i V_i(bundle) is the product of all values over a number that does not depend on i, so no false
+bid increases it: truthful bids are best. This holds where a fraction c of a bundle is worth c times the bundle.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Bid = Sequence[tuple[int, float]]  # (GPUs >= 0, value > 0); GPUs 0 is there, and is what nothing is worth
+Bid = Sequence[tuple[int, float]]  # (GPUs >= 0, value > 0), including the value of 0 GPUs
 Floats = NDArray[np.float64]
 
 
 class AuctionOutcome(NamedTuple):
-    """What the auction gives, a number per bidder."""
+    """The result of an auction, one entry per bidder."""
 
-    gpus: list[int]  # won, before payment
-    kept: list[float]  # c_i in (0, 1]
+    gpus: list[int]  # GPUs won, before payment
+    kept: list[float]  # fraction kept after payment, c_i in (0, 1]
 
 
 def _folded(best: Floats, bid: Bid) -> tuple[Floats, NDArray[np.int32]]:
-    """`best` (capacity + 1,), the largest sum of log values within so many GPUs, with one more bid; and its bundle."""
+    """Extend `best` (capacity + 1,), the largest sum of log values per number of GPUs, by a bid; return bundles too."""
     grown = np.full_like(best, -np.inf)
     bundle = np.zeros(len(best), dtype=np.int32)
     for index, (gpus, value) in enumerate(bid):
@@ -44,8 +44,9 @@ def _folded(best: Floats, bid: Bid) -> tuple[Floats, NDArray[np.int32]]:
 
 
 def auction(bids: Sequence[Bid], capacity: int) -> AuctionOutcome:
-    """Winners of `capacity` GPUs. Every bid holds a bundle of 0 GPUs; values are above 0. Exact, by dynamic
-    programming.
+    """Find the winners of `capacity` GPUs, exactly, by dynamic programming.
+
+    Every bid includes a bundle of 0 GPUs, and all values are above 0.
     """
     before, bundles = [np.zeros(capacity + 1)], []
     for bid in bids:
@@ -67,9 +68,9 @@ def auction(bids: Sequence[Bid], capacity: int) -> AuctionOutcome:
 
 
 def worst_off(rho: Sequence[float], filter_share: float) -> list[int]:
-    """Positions of the (1 - f) fraction with the largest rho, at least one where there is any; ties by position.
+    """Return the positions of the (1 - f) fraction with the largest rho, at least one if any; ties by position.
 
-    Themis offers free GPUs to these alone (f = 0.8 there): a larger f is fairer and less efficient.
+    Themis offers free GPUs only to these (f = 0.8 there). A larger f is fairer and less efficient.
     """
     count = max(1, int(np.ceil((1.0 - filter_share) * len(rho) - 1e-9))) if len(rho) else 0
     return sorted(range(len(rho)), key=lambda position: (-rho[position], position))[:count]

@@ -1,4 +1,4 @@
-"""The allocations that Sia chooses among, and how a job values them.
+"""The allocations that Sia chooses from, and the value of each to a job.
 
 Jayaram Subramanya et al., "Sia: Heterogeneity-aware, goodput-optimized ML-cluster scheduling" (SOSP 2023),
 and the solver that its authors released.
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 
 class Configuration(NamedTuple):
-    """So many GPUs of one type on so many nodes."""
+    """A number of GPUs of one type on a number of nodes."""
 
     gpu_type: str
     nodes: int
@@ -30,7 +30,7 @@ class Pool(NamedTuple):
 
 
 def configurations(pools: Sequence[Pool]) -> list[Configuration]:
-    """Powers of two of GPUs inside a node, then whole nodes, as many as there are; in the order of the pools."""
+    """Return powers of two of GPUs within a node, then 1, 2, ... whole nodes, in the order of the pools."""
     found: list[Configuration] = []
     for pool in pools:
         inside = [2**power for power in range(pool.gpus_per_node.bit_length()) if 2**power < pool.gpus_per_node]
@@ -42,11 +42,11 @@ def configurations(pools: Sequence[Pool]) -> list[Configuration]:
 
 
 def restart_factor(age_s: float, restarts: int, restart_s: float) -> float:
-    """By what a running job's goodput elsewhere is multiplied before it is compared with staying, in (0, 1].
+    """Return the factor, in (0, 1], on a running job's goodput on any allocation other than its current one.
 
-    (age - n S) / (age + S), with n restarts so far of S seconds: what is left of the time so far after one restart more
-    (Sia). 1 until the job is as old as one restart, as the released solver has it; never under 0.01, so that
-    a job that was moved too often can still be moved.
+    The factor is (age - n S) / (age + S), with n restarts so far of S seconds each: the useful share of the job's time
+    after one more restart (Sia). It is 1 until the job is as old as one restart, as in the released solver, and never
+    below 0.01, so a job that was moved too often can still be moved.
     """
     if age_s < restart_s:
         return 1.0
@@ -54,19 +54,19 @@ def restart_factor(age_s: float, restarts: int, restart_s: float) -> float:
 
 
 def values(goodput: Callable[[Configuration], float], allowed: Sequence[Configuration]) -> NDArray[np.float64]:
-    """A job's row of Sia's matrix, (len(allowed),): goodputs scaled so that the least equals its number of GPUs.
+    """Return a job's row of Sia's matrix, (len(allowed),): goodputs scaled so that the least equals its GPUs.
 
-    The least goodput stands for the smallest number of GPUs that the job can run on: so rows of jobs of unlike models
-    can be compared.
+    The smallest goodput belongs to the smallest number of GPUs that the job can run on. The scaling makes rows of jobs
+    with different models comparable.
     """
     raw = np.array([goodput(configuration) for configuration in allowed])
     return np.asarray(raw / raw.min() * min(configuration.gpus for configuration in allowed), dtype=np.float64)
 
 
 def moving(row: NDArray[np.float64], current: int | None, factor: float) -> NDArray[np.float64]:
-    """`row` with all but the `current` position multiplied by the restart factor; as it is for a job that has nothing.
+    """Multiply all of `row` except the `current` position by the restart factor; keep it for a job without GPUs.
 
-    The released solver too discounts only jobs that have an allocation.
+    The released solver also discounts only jobs that have an allocation.
     """
     if current is None:
         return row

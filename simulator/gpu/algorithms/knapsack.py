@@ -1,4 +1,4 @@
-"""The multiple-choice knapsack: of each group at most one item, of all items at most the capacity, the most value."""
+"""The multiple-choice knapsack: choose at most one item per group within the capacity to maximise the value."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ Group = Sequence[tuple[int, float]]  # items (weight >= 1, value)
 
 
 def choose(groups: Sequence[Group], capacity: int) -> list[int]:
-    """Index of the item chosen of each group, -1 for none: exact, by dynamic programming.
+    """Return the index of the item chosen from each group, -1 for none; exact, by dynamic programming.
 
-    Time and memory grow with items x capacity and groups x capacity (Sinha and Zoltners, "The multiple-choice knapsack
-    problem", Operations Research 27(3), 1979). Among equals the fewest groups from the front are given something. An
-    item of no positive value is never chosen.
+    Time grows with items x capacity, memory with groups x capacity (Sinha and Zoltners, "The multiple-choice knapsack
+    problem", Operations Research 27(3), 1979). Among equal solutions, the one with the fewest groups from the front is
+    chosen. An item without a positive value is never chosen.
     """
-    best = np.zeros(capacity + 1)  # best value of the groups so far in at most so much capacity
+    best = np.zeros(capacity + 1)  # best value of the groups so far for each capacity
     picks = np.full((len(groups), capacity + 1), -1, dtype=np.int32)
     for number, group in enumerate(groups):
         grown = best.copy()

@@ -1,9 +1,9 @@
-"""Which jobs share GPUs: Gandiva's packing, in the form of Gavel's comparison with it.
+"""Gandiva's packing of jobs on shared GPUs, in the form of Gavel's comparison with it.
 
-Xiao et al., "Gandiva: Introspective cluster scheduling for deep learning" (OSDI 2018): jobs are packed where
-what both do together is more than what one does alone, which Gandiva finds out by trying. Gavel (Narayanan et al., OSDI
-2020) pairs jobs of equal GPUs and drops a pair whose normalised throughputs add to less than 1. Here the pair with
-the most is taken first.
+Xiao et al., "Gandiva: Introspective cluster scheduling for deep learning" (OSDI 2018): two jobs are packed if together
+they progress more than one does alone, which Gandiva finds out by trying. Gavel (Narayanan et al., OSDI 2020) pairs
+jobs of equal GPUs and drops a pair whose normalised throughputs add to less than 1. Here the pair with the highest sum
+is taken first.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from itertools import combinations
 def pairs(
     jobs: Sequence[tuple[int, int]], together: Callable[[int, int], float], least: float = 1.0
 ) -> list[tuple[int, int]]:
-    """Disjoint pairs of `jobs` (number, GPUs) of equal GPUs whose throughput `together` is above `least`.
+    """Return disjoint pairs of `jobs` (number, GPUs) with equal GPUs whose throughput `together` is above `least`.
 
-    `together(a, b)` is the sum of what each keeps of its own speed, at most 2. The best pair first; ties by number.
+    `together(a, b)` is the sum of both jobs' speeds relative to running alone, at most 2. Best pair first; ties by
+    number.
     """
     candidates = [
         (together(a, b), a, b)

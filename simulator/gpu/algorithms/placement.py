@@ -1,4 +1,4 @@
-"""Where a gang goes: on the fewest nodes that can hold it, and among those on the fullest."""
+"""The placement of a gang: on the fewest nodes that can hold it, and among those on the fullest."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ Int64s = NDArray[np.int64]
 
 
 def packed(free: Int64s, gpus: int, most_nodes: int | None = None) -> dict[int, int] | None:
-    """{node: GPUs} for `gpus` GPUs of `free` (nodes,), best fit; None where they do not fit.
+    """Place `gpus` GPUs in `free` (nodes,) by best fit; return {node: GPUs}, or None if they do not fit.
 
-    One node if one can hold them: the one with the least free. Else the nodes with the most free, each whole, and for
-    what then remains the node that fits it best. `most_nodes` is how far it may spread. Ties by the node's number.
+    If one node can hold them, the one with the fewest free GPUs. Else all free GPUs of the nodes with the most, and for
+    the rest the node that fits it best. `most_nodes` limits the number of nodes. Ties by the node's number.
     """
     left, placed, open_ = gpus, {}, free.copy()
     while left > 0:
@@ -33,11 +33,11 @@ def packed(free: Int64s, gpus: int, most_nodes: int | None = None) -> dict[int, 
 
 
 def take(free: Int64s, placed: dict[int, int]) -> None:
-    """Takes the GPUs of `placed` out of `free` (nodes,), in place."""
+    """Subtract the GPUs of `placed` from `free` (nodes,) in place."""
     for node, gpus in placed.items():
         free[node] -= gpus
 
 
 def fewest_nodes(gpus: int, gpus_per_node: int) -> int:
-    """Nodes that a gang of `gpus` needs at least."""
+    """Return the fewest nodes that a gang of `gpus` needs."""
     return -(-gpus // gpus_per_node)

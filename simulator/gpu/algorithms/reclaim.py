@@ -1,9 +1,8 @@
-"""Which loaned servers to give back, so that few jobs are preempted: Lyra's greedy choice by server preemption cost.
+"""Choose the loaned servers to return so that few jobs are preempted: Lyra's greedy choice by preemption cost.
 
-Li et al., "Lyra: Elastic scheduling for deep learning clusters" (EuroSys 2023; "Aryl", arXiv 2202.07896). The
-cost of a server is the sum, over the jobs on it, of the fraction of the job's servers that it is: a job on k servers
-costs each of them 1/k. That fraction counts servers and not GPUs: our reading. Choosing the cheapest set is a
-knapsack problem with dependent items, and NP-hard; the paper picks greedily and computes the costs again after each
+Li et al., "Lyra: Elastic scheduling for deep learning clusters" (EuroSys 2023; "Aryl", arXiv 2202.07896). A job on k
+servers adds 1/k to the cost of each of them. Counting servers instead of GPUs is our reading. Finding the cheapest set
+is a knapsack problem with dependent items, and NP-hard; the paper picks greedily and recomputes the costs after each
 pick.
 """
 
@@ -13,10 +12,10 @@ from collections.abc import Collection, Mapping
 
 
 def choose_servers(servers_of: Mapping[int, Collection[int]], loaned: Collection[int], wanted: int) -> list[int]:
-    """`wanted` of the `loaned` servers in the order of their picks; all of them where that is no more than there are.
+    """Return `wanted` of the `loaned` servers in the order of their picks; all of them if there are no more.
 
-    `servers_of` gives for every job that would be preempted the servers it is on, loaned or not. A job whose workers
-    there can be taken away without preempting it is left out of it. Of equal costs the lowest number.
+    `servers_of` maps every job that would be preempted to its servers, loaned or not. It omits a job whose workers on
+    loaned servers can be removed without preempting it. Ties by the lowest number.
     """
     alive = {job: set(servers) for job, servers in servers_of.items() if set(servers) & set(loaned)}
     left, picked = set(loaned), []

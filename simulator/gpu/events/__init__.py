@@ -1,1 +1,1 @@
-"""The compiled clock of GPU scheduling: asks when a job comes, ends or wakes the policy. `run` is the way in."""
+"""The compiled clock of GPU scheduling: it calls the policy when a job arrives, ends or needs a wake-up."""

@@ -1,4 +1,4 @@
-"""Two passes that several policies share: over an order with preemption, and the order itself kept sorted."""
+"""Functions that several policies share: passes over an order with and without preemption, and sorting."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from simulator.gpu.events.state import (
     GpuState,
 )
 
-_OUT, _KEEP, _STOP = -3, -2, -1  # choice of a job in a pass; from 0 on the type that it is to start on
+_OUT, _KEEP, _STOP = -3, -2, -1  # decision about a job in a pass; values >= 0 are the type to start on
 
 
 @kernel
 def follow(state: GpuState, sorted_jobs: int, now: float, local: bool) -> None:
-    """Runs the jobs at the front of `order` (its first `sorted_jobs`), as many as the GPUs of each type hold.
+    """Run the jobs at the front of `order` (its first `sorted_jobs`), as many as the GPUs of each type can hold.
 
-    Those running behind are stopped, but only where what takes their place can be placed; what is left over goes to
-    whoever fits, in order. With `local` a gang of a kind that loses much when spread starts on the fewest nodes alone.
+    Running jobs behind them are stopped, but only if the jobs that replace them can be placed. Remaining GPUs go to any
+    jobs that fit, in order. With `local`, a gang of a kind that loses much when spread starts only on the fewest nodes.
     """
     _choose(state, sorted_jobs)
     stopped = 0
@@ -61,7 +61,7 @@ def follow(state: GpuState, sorted_jobs: int, now: float, local: bool) -> None:
 
 @kernel
 def _choose(state: GpuState, sorted_jobs: int) -> None:
-    """Counts GPUs of each type down in order: who keeps running, who is stopped, who starts on which type."""
+    """Decide in order, within the GPUs of each type, which jobs keep running, stop, or start on which type."""
     for kind in range(state.of_type.shape[1]):
         state.of_type[ASKED_TYPES, kind] = state.of_type[TYPE_GPUS, kind]
     for at in range(sorted_jobs):
@@ -84,7 +84,7 @@ def _choose(state: GpuState, sorted_jobs: int) -> None:
 
 @kernel
 def fill(state: GpuState, sorted_jobs: int, now: float, local: bool) -> None:
-    """Starts who waits and fits, in order, on what is free."""
+    """Start the waiting jobs that fit on free GPUs, in order."""
     free = free_gpus(state)
     for at in range(sorted_jobs):
         if free == 0:
@@ -99,9 +99,9 @@ def fill(state: GpuState, sorted_jobs: int, now: float, local: bool) -> None:
 
 @kernel
 def sort(state: GpuState) -> int:
-    """Keeps `order` as the active jobs by (key, arrival); returns how many. The last order is nearly sorted already.
+    """Sort the active jobs into `order` by (key, arrival); return how many. The previous order is nearly sorted.
 
-    Jobs that came since are those of `active` behind the last one sorted; a job's number is its place in arrival.
+    Jobs in `active` behind the last sorted one are new. A job's number is its place in the order of arrival.
     """
     kept = 0
     newest = -1

@@ -1,8 +1,8 @@
-"""Where a gang goes, and what starting and stopping it does: the compiled steps that every policy uses.
+"""Place, start and stop a gang: the compiled steps that every policy uses.
 
-A gang lies on GPUs of one type. Its place is the best fit: one node where one holds it, the one with the least free;
-else the nodes with the most free, each whole, and for what then remains the node that fits it best. Where it needs
-several nodes and one rack holds it on as few, it goes there. Ties by the node's number.
+A gang runs on GPUs of one type, placed by best fit. If one node can hold it, it goes on the node with the fewest free
+GPUs. Else it takes all free GPUs of the nodes with the most, and for the rest the node that fits it best. If it needs
+several nodes and one rack can hold it on as few, it goes there. Ties by the node's number.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from simulator.gpu.events.state import (
 
 @kernel
 def free_gpus(state: GpuState) -> int:
-    """GPUs that nobody holds."""
+    """Return the number of free GPUs."""
     free = 0
     for kind in range(state.of_type.shape[1]):
         free += state.of_type[TYPE_FREE, kind]
@@ -58,7 +58,7 @@ def free_gpus(state: GpuState) -> int:
 
 @kernel
 def holds(state: GpuState, node: int, job: int) -> int:
-    """GPUs of the job that the node could take now."""
+    """Return how many GPUs of the job the node could take now."""
     most = state.free[node, 0]
     for resource in range(1, state.free.shape[1]):
         need = state.need[job, resource]
@@ -69,7 +69,7 @@ def holds(state: GpuState, node: int, job: int) -> int:
 
 @kernel
 def _search(state: GpuState, job: int, kind: int, rack: int, most_nodes: int) -> int:
-    """Fills `chosen_node` and `chosen_gpus` with a place on the type; its nodes, or 0 where there is none."""
+    """Fill `chosen` with a place on the type; return its number of nodes, or 0 if there is none."""
     left, found = state.whole[GPUS, job], 0
     while left > 0:
         best, best_room, wide, wide_room = -1, 0, -1, 0
@@ -103,7 +103,7 @@ def _search(state: GpuState, job: int, kind: int, rack: int, most_nodes: int) ->
 
 @kernel
 def find(state: GpuState, job: int, kind: int, is_local: bool) -> bool:
-    """Whether the job fits on GPUs of the type now, `is_local`: on the fewest nodes; the place is the chosen one."""
+    """Whether the job fits on GPUs of the type now, with `is_local` on the fewest nodes; `chosen` holds the place."""
     if state.of_type[TYPE_FREE, kind] < state.whole[GPUS, job]:
         return False
     fewest = -(-state.whole[GPUS, job] // state.of_type[WIDEST, kind])
@@ -122,7 +122,7 @@ def find(state: GpuState, job: int, kind: int, is_local: bool) -> bool:
 
 @kernel
 def find_any(state: GpuState, job: int, is_local: bool) -> int:
-    """The fastest type that the job fits on now, -1 for none; the place is the chosen one."""
+    """Return the fastest type that the job fits on now, -1 for none; `chosen` holds the place."""
     for at in range(state.preference.shape[1]):
         kind = state.preference[state.whole[KIND, job], at]
         if find(state, job, kind, is_local):
@@ -132,7 +132,7 @@ def find_any(state: GpuState, job: int, is_local: bool) -> int:
 
 @kernel
 def move_gpus(state: GpuState, job: int, sign: int) -> None:
-    """Takes (1) or gives back (-1) what the slot of the job holds."""
+    """Take (1) or free (-1) the resources in the job's slot."""
     slot = state.whole[SLOT, job]
     for at in range(state.slots[PIECES, slot]):
         node, gpus = state.places[NODE, slot, at], state.places[TAKEN, slot, at]
@@ -145,7 +145,7 @@ def move_gpus(state: GpuState, job: int, sign: int) -> None:
 
 @kernel
 def settle(state: GpuState, job: int, now: float) -> None:
-    """Brings what a running job has done and held up to `now`."""
+    """Update a running job's progress and GPU seconds to `now`."""
     passed = now - state.real[SINCE, job]
     if passed > 0.0:
         working = max(0.0, now - max(state.real[SINCE, job], state.real[RESUME, job]))
@@ -160,7 +160,7 @@ def settle(state: GpuState, job: int, now: float) -> None:
 
 @kernel
 def start(state: GpuState, job: int, kind: int, now: float) -> None:
-    """Starts the job on the chosen place, with the charge of a restart where it has run before."""
+    """Start the job on the chosen place, with the charge of a restart if it has run before."""
     state.counts[OPEN_SLOTS] -= 1
     slot = state.slots[OPEN, state.counts[OPEN_SLOTS]]
     nodes = state.counts[CHOSEN]
@@ -180,7 +180,7 @@ def start(state: GpuState, job: int, kind: int, now: float) -> None:
 
 @kernel
 def give_up(state: GpuState, job: int, now: float) -> None:
-    """A running job no longer holds GPUs that were given back already: it waits again."""
+    """Put a running job, whose GPUs have been freed already, back to waiting."""
     settle(state, job, now)
     state.slots[OPEN, state.counts[OPEN_SLOTS]] = state.whole[SLOT, job]
     state.counts[OPEN_SLOTS] += 1
@@ -191,14 +191,14 @@ def give_up(state: GpuState, job: int, now: float) -> None:
 
 @kernel
 def stop(state: GpuState, job: int, now: float) -> None:
-    """Takes the GPUs of a running job: it waits again, and restarts with a charge."""
+    """Stop a running job: free its GPUs and put it back to waiting; its restart is charged."""
     move_gpus(state, job, -1)
     give_up(state, job, now)
 
 
 @kernel
 def is_free_still(state: GpuState, job: int) -> bool:
-    """Whether all that the slot of the job names is free now."""
+    """Whether all resources in the job's slot are free now."""
     slot = state.whole[SLOT, job]
     for at in range(state.slots[PIECES, slot]):
         node, gpus = state.places[NODE, slot, at], state.places[TAKEN, slot, at]

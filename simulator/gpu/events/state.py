@@ -1,4 +1,4 @@
-"""Arrays of the compiled clock: the machine, the jobs, and where each stands. `build` makes them."""
+"""The arrays of the compiled clock: the cluster, the jobs, and their current state. `build` makes them."""
 
 from __future__ import annotations
 
@@ -16,34 +16,35 @@ from simulator.gpu.rounds import RESTART_S
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-PENDING, RUNNING, DONE = range(1, 4)  # STATUS; 0 is a job still to come
+PENDING, RUNNING, DONE = range(1, 4)  # STATUS; 0 is a job that has not arrived
 NEVER = np.inf
 
-# Rows of `real`, a number a job; times in s from the origin.
-SUBMIT, WORK, RESTART, LEFT, SINCE, RESUME, RATE, ATTAINED = range(8)  # LEFT: of WORK, at SINCE; ATTAINED: GPU s
-LOST, RAN, BEGUN, END, WAKE, PENDED, SERVICE, KEY = range(8, 16)  # SERVICE: what a policy ranks by, GPU s
-# Rows of `whole`, a whole number a job; ACTIVE_JOB and ORDER are lists of jobs, as long as `counts` says.
+# Rows of `real`, one float per job; times in s from the origin.
+SUBMIT, WORK, RESTART, LEFT, SINCE, RESUME, RATE, ATTAINED = range(8)  # LEFT: rest of WORK at SINCE; ATTAINED: GPU s
+LOST, RAN, BEGUN, END, WAKE, PENDED, SERVICE, KEY = range(8, 16)  # SERVICE: rank of a policy, GPU s
+# Rows of `whole`, one integer per job; ACTIVE_JOB and ORDER are lists of jobs whose lengths are in `counts`.
 GPUS, GROUP, KIND, STATUS, LEVEL, ON_TYPE, SLOT, RESTARTS, PREEMPTIONS, ACTIVE_JOB, ORDER, CHOICE = range(12)
 NODE_TYPE, RACK = range(2)  # rows of `node`
 WIDEST, TYPE_GPUS, TYPE_FREE, ASKED_TYPES = range(4)  # rows of `of_type`
 QUOTA, SHARE = range(2)  # rows of `of_group`
-NODE, TAKEN = range(2)  # of `places` and `chosen`: which node, how many GPUs of it
-PIECES, OPEN = range(2)  # rows of `slots`: nodes of the slot; a stack of those that nobody has
+NODE, TAKEN = range(2)  # rows of `places` and `chosen`: a node, and the number of its GPUs
+PIECES, OPEN = range(2)  # rows of `slots`: number of nodes of the slot; a stack of unused slots
 ACTIVE, SORTED, OPEN_SLOTS, CHOSEN, DECISIONS, RACKS, NEWEST, JOBS = range(8)  # in `counts`
 
 
 class GpuState(NamedTuple):
-    """n jobs, m nodes, R resources (GPUs first), T types, K kinds of job (model and GPUs), S slots of running jobs.
+    """The state for n jobs, m nodes, R resources (GPUs first), T types, K kinds of job and S slots of running jobs.
 
-    Few arrays with named rows, not an array a name: each array of a state makes every function slower to compile.
+    A kind is a model and a number of GPUs. The state has few arrays with named rows instead of one array per name,
+    because each array makes every function slower to compile.
     """
 
     real: Floats  # (16, n)
     whole: Int64s  # (12, n + 1)
-    need: Int64s  # (n, R) for each GPU of the job
+    need: Int64s  # (n, R) resources per GPU of the job
     speed: Floats  # (K, T, nodes + 1)
-    preference: Int64s  # (K, T) types, the fastest first
-    local: Int64s  # (K,) 1 where a gang loses much when it is spread
+    preference: Int64s  # (K, T) types, fastest first
+    local: Int64s  # (K,) 1 if a gang loses much when it is spread
     node: Int64s  # (2, m)
     of_type: Int64s  # (4, T)
     total: Int64s  # (R,)
@@ -51,8 +52,8 @@ class GpuState(NamedTuple):
     free: Int64s  # (m, R)
     of_group: Floats  # (2, groups)
     used: Int64s  # (groups, R)
-    asked: Int64s  # (groups,) room of a policy
-    knobs: Floats  # of the policy
+    asked: Int64s  # (groups,) working memory of a policy
+    knobs: Floats  # settings of the policy
     places: Int64s  # (2, S, most nodes)
     slots: Int64s  # (2, S)
     chosen: Int64s  # (2, most nodes) the last place found
@@ -60,7 +61,7 @@ class GpuState(NamedTuple):
 
 
 def build(cluster: GpuCluster, jobs: GpuJobs, quota: Floats, knobs: Floats, spread_loss: float = 0.2) -> GpuState:
-    """A state before the first job. `quota` (groups,) GPUs; kinds whose spread costs over `spread_loss` are local."""
+    """Build a state before the first job. `quota` (groups,) GPUs; kinds that lose over `spread_loss` are local."""
     types = sorted(set(cluster.types))
     kind, speed, local = _speeds(cluster, jobs, types, spread_loss)
     node_type = np.array([types.index(name) for name in cluster.types], dtype=np.int64)
@@ -103,9 +104,9 @@ def build(cluster: GpuCluster, jobs: GpuJobs, quota: Floats, knobs: Floats, spre
 
 
 def _speeds(cluster: GpuCluster, jobs: GpuJobs, types: list[str], spread_loss: float) -> tuple[Int64s, Floats, Int64s]:
-    """Kind of each job (n,), speed of each kind on each type and number of nodes, and which kinds are local.
+    """Return the kind of each job (n,), the speed of each kind by type and number of nodes, and the local kinds.
 
-    Speed 1 is that on what the job asked for, packed on the reference type, as in `simulator.gpu.rounds.speed`.
+    Speed 1 is that on the requested GPUs, packed on the reference type, as in `simulator.gpu.rounds.speed`.
     """
     pairs = np.stack([jobs.model, jobs.gpus], axis=1)
     kinds, kind = np.unique(pairs, axis=0, return_inverse=True)

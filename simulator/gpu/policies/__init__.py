@@ -1,1 +1,1 @@
-"""The schedulers, one file each: glue between `simulator.gpu.algorithms` and a clock."""
+"""The GPU schedulers, one file each: they connect `simulator.gpu.algorithms` to a clock."""

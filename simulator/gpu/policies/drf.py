@@ -1,10 +1,10 @@
-"""Dominant resource fairness: the next job is of whoever has the smallest dominant share. Nobody is stopped.
+"""Dominant resource fairness: the group with the smallest dominant share starts the next job. No job is stopped.
 
-Ghodsi et al., "Dominant resource fairness" (NSDI 2011), with offers as Mesos makes them: the group with the least
-dominant share is offered all that is free, starts its first job that fits, and the shares are counted again. A group
-is a virtual cluster, a partition or a user, whichever the trace has. Resources that the trace does not hold do not
-count. Gangs cannot be divided, so the guarantees of the paper do not hold; `tests/twins/gpu/divisible_drf.py`
-has the rule for divisible tasks, for which they do.
+Ghodsi et al., "Dominant resource fairness" (NSDI 2011), with offers as in Mesos: the group with the smallest dominant
+share is offered all free resources and starts its first job that fits; then the shares are updated. A group is a
+virtual cluster, a partition or a user, whichever the trace has. Resources that the trace does not hold do not count.
+Gangs cannot be divided, so the guarantees of the paper do not hold. `tests/twins/gpu/divisible_drf.py` has the rule for
+divisible tasks, for which they hold.
 """
 
 from __future__ import annotations
@@ -16,5 +16,5 @@ from simulator.gpu.policies.offers import offer
 
 @kernel
 def decide(state: GpuState, now: float) -> None:
-    """As `simulator.gpu.kernel` asks."""
+    """Make one decision for `simulator.gpu.kernel`."""
     offer(state, now, False, 0.0)

@@ -1,6 +1,6 @@
-"""First in, first out: the oldest waiting job starts as soon as it fits, and nobody passes it. Nobody is stopped.
+"""First in, first out: the oldest waiting job starts as soon as it fits, and no job passes it. No job is stopped.
 
-The baseline of every paper. A gang starts on the GPU type that it runs fastest on and fits, packed as well as it goes.
+The baseline of every paper. A gang starts on the fastest GPU type that it fits on, packed as well as possible.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from simulator.gpu.events.state import ACTIVE, ACTIVE_JOB, PENDING, STATUS, GpuS
 
 @kernel
 def decide(state: GpuState, now: float) -> None:
-    """As `simulator.gpu.kernel` asks."""
+    """Make one decision for `simulator.gpu.kernel`."""
     for at in range(state.counts[ACTIVE]):
         job = state.whole[ACTIVE_JOB, at]
         if state.whole[STATUS, job] == PENDING:

@@ -1,17 +1,21 @@
-"""Gandiva: jobs share GPUs in time slices and in pairs, move to where they run better, and grow into what is idle.
+"""Gandiva: jobs share GPUs in time slices and in pairs, migrate to better places, and grow into idle GPUs.
 
-Xiao et al., "Gandiva: Introspective cluster scheduling for deep learning" (OSDI 2018). Where jobs want more GPUs than
-there are, those that had no slice for the longest time come next, each where it was before if that is free, else where
-the fewest nodes hold it; suspending and going on costs `pause_s` (migration takes one to two seconds there). What finds
-no such place is spread over what is left. Where no GPU is left, a waiting job is packed with a running one of as many
-GPUs, if both together do more than `least_together` of what one does alone. A job on more nodes than it needs moves as
-soon as fewer can hold it. Where nobody waits, elastic jobs grow to twice what they asked for, and shrink when somebody
-comes. `slices`, `migrates` and `grows` switch these off one by one, and `least_together` of 2 packing.
+Xiao et al., "Gandiva: Introspective cluster scheduling for deep learning" (OSDI 2018).
 
-Our reading: slices are decided for the whole cluster at once every `round_s` seconds (60 there), not per server;
-without them jobs run to their end in order of arrival, and who does not fit lets others pass; a job on another's GPUs
-is one that waits, and is packed anew every round. What two packed jobs do together is known from their profiles, where
-Gandiva tries it out. Where nobody waits, what was decided stands until a job comes or ends.
+- If jobs need more GPUs than there are, the jobs without a slice for the longest time are next. Each gets its previous
+  GPUs if they are free, else the fewest nodes that can hold it. Suspending and resuming costs `pause_s` (migration
+  takes one to two seconds there). A job without such a place is spread over the remaining GPUs.
+- If no GPU is left, a waiting job is packed with a running job of as many GPUs, if both together progress more than
+  `least_together` times as much as one alone.
+- A job on more nodes than it needs moves as soon as fewer nodes can hold it.
+- If no job waits, elastic jobs grow to twice their request, and shrink when a job arrives.
+
+`slices`, `migrates` and `grows` switch these off one by one; `least_together` = 2 switches packing off.
+
+Our reading: slices are decided for the whole cluster at once every `round_s` seconds (60 there), not per server.
+Without slices, jobs run to their end in order of arrival, and a job that does not fit lets others pass. A job on
+another job's GPUs counts as waiting and is packed again every round. The combined progress of two packed jobs follows
+from their profiles; Gandiva tries it out. If no job waits, the last decision remains valid until a job arrives or ends.
 """
 
 from __future__ import annotations
@@ -24,13 +28,13 @@ from simulator.gpu.rounds import RESTART_S, GpuJob, Placed, View, check_seconds
 from traces.counted import counted
 from traces.errors import InputError
 
-TRIED = 30  # waiting jobs that packing is tried for in one round
+TRIED = 30  # number of waiting jobs considered for packing per round
 
 
 class Gandiva:
-    """Time slices for everybody, pairs of jobs on the same GPUs, migration, growth into what is idle.
+    """Time slices for all jobs, pairs of jobs on the same GPUs, migration, and growth into idle GPUs.
 
-    Raises InputError for slices that a restart could fill: in them no job would ever end.
+    Raises InputError for slices that are no longer than a restart, because no job would ever end.
     """
 
     def __init__(
@@ -49,10 +53,10 @@ class Gandiva:
         self.round_s, self.pause_s, self.least_together = round_s, pause_s, least_together
         self.slices, self.migrates, self.grows = slices, migrates, grows
         self.packed_pairs = 0
-        self.settled = False  # nobody waits: what was decided stands until a job comes or ends
+        self.settled = False  # no job waits: the decision remains valid until a job arrives or ends
         self.guests: dict[int, int] = {}
-        self._slice: dict[int, float] = {}  # when a job last had GPUs
-        self._home: dict[int, Placed] = {}  # where it was then, of the GPUs that it asked for
+        self._slice: dict[int, float] = {}  # job -> when it last had GPUs
+        self._home: dict[int, Placed] = {}  # job -> its place then, without grown GPUs
 
     def decide(self, view: View) -> dict[int, Placed]:
         """As `simulator.gpu.rounds.RoundPolicy`."""
@@ -76,14 +80,15 @@ class Gandiva:
         return placed
 
     def _turn(self, job: GpuJob) -> tuple[float, float, int]:
-        """Who comes first: with slices who had none for the longest time, without them who has GPUs of its own."""
+        """Rank a job: with slices by the time since its last slice, longest first; else jobs with own GPUs first."""
         has_own = bool(job.placed) and job.number not in self.guests
         return (self._slice[job.number] if self.slices else float(not has_own), job.submit_s, job.number)
 
     def _together(self, chosen: list[GpuJob], free: Int64s, widest: int) -> dict[int, Placed]:
-        """Each where it was, if that is free, else on the fewest nodes: of those that nobody wants back, if they do.
+        """Place each job where it was, if that is free, else on the fewest nodes; subtract from `free`.
 
-        A job that was on more nodes than it needs does not go back there, if jobs migrate. Takes out of `free`.
+        GPUs that no other job reclaims are used first. With migration, a job that was on more nodes than it needs does
+        not go back there.
         """
         fewest = {job.number: fewest_nodes(job.gpus, widest) for job in chosen}
         spare, back = free.copy(), {}
@@ -109,7 +114,7 @@ class Gandiva:
         return placed
 
     def _spread(self, jobs: list[GpuJob], free: Int64s, placed: dict[int, Placed]) -> list[GpuJob]:
-        """What is left goes to `jobs` in their order, where each was or else anywhere; returns who gets nothing."""
+        """Place `jobs` in order on the remaining GPUs, where each was or else anywhere; return the jobs left over."""
         waiting, left = [], int(free.sum())
         for job in jobs:
             home = self._home[job.number]
@@ -123,10 +128,10 @@ class Gandiva:
         return waiting
 
     def said(self) -> list[str]:
-        """What was assumed, for the person who asked."""
+        """Return the assumptions and counts of the run as sentences for the user."""
         return [
-            f"gandiva: {counted(self.packed_pairs, 'pair')} of jobs were packed, by what their profiles say they do "
-            "together"
+            f"gandiva: {counted(self.packed_pairs, 'pair')} of jobs were packed, based on the combined progress in "
+            "their profiles"
         ]
 
     def _pack(self, waiting: list[GpuJob], running: list[GpuJob], placed: dict[int, Placed]) -> None:

@@ -1,18 +1,16 @@
-"""First come, first served with the guidelines of the Philly study, each of which can be switched on alone.
+"""First come, first served with the guidelines of the Philly study, each of which can be switched on separately.
 
-Jeon et al., "Analysis of large-scale multi-tenant GPU clusters for DNN training workloads" (ATC 2019), whose section on
-design implications asks for them. With all off this is a queue in order of arrival in which a job that does not fit
-lets others pass, and which spreads a gang over nodes as soon as enough GPUs are free anywhere.
+Jeon et al., "Analysis of large-scale multi-tenant GPU clusters for DNN training workloads" (ATC 2019), recommend them
+in the section on design implications. With all guidelines off, jobs are served in order of arrival, a job that does not
+fit lets others pass, and a gang is spread over nodes as soon as enough GPUs are free anywhere.
 
-- `hold_s`: a gang waits so long for a place on as few nodes as it needs, before it is spread ("hold out for locality").
-- `small_share`: so much of the nodes takes jobs of at most `SMALL` GPUs alone, so that they do not break up the others;
-  where those nodes are full small jobs go elsewhere all the same ("dedicate servers to small jobs").
-- `defragment`: where a waiting gang finds no whole place though enough GPUs are free, small jobs on one node are
-moved away
-  from it, each at the price of a restart ("migrate to defragment").
-- `prerun_s`: a gang first has one GPU for so long, which is where many jobs fail ("pre-run on one GPU"). Which ones
-fail is
-  `failing`: the trace's own word where it has one, else those whose run time is at most `prerun_s`, a stated rule.
+- `hold_s`: time that a gang waits for a place on the fewest nodes before it is spread ("hold out for locality").
+- `small_share`: share of the nodes that takes only jobs of at most `SMALL` GPUs, so these do not fragment the other
+  nodes. If those nodes are full, small jobs still go elsewhere ("dedicate servers to small jobs").
+- `defragment`: if a waiting gang finds no whole place although enough GPUs are free, the small jobs of one node are
+  moved away, each at the cost of a restart ("migrate to defragment").
+- `prerun_s`: time that a gang first runs on one GPU, in which many jobs fail ("pre-run on one GPU"). `failing` lists
+  the jobs that fail: those of the trace if it has them, else, by our rule, those with a run time of at most `prerun_s`.
 """
 
 from __future__ import annotations
@@ -24,13 +22,13 @@ from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View, check_seconds
 from traces.counted import counted
 from traces.errors import InputError
 
-SMALL = 2  # GPUs: stated
+SMALL = 2  # most GPUs of a small job: our choice
 
 
 class Guided:
-    """First come, first served, with those guidelines of the Philly study that are switched on.
+    """First come, first served, with the guidelines of the Philly study that are switched on.
 
-    `failing` are numbers of jobs that end by themselves in the pre-run, whatever they ran for.
+    `failing` holds the numbers of jobs that end in the pre-run, whatever their run time.
     """
 
     pause_s: float | None = None
@@ -52,7 +50,7 @@ class Guided:
         self.defragment, self.prerun_s = defragment, prerun_s
         self.failing = failing
         self.moves = 0
-        self._prerun: dict[int, float] = {}  # gang -> when it got its one GPU
+        self._prerun: dict[int, float] = {}  # gang -> start of its pre-run
 
     def decide(self, view: View) -> dict[int, Placed]:
         """As `simulator.gpu.rounds.RoundPolicy`."""
@@ -76,20 +74,18 @@ class Guided:
         return placed
 
     def said(self) -> list[str]:
-        """What was assumed, for the person who asked."""
+        """Return the assumptions and counts of the run as sentences for the user."""
         lines = []
         if self.defragment:
             lines.append(
-                f"guided: {counted(self.moves, 'time')} a small job was moved so that a gang found a whole place"
+                f"guided: small jobs were moved {counted(self.moves, 'time')} to make a whole place for a gang"
             )
         if self.prerun_s and self.failing is None:
-            lines.append(
-                f"guided: gangs that ran {self.prerun_s:g} s or less are taken to be those that fail in a pre-run"
-            )
+            lines.append(f"guided: gangs that ran {self.prerun_s:g} s or less are assumed to fail in a pre-run")
         return lines
 
     def prepared(self, jobs: Sequence[GpuJob]) -> list[GpuJob]:
-        """`jobs` as a pre-run shows them: gangs that fail in it are jobs of one GPU, with the run time they had."""
+        """Return `jobs` with the pre-run applied: gangs that fail in it become jobs of one GPU with their run time."""
         return [
             GpuJob(job.number, job.submit_s, 1, job.run_s, job.group, job.model)
             if job.gpus > 1 and self.prerun_s > 0.0 and self._fails_early(job)
@@ -101,7 +97,7 @@ class Guided:
         return job.run_s <= self.prerun_s if self.failing is None else job.number in self.failing
 
     def _is_over(self, job: GpuJob, now_s: float) -> bool:
-        """Whether a gang's turn on one GPU has passed."""
+        """Whether a gang's pre-run on one GPU is over."""
         return job.number in self._prerun and job.held == 1 and now_s - self._prerun[job.number] >= self.prerun_s
 
     def _found(self, job: GpuJob, free: Int64s, view: View) -> Placed | None:
@@ -122,7 +118,7 @@ class Guided:
         return round(self.small_share * len(free))
 
     def _small(self, gpus: int, free: Int64s) -> Placed | None:
-        """On the nodes for small jobs, and elsewhere where those are full."""
+        """Place a small job on the nodes for small jobs, or elsewhere if those are full."""
         own = free.copy()
         own[self._dedicated(free) :] = 0
         return packed(own, gpus) or packed(free, gpus)
@@ -130,7 +126,7 @@ class Guided:
     def _made_room(
         self, job: GpuJob, free: Int64s, placed: dict[int, Placed], there: dict[int, GpuJob]
     ) -> Placed | None:
-        """One node emptied of small jobs that fit elsewhere, if that makes a whole place; the fewest GPUs first."""
+        """Move the small jobs of one node elsewhere if that makes a whole place; try the fewest GPUs first."""
         on_node: dict[int, list[int]] = {}
         for number, given in placed.items():
             if len(given) == 1 and there[number].gpus <= SMALL and there[number].placed == given:

@@ -1,15 +1,15 @@
-"""Kubernetes with and without gang scheduling: all pods of a job or none, or each pod as soon as it fits somewhere.
+"""Kubernetes with gang scheduling (all pods of a job at once) or without it (each pod as soon as it fits).
 
-Kubernetes' own scheduler places pods one by one, in order of their creation, and knows nothing of jobs; a pod that does
-not fit lets others pass. A job of several pods works once the last is placed, and until then those that have a place
-hold their GPUs idle. Two jobs that each hold what the other lacks wait for each other, until one gives up: `timeout_s`
-after its first pod was placed its pods are deleted and created again, behind those that wait by then, after a back-off
-of 10 s that doubles up to 360 s (that of Kubernetes' Job controller). With `gang` (the coscheduling plugin, Volcano,
-Kueue) a job is placed when all of its pods fit, and holds nothing before.
+Kubernetes' own scheduler places pods one by one in order of creation and ignores jobs; a pod that does not fit lets
+others pass. A job of several pods makes progress once its last pod is placed; until then its placed pods hold idle
+GPUs. Two jobs that each hold GPUs the other needs wait for each other until one gives up. A job gives up `timeout_s`
+after its first pod was placed: its pods are deleted and created again, behind the waiting pods, after a back-off of 10
+s that doubles up to 360 s (as in Kubernetes' Job controller). With `gang` (the coscheduling plugin, Volcano, Kueue) a
+job is placed when all of its pods fit, and holds nothing before.
 
-Our reading: decisions every `round_s`; pods are tried in order of creation, those of one job together; a pod goes to
-the fullest node that holds it in both, so that nothing but the gang differs; the time-out of ten minutes is stated, for
-Kubernetes has none. Pods are never preempted.
+Our reading: decisions happen every `round_s`. Pods are tried in order of creation, the pods of one job together. In
+both modes a pod goes to the fullest node that can hold it, so only the gang makes a difference. The time-out of ten
+minutes is our choice, because Kubernetes has none. Pods are never preempted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BACKOFF_S, MOST_BACKOFF_S = 10.0, 360.0
 
 
 class Kubernetes:
-    """Pods in order of creation, a job at a time with `gang`, else each by itself."""
+    """Pods in order of creation: with `gang` a job at a time, else each pod separately."""
 
     pause_s: float | None = None
     guests = NOBODY
@@ -34,10 +34,10 @@ class Kubernetes:
         self.round_s, self.gang, self.timeout_s = round_s, gang, timeout_s
         self.settled = False
         self.timeouts = 0
-        self.idle_gpu_s = 0.0  # held by pods whose job was not whole
-        self._held: dict[int, list[int]] = {}  # job without all of its pods -> node of each pod that is placed
-        self._since_s: dict[int, float] = {}  # of those: when the first was
-        self._created_s: dict[int, float] = {}  # of jobs that gave up: when their pods are there again
+        self.idle_gpu_s = 0.0  # GPU seconds held by pods of incomplete jobs
+        self._held: dict[int, list[int]] = {}  # incomplete job -> node of each placed pod
+        self._since_s: dict[int, float] = {}  # incomplete job -> when its first pod was placed
+        self._created_s: dict[int, float] = {}  # job that gave up -> when its pods are created again
         self._tries: dict[int, int] = {}
         self._last_s = 0.0
 
@@ -64,35 +64,35 @@ class Kubernetes:
         return placed
 
     def said(self) -> list[str]:
-        """What was assumed and counted, for the person who asked."""
+        """Return the assumptions and counts of the run as sentences for the user."""
         if self.gang:
-            return ["kubernetes: with gang a job holds nothing before all of its pods fit"]
+            return ["kubernetes: with gang, a job holds nothing until all of its pods fit"]
         return [
-            f"kubernetes: pods whose job was not whole held {self.idle_gpu_s / 3600:,.0f} GPU hours idle, and "
-            f"{counted(self.timeouts, 'time')} a job gave up after {self.timeout_s:g} s"
+            f"kubernetes: pods of incomplete jobs held {self.idle_gpu_s / 3600:,.0f} GPU hours idle, and jobs gave up "
+            f"{counted(self.timeouts, 'time')} after {self.timeout_s:g} s"
         ]
 
     def _created(self, job: GpuJob) -> float:
         return self._created_s.get(job.number, job.submit_s)
 
     def _give_up(self, job: GpuJob, now_s: float) -> None:
-        """Its pods are deleted, and created again after the back-off."""
+        """Delete the job's pods, to be created again after the back-off."""
         del self._held[job.number]
         self.timeouts += 1
         tries = self._tries[job.number] = self._tries.get(job.number, 0) + 1
         self._created_s[job.number] = now_s + min(MOST_BACKOFF_S, BACKOFF_S * 2 ** (tries - 1))
 
     def _whole(self, queue: list[GpuJob], free: Int64s) -> list[GpuJob]:
-        """The jobs all of whose pods fit, in order; their places are `_held` and taken out of `free`."""
+        """Return the jobs whose pods all fit, in order; record their places in `_held` and subtract from `free`."""
         left = int(free.sum())
         for job in queue:
-            if job.gpus <= left and int((free // job.pod_gpus).sum()) >= job.pods:  # pods of one job are alike
+            if job.gpus <= left and int((free // job.pod_gpus).sum()) >= job.pods:  # pods of one job are equal
                 self._held[job.number] = [_place(job, free) for _ in range(job.pods)]
                 left -= job.gpus
         return [job for job in queue if job.number in self._held]
 
     def _by_pod(self, queue: list[GpuJob], free: Int64s, now_s: float) -> list[GpuJob]:
-        """Places every pod that fits; the jobs that are whole then."""
+        """Place every pod that fits; return the jobs that are complete then."""
         widest = int(free.max())
         for job in queue:
             if widest == 0:
@@ -105,7 +105,7 @@ class Kubernetes:
 
 
 def _place(job: GpuJob, free: Int64s) -> int:
-    """The fullest node that holds one pod of the job, by number where alike; its GPUs are taken out of `free`."""
+    """Place a pod on the fullest node that can hold it, ties by number; subtract its GPUs from `free`."""
     fits = np.flatnonzero(free >= job.pod_gpus)
     node = int(fits[np.argmin(free[fits])])
     free[node] -= job.pod_gpus
@@ -113,5 +113,5 @@ def _place(job: GpuJob, free: Int64s) -> int:
 
 
 def _gpus_on(nodes: list[int], job: GpuJob) -> Placed:
-    """GPUs on each node of the pods that lie on `nodes`."""
+    """Return the GPUs on each node of pods placed on `nodes`."""
     return {node: nodes.count(node) * job.pod_gpus for node in sorted(set(nodes))}

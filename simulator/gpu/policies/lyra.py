@@ -1,15 +1,14 @@
-"""Lyra (first published as Aryl): training borrows idle inference servers, and elastic jobs take what is left over.
+"""Lyra (first published as Aryl): training borrows idle inference servers, and elastic jobs use the remaining GPUs.
 
 Li et al., "Lyra: Elastic scheduling for deep learning clusters" (EuroSys 2023; "Aryl", arXiv 2202.07896). Every
-`round_s` seconds (five minutes; the paper's interval as we recall it) the inference cluster says how many of its
-servers are idle. They are loaned; where it wants some back, those are returned whose jobs lose least
-(`algorithms.reclaim`), after elastic jobs gave up their extra workers there. Then jobs start, the shortest first,
-with the GPUs they asked for; nobody is preempted for another job. GPUs that are still free go to elastic jobs as a
-multiple-choice knapsack: the group is the job, an item a number of extra GPUs, its value the time by which the job
-ends sooner.
+`round_s` seconds (five minutes; the paper's interval as we recall it) the inference cluster reports its number of idle
+servers, which are loaned. If it needs some back, elastic jobs first give up their extra workers there; then the servers
+whose jobs lose least are returned (`algorithms.reclaim`). Then jobs start, shortest first, with the GPUs they asked
+for; no job is preempted for another job. Remaining free GPUs go to elastic jobs by a multiple-choice knapsack: a group
+is a job, an item is a number of extra GPUs, and its value is the time by which the job ends sooner.
 
-Our reading: an elastic job may grow to `most_times` times what it asked for, in quarters of that; a change of its extra
-workers costs a restart, which its value takes into account; extra workers go to loaned servers first, everyone else to
+Our reading: an elastic job may grow to `most_times` times its request, in quarters of its request. A change of its
+extra workers costs a restart, which the value includes. Extra workers go to loaned servers first, all other workers to
 training servers first.
 """
 
@@ -29,11 +28,11 @@ from traces.errors import InputError
 
 
 class Lyra:
-    """Training that borrows idle inference servers, and elastic jobs that grow into what is left over.
+    """Training that borrows idle inference servers, and elastic jobs that grow into the remaining GPUs.
 
     The last `inference_share` of the machine's nodes are inference servers. `in_use` gives the number of them that
-    inference needs at a time in s; by default a generated load (`profiles.draw.inference_servers`, with `seed`). With
-    `loans` or `grows` false that half of the scheduler is off; what is left with both off is shortest job first.
+    inference needs at a time in s; by default a generated load (`profiles.draw.inference_servers`, with `seed`).
+    `loans` and `grows` switch off the two halves of the scheduler; with both off it is shortest job first.
     """
 
     guests = NOBODY
@@ -57,7 +56,7 @@ class Lyra:
         self.training_nodes = 0
         self.most_times, self.loans, self.grows = most_times, loans, grows
         self.loaned: list[int] = []
-        self.reclaimed_jobs = 0  # preempted because their server was wanted back
+        self.reclaimed_jobs = 0  # jobs preempted because inference needed their server
         self._base: dict[int, Placed] = {}
         self._extra: dict[int, Placed] = {}
 
@@ -89,12 +88,11 @@ class Lyra:
         return {number: _joined(placed, self._extra.get(number, {})) for number, placed in self._base.items()}
 
     def said(self) -> list[str]:
-        """What was assumed, for the person who asked."""
+        """Return the assumptions and counts of the run as sentences for the user."""
         return [
             f"lyra: the last {self.inference_share:.0%} of the nodes serve inference, and training only borrows them",
-            "lyra: the load of inference and which jobs are elastic are generated",
-            f"lyra: {counted(self.reclaimed_jobs, 'time')} a job was preempted because inference wanted its server "
-            "back",
+            "lyra: the inference load and the elastic jobs are generated",
+            f"lyra: jobs were preempted {counted(self.reclaimed_jobs, 'time')} because inference needed their server",
         ]
 
     def _lend_and_reclaim(self, view: View) -> None:
@@ -120,7 +118,7 @@ class Lyra:
         return int(inference_servers(np.array([now_s]), servers, self.seed)[0])
 
     def _placed(self, free: Int64s, gpus: int, *, training_first: bool) -> Placed | None:
-        """On one kind of servers where it fits there, else over both."""
+        """Place a gang on one kind of server if it fits there, else on both."""
         training = np.arange(len(free)) < self.training_nodes
         for kind in (training, ~training) if training_first else (~training, training):
             found = packed(np.where(kind, free, 0), gpus)
@@ -158,7 +156,7 @@ class Lyra:
         self._extra = kept
 
     def _drop_taken(self, free: Int64s) -> None:
-        """Extra GPUs that others hold by now are lost, of what does not fit together the later ones."""
+        """Drop extra GPUs that other jobs hold by now; of extra GPUs that do not fit together, drop the later ones."""
         for number, placed in list(self._extra.items()):
             if all(free[node] >= gpus for node, gpus in placed.items()):
                 take(free, placed)
@@ -175,7 +173,7 @@ class Lyra:
         return sorted({quarter * most // 4 for quarter in (1, 2, 3, 4)} - {0})
 
     def _end_s(self, job: GpuJob, extra: int, view: View) -> float:
-        """Seconds to the end with `extra` GPUs more, on nodes of their own from the front."""
+        """Return the seconds to the end with `extra` more GPUs, placed on separate nodes from the front."""
         grown, left = dict(self._base[job.number]), extra
         for node in range(len(view.machine.gpus)):
             if left > 0 and node not in grown:

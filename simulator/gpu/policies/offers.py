@@ -1,4 +1,4 @@
-"""A pass that goes by groups: the one with the least of its share is offered what is free, again and again."""
+"""A pass by groups: repeatedly offer the free GPUs to the group with the smallest part of its share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from simulator.gpu.events.state import ACTIVE, ACTIVE_JOB, GROUP, ORDER, PENDING
 
 @kernel
 def share_of(state: GpuState, group: int, by_quota: bool) -> float:
-    """GPUs over the group's quota; else its dominant share: the largest of used over total of any resource."""
+    """Return the group's GPUs over its quota; else its dominant share, the largest used over total of any resource."""
     if by_quota:
         return float(state.used[group, 0] / max(state.of_group[QUOTA, group], 1e-9))
     most = 0.0
@@ -20,9 +20,9 @@ def share_of(state: GpuState, group: int, by_quota: bool) -> float:
 
 @kernel
 def offer(state: GpuState, now: float, by_quota: bool, hold_s: float) -> None:
-    """Starts jobs of the group with the least share, in order of arrival, those that do not fit passed by.
+    """Start jobs of the group with the smallest share, in order of arrival; skip jobs that do not fit.
 
-    A gang that came less than `hold_s` ago starts on the fewest nodes alone. Ties by the group's number.
+    A gang that arrived less than `hold_s` ago starts only on the fewest nodes. Ties by the group's number.
     """
     groups = len(state.asked)
     for group in range(groups):
@@ -31,7 +31,7 @@ def offer(state: GpuState, now: float, by_quota: bool, hold_s: float) -> None:
     for at in range(state.counts[ACTIVE] - 1, -1, -1):
         job = state.whole[ACTIVE_JOB, at]
         if state.whole[STATUS, job] == PENDING:
-            state.whole[ORDER, job] = state.asked[state.whole[GROUP, job]]  # the next of its group
+            state.whole[ORDER, job] = state.asked[state.whole[GROUP, job]]  # the next job of its group
             state.asked[state.whole[GROUP, job]] = job
     while free_gpus(state) > 0:
         least = -1

@@ -1,15 +1,15 @@
-"""Sia: every round an integer programme gives each job a GPU type and a number of GPUs, so that goodput is largest.
+"""Sia: every round an integer programme chooses a GPU type and a number of GPUs per job to maximise goodput.
 
-Jayaram Subramanya et al., "Sia: Heterogeneity-aware, goodput-optimized ML-cluster scheduling" (SOSP 2023). Parameters
-are the released solver's: p = -0.5, lambda = 1.1, rounds of 60 s there (here `round_s`). Elastic jobs may have from
-one GPU to `most_times` times their own, at most twice what they have now; the others have their own number, on any
-type.
+Jayaram Subramanya et al., "Sia: Heterogeneity-aware, goodput-optimized ML-cluster scheduling" (SOSP 2023). The
+parameters are those of the released solver: p = -0.5, lambda = 1.1, rounds of 60 s there (here `round_s`). Elastic jobs
+may have from one GPU to `most_times` times their request, at most twice their current number. Other jobs have the
+requested number, on any type.
 
-Our reading: nodes of one type with different numbers of GPUs are pools of their own; a job that is still paying for
-its last restart is pinned; a job whose configuration finds no room on as few nodes as it should have is spread over
-more; and the goodput is the profile's, known beforehand, where Sia learns it while the job runs. The restart factor is
-of jobs that run, as in the released solver: one that was stopped competes again at its full value, so who waits is
-swapped against who runs wherever that gains, and ties are broken for who runs (`algorithms.assignment`).
+Our reading: nodes of one type with different numbers of GPUs are separate pools. A job that is still paying for its
+last restart is pinned. A job whose configuration does not fit on the intended number of nodes is spread over more. The
+goodput is known beforehand from the profile; Sia learns it while the job runs. As in the released solver, the restart
+factor applies to running jobs: a stopped job competes at its full value. So a waiting job replaces a running job
+wherever that gains, and ties favour the running job (`algorithms.assignment`).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Floats = NDArray[np.float64]
 
 
 class Sia:
-    """Every round the GPU type and number of GPUs of each job that make goodput largest, by an integer programme.
+    """Chooses the GPU type and number of each job every round by an integer programme that maximises goodput.
 
-    `limit_s` seconds are given to one round's programme; then its best answer so far is taken.
+    The programme of a round may take `limit_s` seconds; then its best answer so far is used.
     """
 
     pause_s: float | None = None
@@ -44,7 +44,7 @@ class Sia:
         if most_times < 1:
             raise InputError(f"sia: an elastic job may have {most_times} times its GPUs: it must be at least 1")
         self.round_s, self.most_times, self.limit_s = round_s, most_times, limit_s
-        self.timed_out = 0  # rounds whose solver was cut short
+        self.timed_out = 0  # rounds in which the solver timed out
         self._pools: dict[str, Pool] = {}
         self._nodes: dict[str, Int64s] = {}
         self._given: dict[int, Configuration] = {}
@@ -72,12 +72,10 @@ class Sia:
         return self._place(wanted, view.machine.gpus.copy())
 
     def said(self) -> list[str]:
-        """What was assumed and what fell short, for the person who asked."""
-        lines = ["sia: goodput is taken from the profile of the model that each job drew (generated)"]
+        """Return the assumptions and time-outs of the run as sentences for the user."""
+        lines = ["sia: goodput follows from the profile of each job's model, which is drawn (generated)"]
         if self.timed_out:
-            lines.append(
-                f"sia: in {self.timed_out} rounds the solver was cut short and its best answer so far was taken"
-            )
+            lines.append(f"sia: in {self.timed_out} rounds the solver timed out and its best answer so far was used")
         return lines
 
     def _learn(self, machine: GpuMachine) -> None:
@@ -94,8 +92,8 @@ class Sia:
         if rows is None:
             most = max(pool.nodes * pool.gpus_per_node for pool in self._pools.values())
             raise InputError(
-                f"sia: job {job.number} asks for {job.gpus} GPUs, and no kind of node has more than {most} in all: "
-                "leave it out, or take another scheduler"
+                f"sia: job {job.number} asks for {job.gpus} GPUs, but no kind of node has more than {most} in total: "
+                "leave the job out, or use another scheduler"
             )
         allowed, row = rows
         position = None if current is None else allowed.index(current)
@@ -104,7 +102,7 @@ class Sia:
         return ConfigurationChoice(allowed, moving(row, position, factor), position)
 
     def _place(self, wanted: dict[int, tuple[GpuJob, Configuration]], free: Int64s) -> dict[int, Placed]:
-        """Who keeps its configuration keeps its GPUs; the others by size, each packed in its pool."""
+        """Place the jobs: one with an unchanged configuration keeps its GPUs; others by size, packed in their pool."""
         placed: dict[int, Placed] = {}
         for number, (job, given) in wanted.items():
             if job.placed and self._given.get(number) == given:
@@ -126,8 +124,9 @@ class Sia:
 def _row(
     pools: tuple[Pool, ...], model: TrainingModel | None, own: int, elastic: bool, most: int
 ) -> tuple[list[Configuration], Floats] | None:
-    """What a job of `own` GPUs may have, and its values: any configuration of at most `most` GPUs, or `own` GPUs in
-    each pool; None where there is none.
+    """Return the allowed configurations of a job of `own` GPUs and their values; None if there is none.
+
+    An elastic job may have any configuration of at most `most` GPUs, other jobs `own` GPUs in each pool.
     """
     if elastic:
         allowed = [given for given in configurations(pools) if given.gpus <= most]

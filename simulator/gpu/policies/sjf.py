@@ -1,6 +1,6 @@
-"""Shortest job first: who has the shortest run time starts first, and who does not fit lets others pass.
+"""Shortest job first: the job with the shortest run time starts first, and a job that does not fit lets others pass.
 
-Knows every run time exactly, which no live scheduler does. Nobody is stopped. Ties by arrival.
+It knows every run time exactly, which no live scheduler does. No job is stopped. Ties by arrival.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from simulator.gpu.events.state import ACTIVE, ACTIVE_JOB, KEY, PENDING, STATUS,
 
 @kernel
 def decide(state: GpuState, now: float) -> None:
-    """As `simulator.gpu.kernel` asks."""
+    """Make one decision for `simulator.gpu.kernel`."""
     for at in range(state.counts[ACTIVE]):
         job = state.whole[ACTIVE_JOB, at]
         if state.whole[STATUS, job] == PENDING:

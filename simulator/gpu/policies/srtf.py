@@ -1,7 +1,7 @@
-"""Shortest remaining time first: whoever has the least left to run has the GPUs; others are stopped for it.
+"""Shortest remaining time first: the jobs with the least time left get the GPUs; others are stopped for them.
 
-Knows every run time exactly, so it is a mark to hold others against: Tiresias was held against it. What is left counts
-on the job's own allocation. Who does not fit lets others pass. Ties by arrival.
+It knows every run time exactly, so it is a benchmark for other schedulers, as in the Tiresias paper. The remaining time
+is that on the job's own allocation. A job that does not fit lets others pass. Ties by arrival.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from simulator.gpu.events.state import ACTIVE, ACTIVE_JOB, KEY, LEFT, RUNNING, S
 
 @kernel
 def decide(state: GpuState, now: float) -> None:
-    """As `simulator.gpu.kernel` asks."""
+    """Make one decision for `simulator.gpu.kernel`."""
     for at in range(state.counts[ACTIVE]):
         job = state.whole[ACTIVE_JOB, at]
         if state.whole[STATUS, job] == RUNNING:

@@ -1,11 +1,12 @@
-"""Tetris: packs jobs where what they ask for aligns best with what is free, and favours those with little work left.
+"""Tetris: place jobs where their demand aligns best with the free resources, and favour jobs with little work left.
 
-Grandl et al., "Multi-resource packing for cluster schedulers" (SIGCOMM 2014). Score: the dot product of the job's
-demand and of what is free on the node that suits it best, both over that node's capacity, less `work_weight` times the
-job's work, in units that make both equally large in the mean of the candidates (the paper's epsilon). Candidates are
-the first `LOOKED_AT` waiting jobs of the groups furthest below their fair share: all but the share `fairness` of the
-groups. The best starts, and all are scored again. Nobody is stopped. A gang of several nodes is scored by what it puts
-on one. Our reading: penalties for remote input and barriers have no counterpart in a trace of gangs.
+Grandl et al., "Multi-resource packing for cluster schedulers" (SIGCOMM 2014). The score is the dot product of the job's
+demand and the free resources of its best node, both over that node's capacity, minus `work_weight` times the job's
+work. Units are chosen so that both terms are equally large in the mean over the candidates (the paper's epsilon).
+Candidates are the first `LOOKED_AT` waiting jobs of the groups furthest below their fair share: all but the share
+`fairness` of the groups. The job with the best score starts, then all are scored again. No job is stopped. A gang on
+several nodes is scored by its part on one node. Our reading: penalties for remote input and barriers have no
+counterpart in a trace of gangs.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ LOOKED_AT = 50
 
 @kernel
 def decide(state: GpuState, now: float) -> None:
-    """As `simulator.gpu.kernel` asks. Knobs: fairness, work_weight."""
+    """Make one decision for `simulator.gpu.kernel`. Knobs: fairness, work_weight."""
     while free_gpus(state) > 0:
         candidates = _candidates(state)
         if candidates == 0:
@@ -67,7 +68,7 @@ def decide(state: GpuState, now: float) -> None:
 
 @kernel
 def _candidates(state: GpuState) -> int:
-    """Fills `order` with the waiting jobs that are looked at; how many."""
+    """Fill `order` with the candidates; return how many there are."""
     groups = len(state.asked)
     waiting = 0
     for group in range(groups):
@@ -105,7 +106,7 @@ def _candidates(state: GpuState) -> int:
 
 @kernel
 def _alignment(state: GpuState, job: int) -> float:
-    """The most that free resources align with what the job could take of any node; 0 where none has any."""
+    """Return the best alignment of a node's free resources with the job's demand on it; 0 if no node has room."""
     most = 0.0
     for node in range(state.node.shape[1]):
         part = min(state.whole[GPUS, job], holds(state, node, job))

@@ -1,15 +1,15 @@
-"""Themis: free GPUs are auctioned among the apps that are worst off in finish-time fairness, for the time of a lease.
+"""Themis: auction free GPUs for a lease among the apps with the worst finish-time fairness.
 
-Mahajan et al., "Themis: Fair and efficient GPU cluster scheduling" (NSDI 2020). An app holds GPUs until its lease
-ends; then they are offered, with all that are free, to the (1 - f) fraction of apps with the largest rho. Each bids
-what numbers of GPUs are worth to it, the auction maximises the product of the values, and a hidden payment makes
-truth the best bid. What is left over goes to the other apps, those that can go on where they were first. f = 0.8; the
-lease of 20 minutes is the paper's as we recall it.
+Mahajan et al., "Themis: Fair and efficient GPU cluster scheduling" (NSDI 2020). An app holds GPUs until its lease ends.
+Then they are offered, with all free GPUs, to the (1 - f) fraction of apps with the largest rho. Each app bids its value
+for each number of GPUs, the auction maximises the product of the values, and a hidden payment makes truthful bids best.
+Remaining GPUs go to the other apps, first to those that can continue on their GPUs. f = 0.8; the lease of 20 minutes is
+the paper's as we recall it.
 
-Two levels: the auction gives GPUs to an app, which runs the trials with the least left first. Apps are jobs, or where
-`trials` says so several jobs. Our reading: N, the apps in contention, is the mean number of apps since the app came;
-the time left is known, where Themis has it from the tuning framework; a gang keeps its whole bundle with the chance
-that the payment leaves it (decision 33).
+There are two levels: the auction gives GPUs to an app, which first runs the trials with the least time left. An app is
+a job, or several jobs if `trials` says so. Our reading: N, the apps in contention, is the mean number of apps since the
+app arrived. The time left is known; Themis gets it from the tuning framework. A gang keeps its whole bundle with the
+probability that the payment leaves it (decision 33).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from traces.errors import InputError
 
 
 class Themis:
-    """Auctions of free GPUs, for a lease, among the apps that are worst off in finish-time fairness.
+    """Auctions of free GPUs, for a lease, among the apps with the worst finish-time fairness.
 
-    `trials` gives the app of a job that is one trial of several; the others are apps of their own.
+    `trials` maps a job that is one trial of several to its app; every other job is its own app.
     """
 
     pause_s: float | None = None
@@ -48,13 +48,13 @@ class Themis:
         self.round_s, self.lease_s, self.filter_share = round_s, lease_s, filter_share
         self.trials = {} if trials is None else dict(trials)
         self._chance = np.random.default_rng(seed)
-        self._lease_end_s: dict[int, float] = {}  # of a job
-        self._came_s: dict[int, float] = {}  # of an app
-        self._app_s = 0.0  # app seconds in all, those of a round are of who was there when it began
-        self._there = 0  # apps, at the last tick
-        self._seen: dict[int, tuple[float, float]] = {}  # of an app: the tick that first saw it, app seconds then
-        self._whole: dict[int, list[GangTrial]] = {}  # app -> its trials as they came, also those that ended
-        self._known: set[int] = set()  # jobs
+        self._lease_end_s: dict[int, float] = {}  # job -> end of its lease
+        self._came_s: dict[int, float] = {}  # app -> its arrival
+        self._app_s = 0.0  # total app seconds; a round counts the apps present at its beginning
+        self._there = 0  # number of apps at the last tick
+        self._seen: dict[int, tuple[float, float]] = {}  # app -> the first tick with it, and the app seconds then
+        self._whole: dict[int, list[GangTrial]] = {}  # app -> its trials as they arrived, including ended ones
+        self._known: set[int] = set()  # numbers of known jobs
         self._last_s = 0.0
 
     def decide(self, view: View) -> dict[int, Placed]:
@@ -80,8 +80,8 @@ class Themis:
         return placed
 
     def said(self) -> list[str]:
-        """What was assumed, for the person who asked."""
-        return ["themis: the time that a job has left is known to it; an app is one job unless the trace says more"]
+        """Return the assumptions of the run as sentences for the user."""
+        return ["themis: the time left of a job is known; an app is one job unless the trace groups jobs"]
 
     def _apps(self, view: View) -> dict[int, list[GpuJob]]:
         self._app_s += (view.now_s - self._last_s) * self._there
@@ -98,13 +98,13 @@ class Themis:
         return apps
 
     def _share(self, app: int, apps: int, view: View) -> float:
-        """GPUs of a 1/N share, at least one; N is the mean number of apps in the rounds since the app came."""
+        """Return the GPUs of a 1/N share, at least 1; N is the mean number of apps in the rounds since its arrival."""
         first_s, app_s = self._seen[app]
         mean = (self._app_s - app_s) / (view.now_s - first_s) if view.now_s > first_s else float(apps)
         return max(1.0, view.machine.total / max(1.0, mean))
 
     def _worst_first(self, apps: Mapping[int, list[GpuJob]], view: View) -> list[int]:
-        """Apps by rho, largest first, as if each had from now on what it asks for."""
+        """Return the apps by rho, largest first, as if each had its requested GPUs from now on."""
         numbers = list(apps)
         rhos = [
             rho(
@@ -124,7 +124,7 @@ class Themis:
         free: Int64s,
         placed: dict[int, Placed],
     ) -> None:
-        """Sells the free GPUs to the worst off, and places what they keep."""
+        """Auction the free GPUs to the apps with the largest rho, and place the bundles that they keep."""
         bidders = [app for app in order if app in waiting]
         bidders = bidders[: max(1, int(np.ceil((1.0 - self.filter_share) * len(bidders))))]
         bids, capacity = [], int(free.sum())
@@ -151,7 +151,7 @@ class Themis:
                 self._leftovers([job], free, placed)
 
     def _leftovers(self, jobs: list[GpuJob], free: Int64s, placed: dict[int, Placed]) -> None:
-        """Gives to `jobs`, those first that can go on where they are, then in their order, packed."""
+        """Give free GPUs to `jobs`: first to those that can continue on their GPUs, then in order, packed."""
         left = int(free.sum())
         for job in [*(job for job in jobs if job.placed), *jobs]:
             if job.number in placed or left < job.gpus:

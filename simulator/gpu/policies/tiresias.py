@@ -1,14 +1,15 @@
-"""Tiresias: two-dimensional least attained service in a few queues; knows no run time.
+"""Tiresias: two-dimensional least attained service in a few queues; it knows no run times.
 
 Gu et al., "Tiresias: A GPU cluster manager for distributed deep learning" (NSDI 2019). A job's service is GPUs times
-time. It enters the first queue and goes down one where its service reaches a threshold; the simulator that its authors
-released has three queues and the thresholds 3,250 and 7,200 GPU seconds, which are the defaults here. Whoever has
-waited `promote` times as long as it ever ran goes back to the first queue with its service at 0 (PROMOTEKNOB; 8 is our
-reading of the paper, 0 switches it off). Queues are served in order, and who does not fit lets others pass.
+time. A job enters the first queue and moves down one queue when its service reaches a threshold. The simulator that the
+authors released has three queues and the thresholds 3,250 and 7,200 GPU seconds, which are the defaults here. A job
+that has waited `promote` times as long as it ever ran returns to the first queue with its service at 0 (PROMOTEKNOB; 8
+is our reading of the paper, 0 switches it off). Queues are served in order, and a job that does not fit lets others
+pass.
 
-Ties: within a queue those that run come before those that wait, each in order of arrival, so nobody is stopped for a
-job of the same queue. Placement: with `local` a gang whose model loses over `spread_loss` of a step by being spread
-starts on the fewest nodes alone, which stands for the paper's skew of tensor sizes; the others as packed as it goes.
+Ties: within a queue, running jobs come before waiting jobs, each in order of arrival, so no job is stopped for a job of
+the same queue. Placement: with `local`, a gang whose model loses over `spread_loss` of a step when spread starts only
+on the fewest nodes, which represents the paper's skew of tensor sizes. Other gangs are packed as well as possible.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from simulator.gpu.events.state import (
     GpuState,
 )
 
-_NEAR = 1e-6  # GPU s: a threshold is reached
+_NEAR = 1e-6  # tolerance for reaching a threshold, GPU s
 
 
 @kernel
 def decide(state: GpuState, now: float) -> None:
-    """As `simulator.gpu.kernel` asks. Knobs: promote, local, then the thresholds."""
+    """Make one decision for `simulator.gpu.kernel`. Knobs: promote, local, then the thresholds."""
     promote, queues = state.knobs[0], len(state.knobs) - 1
     for at in range(state.counts[ACTIVE]):
         job = state.whole[ACTIVE_JOB, at]

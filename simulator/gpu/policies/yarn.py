@@ -1,11 +1,11 @@
-"""YARN's capacity queues as Philly ran them: a quota a virtual cluster, idle GPUs lent, locality relaxed with time.
+"""YARN's capacity queues as used by Philly: a quota per virtual cluster, lent idle GPUs, locality relaxed over time.
 
 Jeon et al., "Analysis of large-scale multi-tenant GPU clusters for DNN training workloads" (ATC 2019), section 2. The
-virtual cluster furthest below its quota is served first, in order of arrival, and may take idle GPUs beyond its quota.
-A gang first insists on the fewest nodes, and takes any after `hold_s` (Philly relaxes after a number of tries; ten
-minutes are our reading). A younger job passes one that finds no place. Once `reclaim_at` of the GPUs are in use, a
-waiting job that is within its virtual cluster's quota has jobs of those over theirs stopped for it, the youngest
-first, provided that this frees enough.
+virtual cluster furthest below its quota is served first, in order of arrival, and may use idle GPUs beyond its quota. A
+gang first insists on the fewest nodes, and accepts any nodes after `hold_s` (Philly relaxes after a number of tries;
+ten minutes are our reading). A younger job passes a job that finds no place. Once `reclaim_at` of the GPUs are in use,
+a waiting job within its virtual cluster's quota can stop jobs of virtual clusters over their quota, youngest first, if
+that frees enough GPUs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from simulator.gpu.policies.offers import offer
 
 @kernel
 def decide(state: GpuState, now: float) -> None:
-    """As `simulator.gpu.kernel` asks. Knobs: hold_s, reclaim_at."""
+    """Make one decision for `simulator.gpu.kernel`. Knobs: hold_s, reclaim_at."""
     hold_s = state.knobs[0]
     offer(state, now, True, hold_s)
     in_use = state.total[0] - free_gpus(state)
@@ -52,7 +52,7 @@ def decide(state: GpuState, now: float) -> None:
 
 @kernel
 def _reclaim(state: GpuState, job: int, now: float) -> None:
-    """Stops jobs of groups over their quota until the job can start, if what they hold beyond it is enough."""
+    """Stop jobs of groups over their quota until the job can start, if their excess GPUs are enough."""
     lent = float(free_gpus(state))
     for group in range(len(state.asked)):
         lent += max(0.0, state.used[group, 0] - state.of_group[QUOTA, group])
@@ -71,7 +71,7 @@ def _reclaim(state: GpuState, job: int, now: float) -> None:
                 state.whole[STATUS, other] == RUNNING
                 and state.used[group, 0] - state.whole[GPUS, other] >= state.of_group[QUOTA, group]
             ):
-                youngest = other  # the last of them to come
+                youngest = other  # the last of them to arrive
         if youngest < 0:
             return
         stop(state, youngest, now)

@@ -1,4 +1,4 @@
-"""What training jobs do on GPUs that are not here: a table of published measurements, laws that are stated, draws.
+"""Profiles of training jobs: a table of published measurements, stated scaling laws, and random draws.
 
-A trace names no model, so a job gets one from a stated mix, with a seed. Nothing here knows a policy or a clock.
+A trace names no model, so a job gets one from a stated mix with a seed. This package knows no policy and no clock.
 """

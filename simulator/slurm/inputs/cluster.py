@@ -153,10 +153,8 @@ def _partitions(
         _remark_on(partition, conf, remarks)
         if partition.qos and partition.qos not in qos_rows:
             known = ", ".join(qos_rows) or "none"
-            raise InputError(
-                f"{partition.where}: QOS={partition.qos!r} has no row in the QOS dump, which holds {known}: "
-                "dump the QOS again or correct the partition"
-            )
+            no_row = f"{partition.where}: QOS={partition.qos!r} has no row in the QOS dump, which holds {known}"
+            raise InputError(f"{no_row}: dump the QOS again or correct the partition")
     return w.Partitions(
         names=tuple(partition.name for partition in rows),
         nodes=members,
@@ -235,9 +233,7 @@ def _check_levels(conf: SlurmConf, preempts: w.Bools, names: list[str]) -> None:
     for through in range(len(names)):
         reaches |= reaches[:, through, None] & reaches[None, through, :]
     if ring := [name for row, name in enumerate(names) if reaches[row, row]]:
-        raise InputError(
-            f"{conf.path}: the QOS {', '.join(ring)} preempt one another: remove one of them from a Preempt list"
-        )
+        raise InputError(f"{conf.path}: the QOS {', '.join(ring)} preempt one another: shorten a Preempt list")
 
 
 def _matrix(rows: Iterable[list[int]]) -> w.Int64s:
@@ -334,20 +330,17 @@ class _Tree:
 
 
 def _outages(nodes: tuple[NodeConf, ...], reservations: Sequence[Reservation], node_rows: dict[str, int]) -> w.Outages:
-    """Return the outages: nodes that the configuration marks as down, for the whole run, and reservations.
+    """Return the outages: nodes that are down in the configuration, for the whole run, and reservations.
 
-    Reservations are known from the beginning. The job table does not show which jobs ran in a reservation, so no job
-    runs on its nodes while it lasts.
+    Reservations are known from the beginning. No job runs on their nodes: the job table does not show which jobs did.
     """
     rows: list[tuple[int, int, int, list[int]]] = []
     if down := [row for row, node in enumerate(nodes) if not node.is_up]:
         rows.append((w.DRAIN, 0, w.NEVER, down))
     for reservation in reservations:
         if strange := [name for name in reservation.nodes if name not in node_rows]:
-            raise InputError(
-                f"{reservation.where}: Nodes names {strange[0]!r}, which is not a node of this cluster: correct the "
-                "reservation or slurm.conf"
-            )
+            unknown = f"{reservation.where}: Nodes names {strange[0]!r}, which is not a node of this cluster"
+            raise InputError(f"{unknown}: correct the reservation or slurm.conf")
         held = [node_rows[name] for name in reservation.nodes]
         rows.append((w.RESERVATION, reservation.start_s, reservation.end_s, held))
     members = np.zeros((len(rows), len(nodes)), bool)

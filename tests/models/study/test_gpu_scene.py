@@ -82,4 +82,4 @@ def test_gang_against_pod_by_pod_on_generated_pods(generated_pods: DataFolder, t
     asked = combinations(scene, ["kubernetes"], ["kubernetes.gang=1"])
     alone, together = replays(asked, lambda _: None, workers=1)
     assert alone.figures["fragmentation"] > together.figures["fragmentation"]
-    assert "held" in alone.said[-1] and "holds nothing before" in together.said[-1]
+    assert "held" in alone.said[-1] and "holds nothing until" in together.said[-1]

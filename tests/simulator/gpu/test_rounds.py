@@ -106,8 +106,8 @@ def test_whom_no_policy_may_pack(guests: dict[int, int], message: str) -> None:
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        (lambda now: {0: {0: 5}}, "gives 5 GPUs of node 0, which has 4"),
-        (lambda now: {0: {0: 3}, 1: {0: 2}}, "gives 5 GPUs of node 0, which has 4"),
+        (lambda now: {0: {0: 5}}, "gives 5 GPUs of node 0, which has only 4"),
+        (lambda now: {0: {0: 3}, 1: {0: 2}}, "gives 5 GPUs of node 0, which has only 4"),
         (lambda now: {}, "job 0 of 2 GPUs is never started"),
     ],
 )
@@ -126,5 +126,5 @@ def test_gpus_for_a_job_that_is_not_there() -> None:
 
 
 def test_a_job_wider_than_the_machine_is_named() -> None:
-    with pytest.raises(InputError, match="job 4 asks for 9 GPUs, the cluster has 8"):
+    with pytest.raises(InputError, match="job 4 asks for 9 GPUs, but the cluster has 8"):
         run([GpuJob(4, 0.0, 9, 25.0)], lambda now: {})

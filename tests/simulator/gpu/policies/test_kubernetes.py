@@ -56,7 +56,7 @@ def test_gpus_held_by_a_job_that_is_not_whole_are_counted_and_given_back_after_t
     policy = Kubernetes(timeout_s=120.0)  # it gives up at 180 s, is back at 190 s, and by then job 2 has the GPU
     assert run(jobs, policy, 4).start_s.tolist() == [0.0, 300.0, 180.0]
     assert policy.idle_gpu_s == 120.0 and policy.timeouts == 1
-    assert policy.said()[0].endswith("1 time a job gave up after 120 s")
+    assert policy.said()[0].endswith("jobs gave up 1 time after 120 s")
     jobs = [GpuJob(0, 0.0, 3, 300.0), GpuJob(1, 60.0, 2, 100.0), GpuJob(2, 60.0, 1, 100.0)]
     assert run(jobs, Kubernetes(gang=True), 4).start_s.tolist() == [0.0, 300.0, 60.0]
 

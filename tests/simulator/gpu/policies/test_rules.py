@@ -50,7 +50,7 @@ def test_sia_grows_an_elastic_job_at_most_twofold_a_round() -> None:
 def test_sia_says_how_often_its_solver_was_cut_short() -> None:
     policy, jobs = Sia(limit_s=0.0), generated(150, elastic=1.0)
     policy.decide(View(0.0, ALIKE, jobs))
-    assert policy.timed_out == 1 and "in 1 rounds the solver was cut short" in policy.said()[1]
+    assert policy.timed_out == 1 and "in 1 rounds the solver timed out" in policy.said()[1]
 
 
 def test_themis_keeps_a_lease_and_then_turns_to_who_is_worst_off() -> None:
@@ -197,7 +197,7 @@ def test_guided_tries_a_gang_on_one_gpu() -> None:
     gang = GpuJob(0, 0.0, 4, 3600.0, model=BERT)
     result = run(policy, nodes(4), gang)
     assert result.restarts[0] == 1 and result.lost_gpu_s[0] == 4 * BERT.restart_s
-    assert "gangs that ran 300 s or less are taken to be those that fail" in policy.said()[0]
+    assert "gangs that ran 300 s or less are assumed to fail" in policy.said()[0]
     short, long = GpuJob(0, 0.0, 8, 200.0), GpuJob(1, 0.0, 8, 2000.0)
     assert [job.gpus for job in policy.prepared([short, long])] == [1, 8]
     assert [job.gpus for job in Guided(prerun_s=300.0, failing={1}).prepared([short, long])] == [8, 1]
@@ -237,5 +237,5 @@ def test_a_setting_is_refused_before_anything_is_replayed() -> None:
 
 def test_sia_names_the_job_that_fits_no_configuration() -> None:
     machine = nodes(4, 4, 2, kinds=["T4", "T4", "A100"])
-    with pytest.raises(InputError, match="sia: job 3 asks for 9 GPUs, and no kind of node has more than 8 in all"):
+    with pytest.raises(InputError, match="sia: job 3 asks for 9 GPUs, but no kind of node has more than 8 in total"):
         run(Sia(), machine, GpuJob(3, 0.0, 9, 60.0, model=BERT))
