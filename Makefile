@@ -58,7 +58,7 @@ coverage: setup  ## measure each package's line coverage; fail below its floor
 	  $(BIN)/coverage report --include="$${floor%=*}/*" --precision=2 --fail-under=$${floor#*=} --format=total > /dev/null; \
 	done
 
-lint: setup      ## run ruff, mypy, import-linter and vulture, deptry
+lint: setup      ## run ruff, mypy, import-linter, vulture and deptry
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports

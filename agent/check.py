@@ -56,15 +56,15 @@ def check(
     except SlurmError as error:
         advice = "; run this on a machine that has Slurm's commands" if error.detail.startswith(NOT_RUN) else ""
         return [Finding(PROBLEM, "slurm", f"cannot be read: {error}{advice}")]
-    scene = eyes.scene
-    assert scene is not None
-    found = [*_slurm(scene, queue, int(now_s())), *_sizes(scene, request), *_hidden(queue, scene, artifact)]
-    if why := wrong_size(artifact, scene.partitions, request.partition):
+    context = eyes.context
+    assert context is not None
+    found = [*_slurm(context, queue, int(now_s())), *_sizes(context, request), *_hidden(queue, context, artifact)]
+    if why := wrong_size(artifact, context.partitions, request.partition):
         found.append(Finding(PROBLEM, "artifact", why))
     if why := wrong_first(first, queue.jobs, request.user):
         found.append(Finding(PROBLEM, "first", why))
     if site is not None:
-        found.append(_ahead(hides_futures(queue, scene)))
+        found.append(_ahead(hides_futures(queue, context)))
     if trial is not None:
         found.append(_tried(trial))
     calls = f"{CALLS_A_LOOK} per look and at most {CALLS_A_REFRESH} more every {REFRESH_S // 60} min"
@@ -95,7 +95,7 @@ def wrong_first(first: str, jobs: Iterable[SqueueJob], user: str) -> str:
     return f"first is {first}, but that job belongs to {owner}; give a job of {user}"
 
 
-def _slurm(scene: SlurmContext, queue: Queue, now_s: int) -> list[Finding]:
+def _slurm(context: SlurmContext, queue: Queue, now_s: int) -> list[Finding]:
     """Report on the queue, unparsed rows, the controller's version and clock, and the accounting."""
     others = len({job.user for job in queue.jobs})
     found = [Finding(GOOD, "queue", f"{counted(len(queue.jobs), 'job')} of {counted(others, 'user')}")]
@@ -105,9 +105,9 @@ def _slurm(scene: SlurmContext, queue: Queue, now_s: int) -> list[Finding]:
         )
     if queue.form:
         found.append(Finding(WARNING, "queue", queue.form))
-    settings = scene.settings
+    settings = context.settings
     if settings is None:
-        return [*found, Finding(WARNING, "slurm", f"its settings cannot be read: {scene.limits_why}")]
+        return [*found, Finding(WARNING, "slurm", f"its settings cannot be read: {context.limits_why}")]
     version = f"version {settings.version}"
     if settings.version.startswith(TESTED):
         found.append(Finding(GOOD, "slurm", version))
@@ -116,16 +116,18 @@ def _slurm(scene: SlurmContext, queue: Queue, now_s: int) -> list[Finding]:
     apart_s = now_s - settings.now_s
     text = f"this host is {abs(apart_s)} s {'ahead of' if apart_s >= 0 else 'behind'} the controller"
     found.append(Finding(GOOD if abs(apart_s) <= CLOCK_S else WARNING, "clock", text))
-    if scene.past_why:
-        found.append(Finding(WARNING, "accounting", f"{scene.past_why}; past jobs are known after a day of observing"))
+    if context.past_why:
+        found.append(
+            Finding(WARNING, "accounting", f"{context.past_why}; past jobs are known after a day of observing")
+        )
     else:
         found.append(Finding(GOOD, "accounting", "shows the jobs of all users"))
     return found
 
 
-def _sizes(scene: SlurmContext, request: SlurmRequest) -> list[Finding]:
+def _sizes(context: SlurmContext, request: SlurmRequest) -> list[Finding]:
     """Report whether the request fits its partition and the limits."""
-    asked = asked_partitions(scene.partitions, request.partition)
+    asked = asked_partitions(context.partitions, request.partition)
     names = ",".join(one.name for one in asked)
     place = frozenset[str]().union(*(one.nodes for one in asked))
     longest_s = max(one.limit_s for one in asked)
@@ -133,7 +135,7 @@ def _sizes(scene: SlurmContext, request: SlurmRequest) -> list[Finding]:
     if request.limit_s > longest_s:
         text = f"requested time limit {request.limit_s / 3600:g} h; {names} allows at most {longest_s / 3600:g} h"
         found.append(Finding(PROBLEM, "partition", text))
-    usable = len(place) if scene.nodes is None else scene.nodes.in_service(place)
+    usable = len(place) if context.nodes is None else context.nodes.in_service(place)
     if request.nodes > len(place):
         text = f"requested {counted(request.nodes, 'node')}; {names} has only {len(place)}"
         found.append(Finding(PROBLEM, "partition", text))
@@ -142,21 +144,21 @@ def _sizes(scene: SlurmContext, request: SlurmRequest) -> list[Finding]:
         found.append(Finding(WARNING, "partition", text))
     if not found:
         found.append(Finding(GOOD, "partition", f"{names}: {usable} of {counted(len(place), 'node')} in service"))
-    if scene.limits is not None:
-        most = (("jobs", scene.limits.jobs), ("nodes", scene.limits.nodes))
+    if context.limits is not None:
+        most = (("jobs", context.limits.jobs), ("nodes", context.limits.nodes))
         known = ", ".join(f"at most {value} {name} at once" for name, value in most if value < NO_LIMIT)
         found.append(Finding(GOOD, "limits", known or "none on the user's jobs and nodes"))
-    if scene.limits is not None and (scene.limits.jobs < 2 or scene.limits.nodes < 2 * request.nodes):
+    if context.limits is not None and (context.limits.jobs < 2 or context.limits.nodes < 2 * request.nodes):
         text = "a successor can never start while its predecessor runs, however early it is submitted"
         found.append(Finding(WARNING, "limits", text))
     return found
 
 
-def _hidden(queue: Queue, scene: SlurmContext, artifact: Artifact | None) -> list[Finding]:
+def _hidden(queue: Queue, context: SlurmContext, artifact: Artifact | None) -> list[Finding]:
     """Report for each cause the features that it hides, their fills, and the cost for the artifact."""
     costs = None if artifact is None else hidden_costs(artifact)
     causes: dict[str, list[str]] = {}
-    for name, why in hidden_features(queue, scene).items():
+    for name, why in hidden_features(queue, context).items():
         causes.setdefault(why, []).append(name)
     found = []
     for why, names in causes.items():

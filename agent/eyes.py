@@ -38,16 +38,16 @@ Observation = Mapping[str, float]
 class Eyes:
     """The observer of one chain: `look` calls Slurm, `sight` returns the observation.
 
-    queue, scene: from the last look. A look makes CALLS_A_LOOK calls, and every REFRESH_S at most CALLS_A_REFRESH more.
-    If a program's text is refused or unreadable we ask it for JSON, and keep to JSON while that is readable. site: the
-    rules of a policy that looks ahead; each sight then simulates futures from weeks of accounting.
+    queue, context: from the last look. A look makes CALLS_A_LOOK calls, and every REFRESH_S at most CALLS_A_REFRESH
+    more. If a program's text is refused or unreadable we ask it for JSON, and keep to JSON while that is readable.
+    site: the rules of a policy that looks ahead; each sight then simulates futures from weeks of accounting.
     """
 
     def __init__(self, commands: Commands, request: SlurmRequest, site: Site | None = None) -> None:
         self.request = request
         self.site = site
         self.queue: Queue | None = None
-        self.scene: SlurmContext | None = None
+        self.context: SlurmContext | None = None
         self._commands = commands
         self._memory = Memory(DAY_S if site is None else PAST_S)
         self._refreshed_s = 0
@@ -61,16 +61,16 @@ class Eyes:
         queue = self._either(
             "squeue", lambda: read_queue(self._commands, now_s), lambda: json_form.read_queue(self._commands, now_s)
         )
-        if self.scene is None or now_s - self._refreshed_s >= REFRESH_S:
-            self.scene = self._refreshed(queue)
+        if self.context is None or now_s - self._refreshed_s >= REFRESH_S:
+            self.context = self._refreshed(queue)
             self._refreshed_s = now_s
         nodes = self._either("sinfo", lambda: read_nodes(self._commands), lambda: json_form.read_nodes(self._commands))
-        settings = self.scene.settings
+        settings = self.context.settings
         if (settings is None or JOBS in settings.private) and not self._others(queue.jobs):
             queue = replace(queue, hidden=frozenset({JOBS}))
         self._memory.follow(queue)
-        past_why = "" if self._memory.knows_past(now_s) else self.scene.past_why
-        self.scene = replace(self.scene, nodes=nodes if nodes.states else None, past_why=past_why)
+        past_why = "" if self._memory.knows_past(now_s) else self.context.past_why
+        self.context = replace(self.context, nodes=nodes if nodes.states else None, past_why=past_why)
         self.queue = replace(queue, form="; ".join(self._as_json.values()))
         return self.queue
 
@@ -82,14 +82,14 @@ class Eyes:
         decides_alike: `agent.decide.ReleasedPolicy.decides_alike`; it ends the simulation of futures once the decision
         is certain.
         """
-        if self.queue is None or self.scene is None:
+        if self.queue is None or self.context is None:
             raise ValueError("call look before sight")
-        sight = sight_of(self.queue, self.scene, self._memory, predecessor, self.request)
+        sight = sight_of(self.queue, self.context, self._memory, predecessor, self.request)
         if self.site is None:
             return sight
-        if why := hides_futures(self.queue, self.scene):
+        if why := hides_futures(self.queue, self.context):
             return replace(sight, hidden=sight.hidden | dict.fromkeys(AHEAD, why), ahead=f"no futures: {why}")
-        live = live_of(self.queue, self.scene, self._memory, predecessor, self.request)
+        live = live_of(self.queue, self.context, self._memory, predecessor, self.request)
         scene, end_s = scene_of(live, sight.snapshot, predecessor, self.site), sight.snapshot.predecessor_end_s
 
         def settles(numbers: Sequence[Numbers]) -> bool:
@@ -102,9 +102,9 @@ class Eyes:
 
     def newcomer(self) -> ClusterObservation:
         """Return the observation for a job without predecessor at the last look."""
-        if self.queue is None or self.scene is None:
+        if self.queue is None or self.context is None:
             raise ValueError("call look before newcomer")
-        return sight_of(self.queue, self.scene, self._memory, None, self.request)
+        return sight_of(self.queue, self.context, self._memory, None, self.request)
 
     def _either(self, program: str, text: Callable[[], Answer], as_json: Callable[[], Answer]) -> Answer:
         """Read a program's text, or its JSON if the text is unusable. Raises the text's SlurmError."""
@@ -132,7 +132,7 @@ class Eyes:
         """Read everything except the nodes. Limits that cannot be read keep their last known values."""
         partitions = read_partitions(self._commands)
         asked = asked_partitions(partitions, self.request.partition)[0]
-        settings, limits, limits_why = None, None if self.scene is None else self.scene.limits, ""
+        settings, limits, limits_why = None, None if self.context is None else self.context.limits, ""
         try:
             settings = read_settings(self._commands)
             limits = read_limits(

@@ -105,15 +105,15 @@ def is_held(reason: str) -> bool:
     return not (word in QUEUE_REASONS or word in USER_REASONS or PER_USER in word)
 
 
-def hidden_features(queue: Queue, scene: SlurmContext) -> dict[str, str]:
+def hidden_features(queue: Queue, context: SlurmContext) -> dict[str, str]:
     """Return the features that cannot be observed, each with the reason."""
     hidden: dict[str, str] = {}
-    if scene.nodes is None:
+    if context.nodes is None:
         hidden |= dict.fromkeys(HIDDEN_TOGETHER["nodes"], "sinfo shows no nodes")
-    if scene.limits is None:
-        hidden |= dict.fromkeys(HIDDEN_TOGETHER["limits"], scene.limits_why)
-    if scene.past_why:
-        hidden |= dict.fromkeys(HIDDEN_TOGETHER["recent"], scene.past_why)
+    if context.limits is None:
+        hidden |= dict.fromkeys(HIDDEN_TOGETHER["limits"], context.limits_why)
+    if context.past_why:
+        hidden |= dict.fromkeys(HIDDEN_TOGETHER["recent"], context.past_why)
     if JOBS in queue.hidden:
         others = [name for name in FEATURES if name not in WITHOUT_OTHERS]
         hidden |= dict.fromkeys(others, OTHERS_HIDDEN)
@@ -121,20 +121,20 @@ def hidden_features(queue: Queue, scene: SlurmContext) -> dict[str, str]:
 
 
 def sight_of(
-    queue: Queue, scene: SlurmContext, memory: Memory, predecessor: SqueueJob | None, request: SlurmRequest
+    queue: Queue, context: SlurmContext, memory: Memory, predecessor: SqueueJob | None, request: SlurmRequest
 ) -> ClusterObservation:
     """Build the observation at one instant. For a job without predecessor, the predecessor's features have no meaning.
 
     Raises ValueError for a predecessor that is not running, or an unknown partition.
     """
-    hidden = hidden_features(queue, scene)
-    snapshot = snapshot_of(queue, scene, memory, predecessor, request)
+    hidden = hidden_features(queue, context)
+    snapshot = snapshot_of(queue, context, memory, predecessor, request)
     seen = zip(FEATURES, observe(snapshot).tolist(), strict=True)
     return ClusterObservation(snapshot, {name: value for name, value in seen if name not in hidden}, hidden)
 
 
 def snapshot_of(
-    queue: Queue, scene: SlurmContext, memory: Memory, predecessor: SqueueJob | None, request: SlurmRequest
+    queue: Queue, context: SlurmContext, memory: Memory, predecessor: SqueueJob | None, request: SlurmRequest
 ) -> Snapshot:
     """Build the snapshot of one instant; unknown limits and unknown past jobs are left out."""
     begun_s, waited_s, end_s = queue.now_s, 0, queue.now_s
@@ -143,14 +143,14 @@ def snapshot_of(
             raise ValueError(f"job {predecessor.id} is {predecessor.state}; a predecessor must be running")
         begun_s, end_s = predecessor.start_s, predecessor.start_s + predecessor.limit_s
         waited_s = max(begun_s - predecessor.submit_s, 0)
-    asked, place, sharing = _around(scene, request)
+    asked, place, sharing = _around(context, request)
     pending, running = _pending(queue.jobs, sharing), _running(queue.jobs, place, sharing)
     users = _numbers([request.user, *(job.user for job in pending), *(job.user for job, _ in running)])
-    usable = len(place) if scene.nodes is None else scene.nodes.in_service(place)
+    usable = len(place) if context.nodes is None else context.nodes.in_service(place)
     usable = max(usable, sum(held for _, held in running))
-    limits = UserLimits() if scene.limits is None else scene.limits
+    limits = UserLimits() if context.limits is None else context.limits
     recent = memory.recent(queue.now_s, _counts(sharing))
-    if scene.past_why:
+    if context.past_why:
         nothing = np.zeros(0, np.int64)
         recent = RecentJobs(nothing, nothing, nothing, np.zeros(0), recent.arrived_submit_s, recent.arrived_node_s)
     return Snapshot(
@@ -173,15 +173,15 @@ def snapshot_of(
         successor_nodes=request.nodes,
         successor_limit_s=request.limit_s,
         successor_user=users[request.user],
-        successor_place=_place(pending, sharing, asked, _enters_with(pending, predecessor, request, scene.settings)),
+        successor_place=_place(pending, sharing, asked, _enters_with(pending, predecessor, request, context.settings)),
         user_max_jobs=limits.jobs,
         user_max_nodes=limits.nodes,
     )
 
 
-def live_of(queue: Queue, scene: SlurmContext, memory: Memory, predecessor: SqueueJob, request: SlurmRequest) -> Live:
+def live_of(queue: Queue, context: SlurmContext, memory: Memory, predecessor: SqueueJob, request: SlurmRequest) -> Live:
     """Collect the inputs of futures besides the snapshot of the same instant. Raises ValueError: unknown partition."""
-    asked, place, sharing = _around(scene, request)
+    asked, place, sharing = _around(context, request)
     return Live(
         pending=_pending(queue.jobs, sharing),
         running=_running(queue.jobs, place, sharing),
@@ -191,9 +191,9 @@ def live_of(queue: Queue, scene: SlurmContext, memory: Memory, predecessor: Sque
         is_held=lambda job: is_held(job.reason),
         partition=max(asked, key=lambda one: one.tier).name,
         user=request.user,
-        priority=max(_priority(predecessor, scene.settings), 0),
-        settings=scene.settings,
-        limits=scene.limits,
+        priority=max(_priority(predecessor, context.settings), 0),
+        settings=context.settings,
+        limits=context.limits,
     )
 
 
@@ -202,16 +202,18 @@ def sharing_partitions(partitions: dict[str, Partition], request: SlurmRequest) 
     return list(_around(SlurmContext(partitions, None, None, None), request)[2])
 
 
-def hides_futures(queue: Queue, scene: SlurmContext) -> str:
+def hides_futures(queue: Queue, context: SlurmContext) -> str:
     """Explain why futures cannot be simulated, or return "". They need all users' jobs, including ended ones."""
-    return OTHERS_HIDDEN if JOBS in queue.hidden else scene.past_why
+    return OTHERS_HIDDEN if JOBS in queue.hidden else context.past_why
 
 
-def _around(scene: SlurmContext, request: SlurmRequest) -> tuple[list[Partition], frozenset[str], dict[str, Partition]]:
+def _around(
+    context: SlurmContext, request: SlurmRequest
+) -> tuple[list[Partition], frozenset[str], dict[str, Partition]]:
     """Return the requested partitions, their nodes, and all partitions that share these nodes. Raises ValueError."""
-    asked = asked_partitions(scene.partitions, request.partition)
+    asked = asked_partitions(context.partitions, request.partition)
     place = frozenset[str]().union(*(one.nodes for one in asked))
-    return asked, place, {name: one for name, one in scene.partitions.items() if one.nodes & place}
+    return asked, place, {name: one for name, one in context.partitions.items() if one.nodes & place}
 
 
 def _counts(sharing: dict[str, Partition]) -> Callable[[str], bool]:

@@ -36,8 +36,8 @@ def look(commands: Commands, stored: Stored, request: SlurmRequest) -> tuple[Sto
     try:
         queue = eyes.look(SlurmTime(commands).now_s())
         sight = eyes.newcomer()
-        assert eyes.scene is not None
-        asked = asked_partitions(eyes.scene.partitions, request.partition)
+        assert eyes.context is not None
+        asked = asked_partitions(eyes.context.partitions, request.partition)
     except SlurmError as error:
         raise WorkError(f"--live: {error}") from error
     except ValueError as error:

@@ -38,7 +38,7 @@ PairNodes = Annotated[
 ]
 Limit = Annotated[
     str | None,
-    typer.Option("--limit", help="Time limit of both jobs (48h); for recorded pairs, the shortest limit (12h)."),
+    typer.Option("--limit", help="Time limit of both jobs (48h); for recorded pairs, the minimum limit (12h)."),
 ]
 Scheduler = Annotated[
     str,
@@ -166,8 +166,8 @@ def evaluate(
     context: typer.Context,
     cluster: ClusterName,
     policies: Policies,
-    from_: Annotated[str, typer.Option("--from", help="First submission of a predecessor (UTC).")],
-    to: Annotated[str, typer.Option("--to", help="End of the submissions of predecessors (UTC).")],
+    from_: Annotated[str, typer.Option("--from", help="Predecessors submitted from this date on (UTC).")],
+    to: Annotated[str, typer.Option("--to", help="Predecessors submitted before this date (UTC).")],
     every: Annotated[str, typer.Option("--every", help="Time between predecessors.")] = "4h",
     capacity: Capacity = None,
     pair_nodes: PairNodes = None,

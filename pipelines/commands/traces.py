@@ -95,9 +95,11 @@ def generate(
     jobs: Annotated[
         int | None, typer.Option("--jobs", min=1, max=10**9, help="Number of records, instead of --weeks.")
     ] = None,
-    weeks: Annotated[int, typer.Option("--weeks", min=1, max=5200)] = 8,
-    nodes: Annotated[int, typer.Option("--nodes", min=1, max=100_000)] = 32,
-    gpus_per_node: Annotated[int, typer.Option("--gpus-per-node", min=1, max=options.MOST_GPUS)] = 4,
+    weeks: Annotated[int, typer.Option("--weeks", min=1, max=5200, help="Weeks of a Slurm dump.")] = 8,
+    nodes: Annotated[int, typer.Option("--nodes", min=1, max=100_000, help="Nodes of its cluster.")] = 32,
+    gpus_per_node: Annotated[
+        int, typer.Option("--gpus-per-node", min=1, max=options.MOST_GPUS, help="GPUs per node.")
+    ] = 4,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same bytes.")] = 0,
     steps: Annotated[bool, typer.Option("--steps/--no-steps", help="Write job steps as well as allocations.")] = True,
     compress: Annotated[bool, typer.Option("--gzip/--no-gzip", help="Compress the dump.")] = False,

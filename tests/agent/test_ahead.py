@@ -104,7 +104,7 @@ def test_the_futures_of_a_told_slurm_are_those_of_the_table(now_s: int) -> None:
     wanted = summary(compiled, np.array([now_s]), np.array([end_s]))[0]
     assert sight.hidden == {} and set(sight.observation) == set(SEEN_AHEAD)
     assert [sight.observation[name] for name in AHEAD] == wanted.tolist()
-    assert sight.ahead.startswith(f"in {FUTURES} futures it waits {wanted[0]:.2f} / ")
+    assert sight.ahead.startswith(f"wait in {FUTURES} futures: {wanted[0]:.2f} / ")
     assert slurm.calls["sacct"] == 1
 
 
@@ -179,7 +179,7 @@ def test_a_live_decision_on_fewer_futures_is_that_on_all(setting: float, tmp_pat
         predecessor = next(job for job in eyes.look(now_s).jobs if job.id == str(row))
         some, every = eyes.sight(predecessor, policy.decides_alike), eyes.sight(predecessor)
         assert policy.decide(some.observation).submit == policy.decide(every.observation).submit
-        told = re.match(rf"in (\d+)( of 16)? futures it waits [^;]*(; {SETTLED})?$", some.ahead)
+        told = re.match(rf"wait in (\d+)( of 16)? futures: [^;]*(; {SETTLED})?$", some.ahead)
         assert told is not None and (told[2] is None) == (told[3] is None) == (told[1] == "16")
         assert set(some.observation) == set(SEEN_AHEAD)
         played.append(int(told[1]))
@@ -192,16 +192,16 @@ def test_futures_end_with_their_time() -> None:
     eyes = Eyes(told_slurm(record, now_s), request_of(record, row), SITE)
     predecessor = next(job for job in eyes.look(now_s).jobs if job.id == str(row))
     sight = eyes.sight(predecessor)
-    assert eyes.queue is not None and eyes.scene is not None
-    live = live_of(eyes.queue, eyes.scene, eyes._memory, predecessor, eyes.request)
+    assert eyes.queue is not None and eyes.context is not None
+    live = live_of(eyes.queue, eyes.context, eyes._memory, predecessor, eyes.request)
     scene = scene_of(live, sight.snapshot, predecessor, SITE)
     ticks = iter(np.arange(0.0, 1e6, BUDGET_S / 200))
     some = look_ahead(scene, sight.snapshot.predecessor_end_s, clock=lambda: float(next(ticks)))
     assert 4 <= some.played < FUTURES and set(some.numbers) == set(AHEAD)
-    assert some.text.startswith(f"in {some.played} of 16 futures ") and some.text.endswith(" stopped after")
+    assert some.text.startswith(f"wait in {some.played} of 16 futures: ") and "; stopped after " in some.text
     late = iter(np.arange(0.0, 1e6, BUDGET_S / 20))
     none = look_ahead(scene, sight.snapshot.predecessor_end_s, clock=lambda: float(next(late)))
-    assert not none.numbers and none.text.startswith(f"no futures: {none.played} of 16 simulated in 8.")
+    assert not none.numbers and none.text.startswith(f"no futures: only {none.played} of 16 simulated in 8.")
 
 
 SETTINGS = SlurmSettings("22.05.8", "live", 0, frozenset(), "priority/multifactor", 1000, 7 * DAY, frozenset())

@@ -169,7 +169,7 @@ def test_a_feature_that_is_not_observed_gets_its_declared_fill() -> None:
 
 def test_features_that_differ_are_refused_by_name(tmp_path: Path) -> None:
     constant_lead().save(tmp_path / "policy")
-    with pytest.raises(ValueError, match=r"lacking \['free_nodes'\], unknown \['idle_nodes'\]"):
+    with pytest.raises(ValueError, match=r"missing \['free_nodes'\], unknown \['idle_nodes'\]"):
         Artifact.load(tmp_path / "policy", features=["remaining_h", "idle_nodes", "start_estimate_h"])
     with pytest.raises(ValueError, match="another order"):
         Artifact.load(tmp_path / "policy", features=FEATURES[::-1])
@@ -185,8 +185,8 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda m: m.update(format_version=2), "format_version 2; this program reads 1"),
-        (lambda m: m.pop("format_version"), "format_version None"),
+        (lambda m: m.update(format_version=2), "format_version is 2; this program reads 1"),
+        (lambda m: m.pop("format_version"), "format_version is None"),
         (lambda m: m.update(kind="oracle"), "unknown kind 'oracle'"),
         (lambda m: m.update(kind=["trees"]), "kind is missing or has the wrong type"),
         (lambda m: m.update(settings=[]), "settings"),
@@ -357,7 +357,7 @@ def test_another_answer_than_the_one_released_is_refused(tmp_path: Path, monkeyp
     checked(constant_lead(), tmp_path / "policy")
     other = module.ArtifactKind(lambda *of: module.constant_lead(*of) + np.asarray([[0, 0, 2e-3, 0]]))
     monkeypatch.setitem(module.KINDS, "constant-lead", other)
-    with pytest.raises(ValueError, match=r"checks\.json: observation 2 scores 1\.002 here and 1 where") as caught:
+    with pytest.raises(ValueError, match=r"checks\.json: observation 2 scores 1\.002 here, but 1 at the release") as caught:
         Artifact.load(tmp_path / "policy")
     assert "\n" not in str(caught.value)
     within = module.ArtifactKind(lambda *of: module.constant_lead(*of) + 1e-9)

@@ -63,13 +63,15 @@ def test_what_the_cluster_does_not_allow_is_said_before_anything_is_submitted(tm
     lab.slurm.submit("theirs", user="somebody")
     assert f"that job belongs to somebody; give a job of {ME}" in refused(lab)
     lab = lab_of(tmp_path / "b", options=("--time=13:00:00",))
-    assert refused(lab) == "the time limit is 13 h; partition gpu allows 12 h"
+    assert refused(lab) == (
+        "the time limit is 13 h, but partition gpu allows at most 12 h: lower --time or choose another partition"
+    )
     lab = lab_of(tmp_path / "c", options=("--partition=fast",))
-    assert "partition fast; there are gpu" in refused(lab)
+    assert "unknown partition fast; known: gpu" in refused(lab)
     lab = lab_of(tmp_path / "d")
     assert isinstance(lab.slurm, CheckedSlurm)
     lab.slurm.refusal = "Requested node configuration is not available"
-    assert refused(lab).endswith("Slurm would refuse it: Requested node configuration is not available")
+    assert refused(lab).endswith("Slurm would reject this job: Requested node configuration is not available")
 
 
 @pytest.mark.parametrize(("capacity", "is_allowed"), [(4, True), (5, True), (6, False), (171, False), ("4", True)])

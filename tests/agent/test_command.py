@@ -57,7 +57,7 @@ def test_it_decides_line_by_line(
     ("line", "part"),
     [
         ("{", "not JSON"),
-        ("[1, 2, 3]", "an object"),
+        ("[1, 2, 3]", "a JSON object"),
         ('{"remaining_h": 1, "free_nodes": 2, "extra": 3}', "missing: ['start_estimate_h']; unknown: ['extra']"),
         ('{"remaining_h": 1, "free_nodes": "2", "start_estimate_h": 3}', "free_nodes is '2', not a number"),
         ('{"remaining_h": true, "free_nodes": 2, "start_estimate_h": 3}', "remaining_h is True"),

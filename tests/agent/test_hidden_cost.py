@@ -36,7 +36,7 @@ def test_costs_are_those_of_the_manifest(tmp_path: Path) -> None:
     assert costs == {"recent": HiddenCost(0.25, 360, 0.1, 0.4), "nodes": HiddenCost(0.25, 360)}
     assert costs["recent"].text == "+0.25 h per handover in the simulator (95 % +0.10 to +0.40, n = 360)"
     assert costs["nodes"].text == "+0.25 h per handover in the simulator (no interval, n = 360)"
-    assert words_of(["nodes", "limits"], costs).endswith("n 360); limits hidden: cost not in the artifact")
+    assert words_of(["nodes", "limits"], costs).endswith("n = 360); limits hidden: cost not in the artifact")
 
 
 @pytest.mark.parametrize("row", [

@@ -234,7 +234,7 @@ def test_what_no_sight_can_be_had_of() -> None:
     eyes.look(NOW)
     with pytest.raises(ValueError, match="job 20 is PENDING; a predecessor must be running"):
         eyes.sight(predecessor(eyes, "20"))
-    with pytest.raises(ValueError, match="partition nope; there are gpu, wide, apart"):
+    with pytest.raises(ValueError, match="unknown partition nope; known: gpu, wide, apart"):
         Eyes(cluster(ME), SlurmRequest(2, HOUR, "me", partition="nope")).look(NOW)
     for program in ("squeue", "sinfo", "scontrol partition"):
         with pytest.raises(SlurmError):

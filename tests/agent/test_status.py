@@ -46,6 +46,6 @@ def test_the_policy_says_why_in_words(tmp_path: Path) -> None:
     decision = policy.decide(observed)
     assert decision.submit and decision.score == pytest.approx(0.1)
     assert decision.reason == (
-        "lead, lead, h = 0.5 submits, score +0.10; 0.40 h left, a wait of 1.25 to 3.00 h by expected run times and by "
-        "limits"
+        "lead, lead, h = 0.5 submits, score +0.10; 0.40 h left, predicted wait 1.25 to 3.00 h "
+        "(from expected run times and from limits)"
     )

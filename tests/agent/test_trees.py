@@ -96,5 +96,5 @@ def test_a_tree_that_is_too_deep_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module, "MAX_DEPTH", depth)
     TreeEnsemble(trees)
     monkeypatch.setattr(module, "MAX_DEPTH", depth - 1)
-    with pytest.raises(ValueError, match=f"over {depth - 1} levels deep"):
+    with pytest.raises(ValueError, match=f"deeper than {depth - 1} levels"):
         TreeEnsemble(trees)

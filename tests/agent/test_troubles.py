@@ -299,7 +299,7 @@ def test_what_became_of_a_link_is_asked_until_accounting_answers(tmp_path: Path)
 
 def test_without_any_sight_the_successor_waits_for_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def blind(eyes: FakeEyes, predecessor: SqueueJob, decides_alike: object) -> ClusterObservation:
-        raise ValueError("call look before")
+        raise ValueError("call look before sight")
 
     monkeypatch.setattr(FakeEyes, "sight", blind)
     lab = lab_of(tmp_path, links=2)

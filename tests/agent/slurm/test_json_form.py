@@ -65,8 +65,8 @@ def test_one_cluster_is_seen_alike_by_text_and_by_json(version: str, seed: int) 
     text, other = by_text.look(NOW), by_json.look(NOW)
     assert ordered(text) == ordered(other)
     assert text.form == "" and other.form.startswith("squeue is read as JSON") and "sinfo is read as JSON" in other.form
-    assert by_text.scene is not None and by_json.scene is not None
-    assert by_text.scene.nodes == by_json.scene.nodes
+    assert by_text.context is not None and by_json.context is not None
+    assert by_text.context.nodes == by_json.context.nodes
     predecessor = next(job for job in text.jobs if job.id == "1")
     seen, again = by_text.sight(predecessor), by_json.sight(predecessor)
     assert seen.observation == again.observation and seen.hidden == again.hidden
@@ -176,7 +176,7 @@ def test_a_node_of_another_shape_is_nonsense(row: dict[str, Any]) -> None:
 def test_arrays_that_would_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_form, "MOST_JOBS", 5)
     rows = [shapes.job("24.11", replace(JOB, id=str(number)), waiting="1-4") for number in (7, 8)]
-    with pytest.raises(SlurmError, match="over 5 jobs"):
+    with pytest.raises(SlurmError, match="more than 5 jobs"):
         json_form.parse_queue(shapes.answer("24.11", "jobs", rows), NOW)
 
 

@@ -123,7 +123,7 @@ def test_partitions_as_scontrol_prints_them() -> None:
     (partition,) = parse_partitions(PARTITION.format(qos="N/A")).values()
     assert (partition.name, partition.tier, partition.qos, partition.limit_s) == ("gpu", 9, "", 2 * DAY)
     assert partition.is_default and partition.nodes == {"n1", "n2", "n3", "n4"}
-    with pytest.raises(SlurmError, match="a partition"):
+    with pytest.raises(SlurmError, match="partition gpu"):
         parse_partitions(PARTITION.format(qos="N/A").replace("n[1-4]", "n[1-"))
     assert (partition.whole["node"], partition.whole["gres/gpu"], partition.whole["cpu"]) == (4, 16, 32)
 

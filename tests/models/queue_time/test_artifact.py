@@ -116,9 +116,9 @@ def _edited(folder: Path, change: dict[str, Any]) -> None:
     ("change", "said"),
     [
         ({"kind": "trees"}, "kind is 'trees'"),
-        ({"format_version": 9}, "format_version 9"),
+        ({"format_version": 9}, "format_version is 9"),
         ({"features": ["limit_h"]}, "features must include size"),
-        ({"parts": []}, "parts must be 1 to 64"),
+        ({"parts": []}, "allowed: 1 to 64"),
         ({"parts": [{"form": "magic"}]}, "form of part 0 is not one of bins"),
         ({"parts": [{"form": "table", "of_wait": 2.0, "of_short": 0.0}]}, "of_wait of part 0 is not within 0 to 1"),
         ({"parts": [{"form": "table", "of_wait": 1.0, "of_short": 0.0}]}, "lacks the arrays"),

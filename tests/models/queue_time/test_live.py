@@ -70,10 +70,10 @@ def sight(log: SubmissionLog, stored: Stored, hides: bool = False) -> tuple[Clus
     memory = Memory()
     memory.learn(AccountingRecords(past))
     limits = UserLimits(m["user_max_jobs"], m["user_max_nodes"])
-    scene = SlurmContext(PARTITIONS, SinfoStates(dict.fromkeys(NODES, "mixed")), None, limits)
+    context = SlurmContext(PARTITIONS, SinfoStates(dict.fromkeys(NODES, "mixed")), None, limits)
     queue = Queue(m["now_s"], jobs, frozenset({JOBS} if hides else ()))
     memory.follow(queue)
-    return sight_of(queue, scene, memory, None, Asked(2, 6 * 3600, "u1", "p0")), jobs
+    return sight_of(queue, context, memory, None, Asked(2, 6 * 3600, "u1", "p0")), jobs
 
 
 def test_a_cluster_seen_live_is_the_one_that_the_log_ends_with(log: SubmissionLog, stored: Stored) -> None:
