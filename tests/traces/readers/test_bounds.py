@@ -73,7 +73,7 @@ VALUES: dict[str, tuple[int, list[str], str]] = {
     "AllocCPUS": (1, [str(n) for n in (CPUS, CPUS + 1)], "cpus .* is not from 0"),
     "ReqMem": (4, ["1048576T", "0.5E", "524288Tn", "131072Tc", "2E", "2.5E", "1048577Tn", "131073Tc", "9" * 18],
                "mib .* is not from 0"),
-    "ElapsedRaw": (2, ["7", str(SECONDS - 3), str(SECONDS)], "more than Slurm counts to"),
+    "ElapsedRaw": (2, ["7", str(SECONDS - 3), str(SECONDS)], "does not fit in 32 bits"),
     "TimelimitRaw": (1, [str(n) for n in (1 << 32, (1 << 32) + 1, 10**25)], "limit_s .* is not from 0"),
     "Submit": (1, ["1969-12-31T00:00:00", "1969-12-30T23:59:59"], "submit_utc 1969-12-30 23:59:59 is not from 1969"),
     "End": (1, ["2099-12-31T23:59:59", "2106-02-06T06:28:17"], "is not YYYY-MM-DDTHH:MM:SS"),
