@@ -183,10 +183,10 @@ def test_samples_and_machines(lake: Lake, name: str) -> None:
 @pytest.mark.parametrize(
     ("attempt", "told"),
     [
-        ({"detail": 5}, "detail '5' is no list"),
-        ({"detail": [{"ip": "m1", "gpus": 7}]}, "gpus '7' is no list"),
+        ({"detail": 5}, "detail '5' is not a list"),
+        ({"detail": [{"ip": "m1", "gpus": 7}]}, "gpus '7' is not a list"),
         ({"detail": "DEEP"}, "names no machine"),
-        ({"detail": 10**30}, "is no list"),
+        ({"detail": 10**30}, "is not a list"),
         ({"end_time": "2106-02-06 06:28:17"}, "end_time '2106-02-06 06:28:17' is not from 1969"),
         ({"start_time": "1969-12-30 23:59:59"}, "start_time '1969-12-30 23:59:59' is not from 1969"),
     ],
