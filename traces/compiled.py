@@ -1,11 +1,11 @@
-"""Compiled functions and their disk cache, for whatever package has them.
+"""Compiled functions and their disk cache, shared by all packages.
 
-Numba names its cache after the place of the file that defines a function, so another checkout compiles all of it
-again, and does not see that a function imported from another file changed. Here the cache folder of a function is named
-after the digest of the import closure of the module that defines it (`traces.cache.closure`): a change in any of these
-starts an empty one, and every checkout of the same code shares one. The folder lies in the user's cache directory,
-outside the repository; where that cannot be written nothing is cached and each process compiles for itself. Compiling
-that takes long says so on standard error.
+Numba names its cache after the path of the file that defines a function. So another checkout compiles everything again,
+and numba misses a change in a function that is imported from another file. Here the cache folder is named after a
+digest of the import closure of the defining module (`traces.cache.closure`). A change in any of these modules starts an
+empty cache, and all checkouts of the same code share one. The folder is in the user's cache directory, outside the
+repository. Where that directory cannot be written, nothing is cached and each process compiles for itself. A message
+on standard error announces a compilation that takes long.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from numba.core.caching import UserProvidedCacheLocator
 from traces.cache.closure import code_digest
 from traces.cache.sources import user_cache
 
-_config: Any = numba.core.config  # numba fills this module at run time, so no checker knows its names
+_config: Any = numba.core.config  # numba fills this module at run time, so type checkers do not know its names
 Function = TypeVar("Function", bound=Callable[..., Any])
-DIGITS = 16  # of the digest, in a folder's name
-SAID_AFTER_S = 5.0  # of compiling
+DIGITS = 16  # digits of the digest in a folder's name
+SAID_AFTER_S = 5.0  # compiling time before the message
 _WORDS = {"simulator": "the simulator", "features": "the analytics", "traces": "the readers", "models": "the models"}
 
 
 class SharedLocator(UserProvidedCacheLocator):
-    """Names the folder of a function's compiled form after its module, not after where the module's file lies."""
+    """Cache locator that names a function's folder after its module, not after the path of the module's file."""
 
     def __init__(self, py_func: Any, py_file: str) -> None:
         super().__init__(py_func, py_file)  # type: ignore[no-untyped-call]
         self._cache_path = os.path.join(_config.CACHE_DIR, py_func.__module__)
 
     def get_source_stamp(self) -> str:
-        """Nothing: the folder is named after the code, and two checkouts may differ in a comment."""
+        """Return an empty stamp: the folder is named after the code, and two checkouts may differ in a comment."""
         return ""
 
 
 class _Patience(event.Listener):
-    """Says that numba is compiling where that takes longer than SAID_AFTER_S, once for each outermost function."""
+    """Print a message when numba compiles for longer than SAID_AFTER_S, once for each outermost function."""
 
     def __init__(self) -> None:
         self.depth = 0
@@ -68,7 +68,7 @@ class _Patience(event.Listener):
 
 def _say(module: str) -> None:
     what = _WORDS.get(module.partition(".")[0], "the program")
-    sys.stderr.write(f"compiling {what} for this processor: once, the result is kept\n")
+    sys.stderr.write(f"compiling {what} for this processor (only once; the result is cached)\n")
     sys.stderr.flush()
 
 
@@ -76,13 +76,13 @@ event.register("numba:compile", _Patience())  # type: ignore[no-untyped-call]
 
 
 def jit(function: Function, options: dict[str, Any], signature: str | None = None, by: str = __name__) -> Function:
-    """`numba.njit` with the options, cached as the module says; compiled at once where a signature is given.
+    """Compile a function with `numba.njit` and the options, cached as the module's docstring describes.
 
-    `by`: the module that has the function compiled, and whose code is part of how. Compiled code runs without the
-    interpreter's lock unless the options say otherwise, so that other threads go on beside it.
+    With a signature the function is compiled at once. `by` is the module that requests the compilation; its code is
+    part of the cache key. Compiled code releases the GIL unless the options say otherwise, so other threads can run.
     """
     folder = cache_folder(function.__module__, by)
-    before = _config.CACHE_DIR, _config.CACHE_LOCATOR_CLASSES  # read at decoration; other libraries keep their own
+    before = _config.CACHE_DIR, _config.CACHE_LOCATOR_CLASSES  # restored below: other libraries use these settings too
     try:
         if folder is not None:
             _config.CACHE_DIR, _config.CACHE_LOCATOR_CLASSES = str(folder), f"{__name__}.{SharedLocator.__name__}"
@@ -95,9 +95,9 @@ def jit(function: Function, options: dict[str, Any], signature: str | None = Non
 
 @cache
 def cache_folder(*modules: str) -> Path | None:
-    """The folder of code compiled from those modules as they are now.
+    """Return the cache folder for code compiled from the current version of these modules.
 
-    None where it cannot be written, and for modules outside of Baton's packages, of which no closure is known.
+    None where it cannot be written, and for modules outside Baton's packages, whose closure is unknown.
     """
     try:
         digest = code_digest(*modules)

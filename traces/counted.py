@@ -1,4 +1,4 @@
-"""A number with its noun, in the singular or plural: the one place that knows how. The standard library alone."""
+"""Numbers with their nouns in singular or plural, and English lists. Uses the standard library only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _VERBS = {"is": "are", "was": "were", "has": "have", "does": "do"}
 
 
 def counted(number: int, noun: str, verb: str = "") -> str:
-    """So many of a noun, and what they do, both given in the singular: 1 job is, 2,000 jobs are, 3 rows lack."""
+    """Return a number with its noun and verb, both given in the singular: 1 job is, 2,000 jobs are, 3 rows lack."""
     shown = f"{number:,} {plural(number, noun)}"
     if not verb:
         return shown
@@ -17,7 +17,7 @@ def counted(number: int, noun: str, verb: str = "") -> str:
 
 
 def plural(number: int, noun: str) -> str:
-    """The noun as it stands with that number; of several words the last one changes: raw file, raw files."""
+    """Return the noun in the form that the number requires; only the last word changes: raw file, raw files."""
     if number == 1:
         return noun
     before, blank, last = noun.rpartition(" ")
@@ -25,6 +25,6 @@ def plural(number: int, noun: str) -> str:
 
 
 def listed(items: Sequence[str], last: str = "and") -> str:
-    """Items as an English list: a, b and c."""
+    """Join items into an English list: a, b and c."""
     *first, end = items
     return f"{', '.join(first)} {last} {end}" if first else end

@@ -1,4 +1,4 @@
-"""The errors a person sees: one line that says what, the value, where, and what to do."""
+"""Errors shown to the user: one line that says what is wrong, the value, where, and what to do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 
 
 class BatonError(Exception):
-    """Base of every error that is shown without a traceback."""
+    """Base class of errors that are shown without a traceback."""
 
     exit_code = 1
 
@@ -19,12 +19,12 @@ class InputError(BatonError):
 
 
 class WorkError(BatonError):
-    """The input was fine, the work failed."""
+    """Valid input, but the work failed."""
 
     exit_code = 1
 
 
-# What is wrong with a path that was given, as against what fails while it is read or written (no space, a bad disk).
+# Errors of the given path itself. All other errors arise while it is read or written (no space, a bad disk).
 _WRONG_PATH = frozenset(
     {
         *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP),
@@ -34,9 +34,9 @@ _WRONG_PATH = frozenset(
 
 
 def of_system(error: OSError, where: object = None) -> BatonError:
-    """What the system says of a path, in one line: InputError where another path would do, WorkError where not.
+    """Convert an OSError to one line: InputError where another path would help, else WorkError.
 
-    `where` is named where the error itself names no path.
+    The message names `where` if the error itself names no path.
     """
     path = error.filename if error.filename is not None else where
     named = "" if path is None else f"{os.fsdecode(path) if isinstance(path, bytes) else path}: "

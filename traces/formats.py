@@ -1,11 +1,11 @@
-"""Names of the raw formats that Baton reads, as `--format` takes them: the readers are in `traces.readers.registry`."""
+"""Names of the raw formats that Baton reads, as `--format` takes them. `traces.readers.registry` holds the readers."""
 
 from __future__ import annotations
 
 from traces.errors import InputError
 
 AUTO = "auto"
-# In the order in which they are tried: sacct's, which knows a dump by a few columns, comes last.
+# In the order in which they are tried. sacct comes last, because it recognises a dump by only a few columns.
 FORMATS = (
     "philly-jobs",
     "philly-gpu-util",
@@ -28,6 +28,6 @@ FORMATS = (
 
 
 def check_format(name: str) -> None:
-    """Raises InputError for a name that is neither auto nor a reader's."""
+    """Raise InputError for a name that is neither `auto` nor a reader's."""
     if name != AUTO and name not in FORMATS:
         raise InputError(f"unknown format {name!r}: known are {AUTO}, {', '.join(FORMATS)}")

@@ -1,11 +1,11 @@
-"""Raw files into the lake: which reader reads a file, what became of its records, and writing the whole or nothing.
+"""Ingest raw files into the lake: choose a reader, account for every record, and write all files or none.
 
-Each raw file becomes `lake/<cluster>/<start of its digest>/<table>.parquet`, written in a temporary folder that is
-renamed, with a `file.json` beside them that says by which rules it was read. A file that is in by the same rules adds
-nothing; the same file by other rules, or whose folder is damaged, replaces its own folder and nothing else.
+Each raw file becomes `lake/<cluster>/<start of its digest>/<table>.parquet`. The tables are written to a temporary
+folder that is then renamed; its `file.json` records the rules of reading. Ingesting a file again by the same rules adds
+nothing. If the rules changed or its folder is damaged, the file replaces its own folder and nothing else.
 
-Several processes may read at once; one at a time puts what it has read into the lake. A file that somebody writes to
-meanwhile is read again, so that what lies under a digest is what had that digest.
+Several processes may read at once; they move their results into the lake one at a time. A file that changes while it
+is read is read again, so that the rows under a digest come from the bytes with that digest.
 """
 
 from __future__ import annotations
@@ -46,17 +46,16 @@ from traces.store.raw_files import DIGEST_CHARACTERS
 from traces.visible import storable
 
 HIDDEN = (".", "~")
-READINGS = 3  # of a file that changes meanwhile, before it is given up
+READINGS = 3  # attempts to read a file that keeps changing
 STANDARD_INPUT = Path("-")
 
 
 @dataclass(frozen=True)
 class FileResult:
-    """What became of one file; `rows` = allocations + steps + samples + duplicates + rejects.
+    """The result of reading one file; `rows` = allocations + steps + samples + duplicates + rejects.
 
-    `slow` counts the lines that did not go through in bulk. `first_reject` says which line was rejected first,
-    and why.
-    `skipped_reason` is set, and all counts are 0, where a file of a folder is of no known format.
+    `slow` counts the lines that could not be read in bulk. `first_reject` names the first rejected line and the reason.
+    For a file of a folder in no known format, `skipped_reason` is set and all counts are 0.
     """
 
     path: str
@@ -85,15 +84,16 @@ def ingest(
     fields: Sequence[str] | None = None,
     delimiter: str | None = None,
 ) -> list[FileResult]:
-    """Read files, the files of folders, or standard input (`-`) into the lake; a result for each, in order.
+    """Read files, the files of folders, or standard input (`-`) into the lake; return a result for each, in order.
 
-    Everything is read before anything is written. A file that was changed replaces its own older rows. Raises
-    InputError for a path that cannot be read, a named file that is of no known format or of no use, a folder in which
-    nothing is recognised, and a job larger than its cluster; WorkError where the lake cannot be written.
+    Everything is read before anything is written. A changed file replaces its own older rows.
+
+    Raises InputError for an unreadable path, a named file without a known format or without one valid record, a folder
+    without a recognised file, and a job larger than its cluster. Raises WorkError where the lake cannot be written.
     """
     check_format(format)
     if not paths:
-        raise InputError("no file named: give files or folders of raw logs")
+        raise InputError("no file given: give files or folders of raw logs")
     data.ensure_writable()
     try:
         staging.sweep(data.root, data.lake)
@@ -104,13 +104,13 @@ def ingest(
                 batch.add(path)
             batch.check_sizes()
             batch.commit()
-    except (OSError, MemoryError) as error:  # of writing: what cannot be read is an InputError
-        raise WorkError(f"not taken into {data.lake}, and what it held stands: {first_line(error)}") from error
+    except (OSError, MemoryError) as error:  # while writing: an unreadable file is an InputError
+        raise WorkError(f"nothing was added to {data.lake}; its files are unchanged: {first_line(error)}") from error
     return [file_read.result for file_read in batch.read]
 
 
 def _spooled(path: Path, source: Path) -> Path:
-    """Standard input, or a pipe, as a file: its digest must be known before it is read, and it comes only once."""
+    """Copy standard input or a pipe to a file: it can be read only once, and the digest is needed before reading."""
     with (
         path.open("wb") as spool,
         nullcontext(sys.stdin.buffer) if source == STANDARD_INPUT else source.open("rb") as s,
@@ -120,20 +120,17 @@ def _spooled(path: Path, source: Path) -> Path:
 
 
 def unescaped(delimiter: str | None) -> str | None:
-    r"""The delimiter with `\t` and `\x1f` as the characters that they stand for. Raises InputError for a blank one."""
+    r"""Return the delimiter with escapes such as `\t` and `\x1f` decoded. Raises InputError for an empty delimiter."""
     if delimiter is None:
         return None
     text = re.sub(r"\\x([0-9a-fA-F]{2})", lambda m: chr(int(m[1], 16)), delimiter).replace("\\t", "\t")
     if not text or "\n" in text or "\r" in text:
-        raise InputError(f"--delimiter {delimiter!r}: give at least one character, and no line break")
+        raise InputError(f"--delimiter {delimiter!r}: give at least one character, without line breaks")
     return text
 
 
 def _files_of(folder: Path) -> list[Path]:
-    """The files directly in the folder, without hidden ones, in order of their names.
-
-    Raises InputError where it cannot be read.
-    """
+    """Return the files directly in the folder, without hidden ones, sorted by name. Raises InputError if unreadable."""
     try:
         return sorted(p for p in folder.iterdir() if not p.name.startswith(HIDDEN) and p.name[-1] != "~")
     except OSError as error:
@@ -142,10 +139,10 @@ def _files_of(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class _Read:
-    """What became of one file, and its state when reading began.
+    """The result of reading one file, and the file's state when reading began.
 
-    `temporary` is the folder of its rows; None where they are in the lake already. `final` is where they belong; None
-    where the file was skipped.
+    `temporary` is the folder of its rows; None if they are in the lake already. `final` is their place in the lake;
+    None if the file was skipped.
     """
 
     raw: RawFile
@@ -161,7 +158,7 @@ class _Read:
 class _Batch:
     """The files of one call of `ingest`: either all of them go into the lake or none."""
 
-    how: RawFile  # of no path: how each of them is to be read
+    how: RawFile  # without a path: the settings for reading each file
     format: str
     data: DataFolder
     place: Path
@@ -169,7 +166,7 @@ class _Batch:
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def add(self, path: Path) -> None:
-        """Read a file, the files of a folder, or standard input. Raises InputError as `ingest` does."""
+        """Read a file, the files of a folder, or standard input. Raises the same InputErrors as `ingest`."""
         if not path.is_dir():
             raw = replace(self.how, path=path)
             if path == STANDARD_INPUT or path.is_fifo():
@@ -189,10 +186,10 @@ class _Batch:
                 )
                 or "it is empty"
             )
-            raise InputError(f"{path}: no file in it is of a known format ({', '.join(READERS)}): {what}")
+            raise InputError(f"{path}: no file in this folder has a known format ({', '.join(READERS)}): {what}")
 
     def check_sizes(self) -> None:
-        """Raise InputError for a job that ran on more nodes than the cluster is declared to have had at any date."""
+        """Raise InputError for a job that ran on more nodes than the cluster's settings declare for any date."""
         cluster = self.how.settings
         if cluster.nodes is None:
             return
@@ -214,7 +211,7 @@ class _Batch:
     def commit(self) -> None:
         """Move every folder into the lake, and remove the folders of earlier contents of the same files.
 
-        What was read while another process was at the lake may be older than what that has put there: it is read again.
+        Another process may have written newer rows of a file to the lake meanwhile; such a file is read again.
         """
         for _ in range(READINGS):
             with locked(self.data.root, LAKE):
@@ -239,7 +236,7 @@ class _Batch:
         )
 
     def held(self, final: Path, rules: str, *, thorough: bool = False) -> dict[str, Any] | None:
-        """`file.json` of the folder, in the lake or of this batch, if it was written by those rules and is whole."""
+        """Return `file.json` of an undamaged folder in the lake or this batch that was written by those rules."""
         for folder in (final, *(file_read.temporary for file_read in self.read if file_read.final == final)):
             described = None if folder is None else raw_files.read(folder)
             if folder is None or described is None or described["fingerprint"] != rules:
@@ -254,13 +251,13 @@ class _Batch:
         staging.retire(self.data.lake / self.how.settings.name, digests, {r.sha256 for r in results}, self.place)
 
     def _steady(self, raw: RawFile, *, named: bool) -> _Read:
-        """Read a file, again if it changed meanwhile. Raises InputError where it is of no use, and named."""
+        """Read a file, and again if it changes meanwhile. Raises InputError if it is unusable and was named."""
         for _ in range(READINGS):
             state = _state(raw.path)
             temporary = self.place / str(next(self.numbers))
             try:
                 file_read = _stage(raw, self, state, temporary, named=named)
-            except Exception:  # whatever half a line here and half a line there has led to
+            except Exception:  # a file that changes may break a reader in any way
                 if not _has_changed(raw.path, state):
                     raise
             else:
@@ -269,20 +266,20 @@ class _Batch:
                 if not _has_changed(raw.path, state):
                     return file_read
             shutil.rmtree(temporary, ignore_errors=True)
-            say(f"{raw.shown or raw.path} changed while it was read: reading it again")
+            say(f"{raw.shown or raw.path} changed while it was being read: reading it again")
         if named:
             raise _changing(raw)
         return _Read(raw, named, None, FileResult(str(raw.path), "none", skipped_reason=_CHANGING))
 
 
 def _stage(raw: RawFile, batch: _Batch, state: tuple[int, ...] | None, temporary: Path, *, named: bool) -> _Read:
-    """Read one file into a temporary folder of the lake; a file of no known format gets a result that says why."""
+    """Read one file into a temporary folder of the lake. A file that is skipped gets a result with the reason."""
     began = time.perf_counter()
     path, kind = raw.shown or str(raw.path), "none"
     try:
         if not named and not raw.path.is_file():
             is_folder = raw.path.is_dir()
-            raise InputError("a folder: name it to have it read" if is_folder else "no regular file, or a link to none")
+            raise InputError("a folder: name it to read its files" if is_folder else "not a regular file")
         reader = reader_for(raw, batch.format)
         kind = reader.name
         digest, size = _digest(raw.path)
@@ -297,7 +294,7 @@ def _stage(raw: RawFile, batch: _Batch, state: tuple[int, ...] | None, temporary
             parsed = reader.read(replace(raw, folder=temporary, sha256=digest, tables=tables))
             if parsed.records == len(parsed.rejects) + parsed.rejected:
                 first = f": line {parsed.rejects[0].line}: {parsed.rejects[0].reason}" if parsed.rejects else ""
-                raise InputError(f"{raw.path}: not one record could be read as {reader.name}{first}")
+                raise InputError(f"{raw.path}: no record could be read as {reader.name}{first}")
             result = _result(path, reader, parsed, digest, time.perf_counter() - began)
             _write(tables, raw, reader, parsed, result, size)
         if result.rejects:
@@ -308,24 +305,24 @@ def _stage(raw: RawFile, batch: _Batch, state: tuple[int, ...] | None, temporary
         return _Read(raw, named, state, FileResult(path, kind, skipped_reason=_without_path(error, raw.path)))
     described = {"schema_version": schema.SCHEMA_VERSION, "fingerprint": rules, "sha256": digest, "path": path}
     described["source"] = raw.shown or str(raw.path.resolve())
-    described["ingested_s"] = time.time()  # since 1970: of two node lists the later one counts
+    described["ingested_s"] = time.time()  # epoch seconds: the later of two node lists counts
     raw_files.write(temporary, {**described, "result": asdict(result)})
     return _Read(raw, named, state, result, rules, final, temporary)
 
 
-_CHANGING = f"somebody writes to it: it changed each of the {READINGS} times that it was read"
+_CHANGING = f"another program is writing to it: it changed during each of {READINGS} readings"
 
 
 def _changing(raw: RawFile) -> InputError:
-    return InputError(f"{raw.shown or raw.path}: {_CHANGING}; give a copy of it")
+    return InputError(f"{raw.shown or raw.path}: {_CHANGING}; give a copy of the file")
 
 
 def _state(path: Path) -> tuple[int, ...] | None:
-    """Device, inode, size and times of the file, which differ once it is written to or replaced. None: no file."""
+    """Return device, inode, size and times of the file, which change when it is written or replaced. None: no file."""
     try:
         if not path.is_file():
             return None
-        with path.open("rb") as stream:  # over NFS only to open a file asks the server
+        with path.open("rb") as stream:  # NFS asks the server only when a file is opened
             status = os.fstat(stream.fileno())
     except OSError:
         return None
@@ -333,17 +330,17 @@ def _state(path: Path) -> tuple[int, ...] | None:
 
 
 def _has_changed(path: Path, state: tuple[int, ...] | None) -> bool:
-    """Whether the file is another than in that state; one that is gone counts as unchanged, as it was read before."""
+    """Return whether the file changed since that state. A deleted file counts as unchanged: it was read before."""
     return (present := _state(path)) is not None and present != state
 
 
 def _without_path(error: InputError, path: Path) -> str:
-    """What is wrong with the file, for where its path stands already."""
+    """Return the message without the path, for output that names the path already."""
     return re.sub(r"^(\d+): ", r"line \1: ", str(error).removeprefix(f"{path}: ").removeprefix(f"{path}:"))
 
 
 def _digest(path: Path) -> tuple[str, int]:
-    """(sha256, bytes) of the file as stored. Raises InputError where it cannot be read."""
+    """Return (sha256, size in bytes) of the stored file. Raises InputError where it cannot be read."""
     try:
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256")
@@ -353,11 +350,11 @@ def _digest(path: Path) -> tuple[str, int]:
 
 
 def fingerprint(reader: Reader, raw: RawFile) -> str:
-    """The rules that a file is read by: the code of the reader, and every setting that changes its rows."""
+    """Return a digest of the rules of reading a file: the reader's code, and every setting that changes its rows."""
     module = type(reader).__module__
     rules = {
         "reader": reader.name,
-        "code": code_digest(module, __name__, but=(registry.__name__,)),  # the other readers have no part in it
+        "code": code_digest(module, __name__, but=(registry.__name__,)),  # leaves out the other readers
         "timezone": raw.settings.timezone,
         "gpus_per_node": raw.settings.gpus_per_node,
         "fields": raw.fields,
@@ -370,7 +367,7 @@ def _result(path: str, reader: Reader, parsed: Parsed, digest: str, seconds: flo
     rejects = len(parsed.rejects) + parsed.rejected
     counted = parsed.allocations + parsed.steps + parsed.samples + parsed.duplicates + rejects
     if counted != parsed.records:
-        raise AssertionError(f"{path}: {so_many(parsed.records, 'record')}, but {counted} accounted for: {parsed}")
+        raise AssertionError(f"{path}: {so_many(parsed.records, 'record')} read, but {counted} accounted for: {parsed}")
     return FileResult(
         path, reader.name, parsed.records, parsed.allocations, parsed.steps, parsed.samples, parsed.duplicates,
         rejects, parsed.jobs, parsed.attempts, digest, round(seconds, 4), parsed.slow,
@@ -378,13 +375,13 @@ def _result(path: str, reader: Reader, parsed: Parsed, digest: str, seconds: flo
 
 
 def _first_reject(rejects: Path) -> str:
-    """The first line of the table and why it was rejected."""
+    """Return the number of the first rejected line and the reason."""
     first = pl.scan_parquet(rejects).select("line", "reason").bottom_k(1, by="line").collect().row(0, named=True)
     return f"line {first['line']}: {first['reason']}"
 
 
 def _write(tables: FileTables, raw: RawFile, reader: Reader, parsed: Parsed, result: FileResult, size: int) -> None:
-    """Write the tables that the reader has returned, and the file's own row of `trace_files`."""
+    """Write the tables that the reader returned, and the file's row of `trace_files`."""
     for name, frame in {**parsed.tables, "rejects": rejects_frame(parsed.rejects)}.items():
         tables.write(name, frame)
     counts = {k: v for k, v in asdict(result).items() if k in schema.TRACE_FILES.names}

@@ -1,7 +1,7 @@
-"""Instants: a date read, and a date printed. Every other module asks here, so that all mean the same by both.
+"""Parse and print instants; every other module uses these functions, so that all follow the same rules.
 
-An instant is a whole number of epoch seconds (`..._s`) wherever it is computed with, and a naive `datetime` in UTC in
-the tables. A time that is written without an offset is UTC, unless the caller names another zone.
+Computations use whole epoch seconds (`..._s`); the tables hold naive `datetime` values in UTC. A time without an offset
+is UTC, unless the caller names another zone.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from datetime import UTC, datetime, tzinfo
 
 
 def parse(text: str) -> datetime:
-    """The ISO 8601 date or time that the text is, with an offset where it has one. Raises ValueError for any other."""
+    """Parse an ISO 8601 date or time; an offset in the text is kept. Raises ValueError for other text."""
     return datetime.fromisoformat(text.strip())
 
 
 def epoch_s(moment: datetime, zone: tzinfo = UTC) -> int:
-    """Epoch seconds of a time, cut to the second; one without an offset is a time of `zone`."""
+    """Return the epoch seconds of a time, truncated to the second. A time without an offset is in `zone`."""
     return int((moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp())
 
 
 def utc(epoch_s: int) -> datetime:
-    """The instant as a naive time in UTC, as the tables hold it."""
+    """Return the instant as a naive time in UTC, as in the tables."""
     return datetime.fromtimestamp(int(epoch_s), UTC).replace(tzinfo=None)
 
 
 def text(epoch_s: int) -> str:
-    """The instant to the minute, in UTC: 2023-02-01T12:00."""
+    """Return the instant as text in UTC, to the minute: 2023-02-01T12:00."""
     return utc(epoch_s).strftime("%Y-%m-%dT%H:%M")

@@ -1,6 +1,6 @@
-"""How far a long step is and how much longer it takes, on standard error.
+"""Progress of a long step and the time left, on standard error.
 
-A bar that moves where a person watches a terminal; a line every 30 s where the output goes to a file.
+A terminal shows a moving bar; output to a file gets a line every 30 s.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ LINE_EVERY_S = 30.0
 
 
 def say(line: str) -> None:
-    """One line for a person on standard error; what would move a terminal's cursor is shown as its escape."""
+    """Print one line on standard error. Characters that would move a terminal's cursor are shown as escapes."""
     sys.stderr.write(f"{visible(line)}\n")
     sys.stderr.flush()
 
 
 class Progress:
-    """`with Progress("training", 28) as progress:`, then `advance` once for each of the 28, or `reach` now and then.
+    """A progress display: `with Progress("training", 28) as progress:`.
 
-    Unless it `stays`, nothing of it is left in the end, and nothing shown where it takes less than LINE_EVERY_S. With
-    `each` the lines say what one takes.
+    Call `advance` once for each of the 28 items, or `reach` from time to time. Without `stays` the bar disappears at
+    the end, and output to a file shows nothing for a step shorter than LINE_EVERY_S. With `each` the lines give the
+    time an item.
     """
 
-    heard_at = float("-inf")  # monotonic time at which any step last told how far it is
+    heard_at = float("-inf")  # monotonic time of the latest progress report of any step
 
     def __init__(self, what: str, total: int, unit: str = "", *, stays: bool = True, each: bool = False) -> None:
         from rich import progress as rich
@@ -44,7 +45,7 @@ class Progress:
             console=self._console,
             transient=not stays,
             disable=not (stays or self._console.is_terminal),
-            speed_estimate_period=600.0,  # single steps differ in length: the rate is that of the last ten minutes
+            speed_estimate_period=600.0,  # items differ in length: the rate is that of the last ten minutes
         )
         self._each = each
         self._what, self._total, self._unit = visible(what), total, f" {unit}" if unit else ""
@@ -60,18 +61,18 @@ class Progress:
         self._bar.stop()
 
     def advance(self, what: str) -> None:
-        """One more is done; `what` says which."""
+        """Count one more item as done; `what` names it."""
         self._what = visible(what)
-        self._tell(self._count + 1, monotonic())
+        self._report(self._count + 1, monotonic())
 
     def reach(self, count: int) -> None:
-        """`count` are done. The time left is estimated from the first call on: what came before was preparation."""
+        """Set the number of finished items. The estimate of the time left starts at the first call."""
         now = monotonic()
         if self._first:
             self._first, self._began, self._before, self._printed_at = False, now, count, now
-        self._tell(count, now)
+        self._report(count, now)
 
-    def _tell(self, count: int, now: float) -> None:
+    def _report(self, count: int, now: float) -> None:
         self._count = count
         Progress.heard_at = now
         self._bar.update(self._task, description=self._what, completed=count)
@@ -87,5 +88,5 @@ class Progress:
         self._printed_at = now
 
     def done(self, what: str) -> None:
-        """End the bar with this text, which stays on the screen."""
+        """Set the bar's final text, which stays on the screen."""
         self._bar.update(self._task, description=visible(what))

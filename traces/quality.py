@@ -1,4 +1,4 @@
-"""Data quality: of each raw file gaps in time, doubtful times, rows without an end; of each cluster missing fields."""
+"""Data quality: time gaps, ambiguous times and missing ends of each raw file, and missing fields of each cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import polars as pl
 
 EVER_RAN = pl.col("attempts") > 0
 NODE_NAMES = "node names"
-# What a log may lack: columns of the table `jobs`, all null where it does, and the fields of `sacct` that fill them.
+# Information that a log may lack: columns of the table `jobs` (then all null), and the `sacct` fields that fill them.
 _FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     NODE_NAMES: ((), ("NodeList",)),
     "partitions": (("partition",), ("Partition",)),
@@ -31,9 +31,10 @@ COLUMNS = ("attempts", *dict.fromkeys(column for columns, _ in _FIELDS.values() 
 
 @dataclass(frozen=True)
 class Missing:
-    """What the whole log of a cluster lacks (keys of _FIELDS, in words), and the fields to add to `sacct --format`.
+    """The information that all logs of a cluster lack.
 
-    `add` is empty where no file of the cluster is a dump of sacct.
+    `what` holds keys of _FIELDS, in words. `add` holds the fields to add to `sacct --format`; it is empty if no file of
+    the cluster is a dump of sacct.
     """
 
     what: tuple[str, ...]
@@ -41,10 +42,11 @@ class Missing:
 
 
 def missing_fields(jobs: pl.DataFrame, files: pl.DataFrame, placed: Collection[str]) -> dict[str, Missing]:
-    """What no job of a cluster has, by cluster; a cluster that lacks nothing, or has no job, is left out.
+    """Return the fields that no job of a cluster has, by cluster, for clusters with jobs and missing fields.
 
-    `jobs` and `files` are rows of the tables `jobs` and `trace_files`, `placed` the clusters with rows in `placements`.
-    What jobs hold is asked of those that ran, as the others hold 0; so a log of which no job ran lacks no node names.
+    `jobs` and `files` are rows of the tables `jobs` and `trace_files`; `placed` are the clusters with rows in
+    `placements`. Only jobs that ran are checked, because the others hold 0 resources. So a log in which no job ran does
+    not count as lacking node names.
     """
     dumped = set(files.filter(pl.col("format") == "sacct")["cluster"])
     found = {}
@@ -65,13 +67,14 @@ def missing_fields(jobs: pl.DataFrame, files: pl.DataFrame, placed: Collection[s
 
 
 def of_jobs(jobs: pl.DataFrame) -> pl.DataFrame:
-    """A row a raw file from rows of the table `jobs`: `trace_sha256`, `jobs`, `ambiguous`, `end_before_start`,
-    `no_end_share`, `gap_s`, `gap_from_utc`.
+    """Summarise rows of the table `jobs` as one row a raw file, with these columns.
 
-    `ambiguous` counts rows in the hour of a clock change that nothing in the log settles, `end_before_start` those of
-    which the log prints an end before the start. `no_end_share` is of jobs that ran. The gap is the longest time (s)
-    without a submission, beside the median of all such times, `median_gap_s`: a dump that was cut, or lacks days,
-    stands out by it.
+    - `trace_sha256`, `jobs`
+    - `ambiguous`: rows in the hour of a clock change that nothing in the log settles
+    - `end_before_start`: rows for which the log prints an end before the start
+    - `no_end_share`: share of the jobs that ran and have no end
+    - `gap_s`, `gap_from_utc`: longest time (s) without a submission, and when it began
+    - `median_gap_s`: median time (s) between submissions; a dump with missing days has a far longer `gap_s`
     """
     submitted = jobs.sort("trace_sha256", "submit_utc").with_columns(
         gap_s=pl.col("submit_utc").diff().over("trace_sha256").dt.total_seconds()
@@ -95,7 +98,7 @@ def of_jobs(jobs: pl.DataFrame) -> pl.DataFrame:
 
 
 def reasons(rejects: pl.DataFrame, most: int = 3) -> list[tuple[str, int, str]]:
-    """(reason without its values, how many, the first one's text) of the rows of `rejects`, the most frequent first."""
+    """Return (reason without its values, count, text of the first) for rows of `rejects`, most frequent first."""
     if rejects.is_empty():
         return []
     pattern = pl.col("reason").str.replace_all(r"'[^']*'|\"[^\"]*\"|\d+", "…")

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from reports.source import Names
     from traces.clusters import ClusterSettings
-    from traces.export.swf import Exported as ExportedSwf
-    from traces.export.tables import Exported
+    from traces.export.swf import ExportedSwf
+    from traces.export.tables import ExportedTable
 
 FORMATS = ("swf", "csv", "parquet")
 PROCESSORS = ("cpus", "nodes", "gpus")  # units for the processors of SWF
@@ -108,7 +108,7 @@ def _write_swf(folder: DataFolder, settings: ClusterSettings, out: Path, process
 
 def _write_tables(
     folder: DataFolder, tables: list[str], out: Path, format_: str, cluster: str | None, anonymise: bool
-) -> list[Exported]:
+) -> list[ExportedTable]:
     from reports.source import Names
     from traces.export.tables import write_tables
 
@@ -117,7 +117,7 @@ def _write_tables(
     return write_tables(folder, tables, out, format_, cluster=cluster, change=change)
 
 
-def _print_tables(stream: TextIO, files: list[Exported], *, as_json: bool) -> None:
+def _print_tables(stream: TextIO, files: list[ExportedTable], *, as_json: bool) -> None:
     """Print one line for each written file, or one object with --json."""
     if as_json:
         options.write_json(stream, {"files": [vars(file) for file in files]})

@@ -89,4 +89,4 @@ def test_a_file_of_a_folder_that_no_reader_knows_is_said_to_be_skipped(
     (raw / "notes.txt").write_text("Dear all,\n")
     told, _, _ = materialize(tmp_path / "data", raw)
     assert len(told) == 1
-    assert "notes.txt: skipped, line 1: unknown format, the file begins 'Dear all,'" in capfd.readouterr().err
+    assert "notes.txt: skipped, line 1: unknown format, the file begins with 'Dear all,'" in capfd.readouterr().err

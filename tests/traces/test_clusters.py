@@ -43,10 +43,10 @@ def test_what_is_asked_of_gpu_schedulers_is_a_table(tmp_path: Path) -> None:
     assert known["mine"].what_if == {"schedulers": ["fifo"], "changes": [], "seeds": 2, "jobs": 500}
     for line, told in {
         "what_if = 3": "a table with some of schedulers, changes, seeds, jobs, got 3",
-        "what_if.schedulers = []": "what_if.schedulers: a list of 1 to 8 texts",
-        "what_if.changes = [1]": "what_if.changes: a list of 0 to 8 texts",
+        "what_if.schedulers = []": "what_if.schedulers: must be a list of 1 to 8 texts",
+        "what_if.changes = [1]": "what_if.changes: must be a list of 0 to 8 texts",
         "what_if.seeds = 0": "what_if.seeds: at least 1",
-        "what_if.jobs = 9000000": "what_if.jobs: a whole number from 0 to 1,000,000",
+        "what_if.jobs = 9000000": "what_if.jobs: must be a whole number from 0 to 1,000,000",
         "what_if.draws = 3": "unknown setting 'draws': allowed are schedulers",
     }.items():
         path.write_text(f"[mine]\n{line}\n")
@@ -59,12 +59,12 @@ def test_gpu_types_are_nodes_of_each_in_their_order(tmp_path: Path) -> None:
     path.write_text("[mine]\ngpu_types = { T4 = 12, A100 = 4 }\n")
     assert list(clusters.load(DataFolder(tmp_path))["mine"].gpu_types.items()) == [("T4", 12), ("A100", 4)]
     for value, told in {
-        '"T4:12,A100:4"': "gpu_types: a table of 1 to 16 types such as { T4 = 12, A100 = 4 }, got 'T4:12,A100:4'",
-        "{}": "gpu_types: a table of 1 to 16 types",
-        "{ T4 = 0 }": r"gpu_types\.T4: at least 1 node, got 0",
-        "{ T4 = -3 }": r"gpu_types\.T4: a whole number from 0 to",
-        '{ T4 = "all" }': r"gpu_types\.T4: a whole number from 0 to",
-        "{ T4 = true }": r"gpu_types\.T4: a whole number from 0 to",
+        '"T4:12,A100:4"': "gpu_types: must be a table of 1 to 16 types such as { T4 = 12, A100 = 4 }, got 'T4:12,A100:4'",
+        "{}": "gpu_types: must be a table of 1 to 16 types",
+        "{ T4 = 0 }": r"gpu_types\.T4: must be at least 1 node, got 0",
+        "{ T4 = -3 }": r"gpu_types\.T4: must be a whole number from 0 to",
+        '{ T4 = "all" }': r"gpu_types\.T4: must be a whole number from 0 to",
+        "{ T4 = true }": r"gpu_types\.T4: must be a whole number from 0 to",
     }.items():
         path.write_text(f"[mine]\ngpu_types = {value}\n")
         with pytest.raises(InputError, match=told):
@@ -79,13 +79,13 @@ def test_the_resource_and_the_size_of_a_node_are_declared(tmp_path: Path) -> Non
     assert (mine.resource, mine.resources) == ("core", {"gpu": "GPU", "long name": "node"})
     assert (mine.cpus_per_node, mine.memory_gib_per_node) == (64, 500)
     for line, told in {
-        'resource = "disk"': r"\[mine\] resource: one of GPU, core, memory, node, got 'disk'",
-        "resource = 1": "resource: one of GPU, core, memory, node, got 1",
-        'resources = "core"': "resources: a table of partition = resource, got 'core'",
-        'resources.gpu = "disk"': r"resources\.gpu: one of GPU, core, memory, node, got 'disk'",
-        "cpus_per_node = 0": "cpus_per_node: at least 1, got 0",
-        "memory_gib_per_node = -1": "memory_gib_per_node: a whole number from 0 to 1,073,741,824, got -1",
-        "cpus_per_node = 1.5": r"cpus_per_node: a whole number from 0 to 268,435,456, got 1\.5",
+        'resource = "disk"': r"\[mine\] resource: must be one of GPU, core, memory, node, got 'disk'",
+        "resource = 1": "resource: must be one of GPU, core, memory, node, got 1",
+        'resources = "core"': "resources: must be a table of partition = resource, got 'core'",
+        'resources.gpu = "disk"': r"resources\.gpu: must be one of GPU, core, memory, node, got 'disk'",
+        "cpus_per_node = 0": "cpus_per_node: must be at least 1, got 0",
+        "memory_gib_per_node = -1": "memory_gib_per_node: must be a whole number from 0 to 1,073,741,824, got -1",
+        "cpus_per_node = 1.5": r"cpus_per_node: must be a whole number from 0 to 268,435,456, got 1\.5",
     }.items():
         path.write_text(f"[mine]\n{line}\n")
         with pytest.raises(InputError, match=told):
@@ -113,8 +113,8 @@ def test_found_by_name_or_folder_and_flags_override(tmp_path: Path) -> None:
         ({"cluster": "derived"}, "not allowed"),
         ({"cluster": "ls6", "timezone": "Mars/Olympus"}, "Mars"),
         ({"cluster": "ls6", "nodes": 0}, "--nodes 0"),
-        ({"cluster": "ls6", "cpus_per_node": 0}, "--cpus-per-node 0: a whole number from 1 to 268,435,456 is allowed"),
-        ({"cluster": "ls6", "resource": "disk"}, "--resource: one of GPU, core, memory, node, got 'disk'"),
+        ({"cluster": "ls6", "cpus_per_node": 0}, "--cpus-per-node 0: must be a whole number from 1 to 268,435,456"),
+        ({"cluster": "ls6", "resource": "disk"}, "--resource: must be one of GPU, core, memory, node, got 'disk'"),
     ],
 )
 def test_refused(tmp_path: Path, how: dict[str, object], told: str) -> None:

@@ -80,4 +80,4 @@ def test_compiling_that_takes_long_is_said_on_standard_error(tmp_path: Path) -> 
     one = checkout(tmp_path / "one")
     silent, said = called(one, tmp_path / "a"), called(one, tmp_path / "b", 0.0)
     assert "compiling" not in silent.stderr
-    assert "compiling the readers for this processor: once, the result is kept\n" in said.stderr
+    assert "compiling the readers for this processor (only once; the result is cached)\n" in said.stderr

@@ -73,7 +73,7 @@ def test_an_id_of_two_clusters_asks_which(lake: Lake, sacct_row: Row) -> None:
     log = lake.put("b", f"{HEADER}\n{sacct_row(JobID='7', JobIDRaw='7', User='anna')}\n")
     ingest([log], cluster=ClusterSettings("other"), data=lake.data)
     warehouse.build(lake.data)
-    with pytest.raises(InputError, match="job '7' is in lab, other: give --cluster"):
+    with pytest.raises(InputError, match="job '7' is in the clusters lab, other: give --cluster"):
         find_job(lake.data, "7")
     with pytest.raises(InputError, match="user 'anna' has jobs in lab, other: give --cluster"):
         find_user(lake.data, "anna")

@@ -1,1 +1,1 @@
-"""What a result is made from: the import closure of the code that computes it, and digests of its inputs."""
+"""Digests that identify a result's inputs: the import closure of its code, and its input values."""

@@ -1,12 +1,15 @@
-"""Which sources a result depends on, and one digest of them all.
+"""Find the sources that a result depends on, and compute one digest of them all.
 
-A module depends on every module of Baton that it imports, and on what those import: its import closure. Imports
-inside functions count, as does the `__init__` of every package on the way; imports under `if TYPE_CHECKING:` do not.
-A module that calls `import_module` takes what it imports from texts, "package.module" or "package.module:name", of its
-own or of a module that it imports (a registry), and each of these counts. A module that uses its own `__file__` depends
-on the files beside and below it that are not Python: templates, rules. A library counts by its installed version.
+The import closure of a module is every module of Baton that it imports, directly or indirectly:
 
-Nothing is imported to find this out.
+- Imports inside functions count, and so does the `__init__` of every package on the way. Imports under
+  `if TYPE_CHECKING:` do not.
+- A module that calls `import_module` depends on every text of the form "package.module" or "package.module:name" in
+  itself or in a module that it imports (a registry).
+- A module that uses its own `__file__` depends on the other files in its folder and below: templates, rules.
+- A library counts by its installed version.
+
+The sources are parsed, not imported.
 """
 
 from __future__ import annotations
@@ -20,14 +23,14 @@ from pathlib import Path
 
 from traces.cache import sources
 from traces.cache.libraries import installed_version
-from traces.cache.sources import Source
+from traces.cache.sources import SourceFacts
 
 PACKAGES = ("pipelines", "assets", "reports", "models", "agent", "features", "simulator", "traces")
 ROOT = Path(__file__).resolve().parents[2]
 
 
 class Closures:
-    """The sources of the packages below `root`, each read once."""
+    """The sources of Baton's packages below `root`, each read once."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self.root = root
@@ -37,29 +40,29 @@ class Closures:
             for file in _files_below(root, package)
             if file.endswith(".py")
         }
-        self._read: dict[str, Source] = {}
+        self._read: dict[str, SourceFacts] = {}
         self._needed: dict[str, frozenset[str]] = {}
         self._states: dict[str, bytes] = {}
         self._libraries: dict[str, frozenset[str]] = {}
 
     @property
     def modules(self) -> Collection[str]:
-        """Every module, by its dotted name."""
+        """Return the dotted name of every module."""
         return self._files.keys()
 
     def path(self, module: str) -> Path:
-        """The module's file."""
+        """Return the module's file."""
         return self.root / self._files[module]
 
     def closure(self, *roots: str, but: Collection[str] = ()) -> frozenset[str]:
-        """The modules that the roots (dotted names) depend on, themselves included.
+        """Return the modules that the roots (dotted names) depend on, including the roots.
 
-        `but`: modules that are left out with what only they need, such as a registry of which the caller names the one
-        entry that it uses. Raises ModuleNotFoundError for a root that there is not.
+        `but` names modules to leave out, with everything that only they need. An example is a registry, if the caller
+        names the one entry that it uses. Raises ModuleNotFoundError for an unknown root.
         """
         for root in roots:
             if root not in self._files:
-                raise ModuleNotFoundError(f"{root!r} is no module of {', '.join(PACKAGES)} in {self.root}")
+                raise ModuleNotFoundError(f"{root!r} is not a module of {', '.join(PACKAGES)} in {self.root}")
         reached: set[str] = set()
         todo = list(roots)
         while todo:
@@ -70,11 +73,11 @@ class Closures:
         return frozenset(reached)
 
     def libraries(self, *roots: str, but: Collection[str] = ()) -> frozenset[str]:
-        """Top-level names of what the closure imports that is neither Baton's nor Python's own."""
+        """Return the top-level names of the third-party libraries that the closure imports."""
         return self._libraries_of(self.closure(*roots, but=but))
 
     def digest(self, *roots: str, but: Collection[str] = ()) -> str:
-        """SHA-256 over the code of the closure, the files that it opens, and the versions of its libraries."""
+        """Return the SHA-256 of the closure's code, the files that it opens, and the versions of its libraries."""
         state, modules = hashlib.sha256(), self.closure(*roots, but=but)
         for module in sorted(modules):
             state.update(self._state(module))
@@ -84,14 +87,14 @@ class Closures:
         return state.hexdigest()
 
     def opened(self, module: str) -> list[str]:
-        """The files beside and below the module, relative to the root, that are no Python, where it opens files."""
+        """Return the non-Python files in the module's folder and below, if it opens files; relative to the root."""
         if not self._source(module).opens_files:
             return []
         folder = os.path.dirname(self._files[module])
         return sorted(file for file in _files_below(self.root, folder) if not file.endswith(".py"))
 
     def _state(self, module: str) -> bytes:
-        """What a digest says of the module: its code, and the content of each file that it opens."""
+        """Return the module's part of a digest: its code, and the content of each file that it opens."""
         if module not in self._states:
             files = ((file, hashlib.sha256((self.root / file).read_bytes())) for file in self.opened(module))
             lines = [f"{module}\0{self._source(module).code}\n"]
@@ -107,13 +110,13 @@ class Closures:
                 self._libraries[module] = frozenset(names - ours)
         return frozenset().union(*(self._libraries[module] for module in modules))
 
-    def _source(self, module: str) -> Source:
+    def _source(self, module: str) -> SourceFacts:
         if module not in self._read:
             self._read[module] = sources.read(self.path(module))
         return self._read[module]
 
     def _needs(self, module: str) -> frozenset[str]:
-        """The modules that it imports, and the packages that those and itself lie in."""
+        """Return the modules that it imports, and the packages that contain them and it."""
         if module not in self._needed:
             source = self._source(module)
             direct = frozenset(above for name in (module, *source.imports) for above in self._along(name))
@@ -124,7 +127,7 @@ class Closures:
         return self._needed[module]
 
     def _along(self, name: str) -> Iterator[str]:
-        """Those of a, a.b and a.b.c, for the name "a.b.c", that are modules."""
+        """Yield those prefixes of a dotted name that are modules: of a, a.b and a.b.c for "a.b.c"."""
         parts = name.split(".")
         for count in range(1, len(parts) + 1):
             if (above := ".".join(parts[:count])) in self._files:
@@ -132,7 +135,7 @@ class Closures:
 
 
 def _files_below(root: Path, folder: str) -> Iterator[str]:
-    """Every file below root/folder, relative to the root, apart from Python's own compiled ones."""
+    """Yield every file below root/folder, relative to the root, except Python's compiled files."""
     for entry in sorted(os.scandir(root / folder), key=lambda entry: entry.name) if (root / folder).is_dir() else ():
         if entry.is_dir() and entry.name != "__pycache__":
             yield from _files_below(root, os.path.join(folder, entry.name))
@@ -142,14 +145,15 @@ def _files_below(root: Path, folder: str) -> Iterator[str]:
 
 @cache
 def present() -> Closures:
-    """The sources that this process runs."""
+    """Return the sources that this process runs."""
     return Closures()
 
 
 @cache
 def code_digest(*roots: str, but: tuple[str, ...] = ()) -> str:
-    """Digest of everything that results computed by those modules depend on, apart from their inputs.
+    """Return a digest of all the code that results of those modules depend on.
 
-    `but`: see `Closures.closure`. Computed once a process: an edit while it runs does not change what it runs.
+    For `but` see `Closures.closure`. The digest is computed once a process, because an edit does not change running
+    code.
     """
     return present().digest(*roots, but=but)

@@ -1,4 +1,4 @@
-"""The digest of plain values: settings, names, other digests."""
+"""Digests of plain values: settings, names, other digests."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ import json
 
 
 def digest(*parts: object) -> str:
-    """SHA-256 of the parts as JSON (keys sorted; what JSON does not know, as text)."""
+    """Return the SHA-256 of the parts as JSON, with sorted keys; values that JSON cannot hold become text."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()

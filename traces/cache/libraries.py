@@ -1,4 +1,4 @@
-"""Versions of installed libraries, by the name that they are imported by."""
+"""Versions of installed libraries, by import name."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from traces.files.whole import write_text
 
 @cache
 def installed_version(library: str) -> str | None:
-    """Version of the installed distribution that brings `import library`; None where there is none."""
+    """Return the version of the installed distribution that provides `import library`, or None."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
         return version(library)
-    except PackageNotFoundError:  # sklearn is brought by scikit-learn
+    except PackageNotFoundError:  # the names differ: scikit-learn provides sklearn
         names = _distributions_of(library)
         return ", ".join(f"{name} {version(name)}" for name in names) or None
 
 
 def _distributions_of(library: str) -> list[str]:
-    """Names of the distributions that bring it. To find them takes a third of a second, so they are remembered."""
+    """Return the distributions that provide the library. The search takes a third of a second, so it is cached."""
     from importlib.metadata import PackageNotFoundError, packages_distributions, version
 
     folder = user_cache("sources")
@@ -34,10 +34,10 @@ def _distributions_of(library: str) -> list[str]:
         remembered = {} if path is None else dict(json.loads(path.read_text(encoding="utf-8")))
         if names := remembered.get(library):
             for name in names:
-                version(name)  # as long as it is installed it brings what it brought
+                version(name)  # raises if it is no longer installed
             return names
     names = sorted(packages_distributions().get(library, ()))
     if path is not None and names:
-        with suppress(BatonError):  # then the next process looks again
+        with suppress(BatonError):  # without the cache the next process searches again
             write_text(path, json.dumps({**remembered, library: names}))
     return names

@@ -1,9 +1,9 @@
-"""What a Python source says: a digest of its code, what it imports, and whether it reads files that lie beside it.
+"""Facts about a Python source: a digest of its code, its imports, and whether it reads files in its own folder.
 
-The digest is of the syntax tree without docstrings, comments, line breaks and what only type checkers import, so that
-a reworded sentence makes nothing out of date. Parsing costs some milliseconds a file, which a command line that only
-wants to know whether something is new should not pay at every start: what was found is kept in the user's cache
-directory by the digest of the file's bytes. Where that directory cannot be written, each process parses for itself.
+The digest covers the syntax tree without docstrings, comments, line breaks and imports for type checkers. So a reworded
+sentence makes no result out of date. Parsing takes some milliseconds a file, which a command should not pay at every
+start. So the facts are cached in the user's cache directory by the digest of the file's bytes. Where that directory
+cannot be written, each process parses for itself.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from traces.files.whole import write_text
 if TYPE_CHECKING:
     import ast
 
-MOST_KEPT = 1500  # sources: about four versions of each file
+MOST_KEPT = 1500  # sources in the cache: about four versions of each file
 _DOTTED = re.compile(r"[a-z_]\w*(\.\w+)+(:\w+)?")
 
 
-class Source(NamedTuple):
-    """`imports` and `texts`: dotted names, each of a module or of a name in one, imported or only written.
+class SourceFacts(NamedTuple):
+    """Facts about one Python source.
 
-    `by_name`: it uses `import_module`. `opens_files`: it uses its own `__file__`.
+    `imports` are dotted names that it imports, `texts` dotted names in its string constants; each names a module or an
+    attribute of one. `by_name`: it uses `import_module`. `opens_files`: it uses its own `__file__`.
     """
 
     code: str
@@ -41,9 +42,9 @@ class Source(NamedTuple):
     opens_files: bool
 
 
-def parse(text: bytes) -> Source:
-    """What the source says. Raises SyntaxError where it is no Python."""
-    import ast  # ten milliseconds that are only needed where a source is new
+def parse(text: bytes) -> SourceFacts:
+    """Parse a source. Raises SyntaxError for text that is not Python."""
+    import ast  # takes ten milliseconds, needed only for a source that is not in the cache
 
     tree = ast.parse(text)
     _strip(tree)
@@ -53,7 +54,7 @@ def parse(text: bytes) -> Source:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             imports.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):  # relative ones do not pass `make lint`
+        elif isinstance(node, ast.ImportFrom):  # `make lint` forbids relative imports
             imports.update(f"{node.module}.{alias.name}" for alias in node.names)
             by_name = by_name or any(alias.name == "import_module" for alias in node.names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _DOTTED.fullmatch(node.value):
@@ -61,11 +62,11 @@ def parse(text: bytes) -> Source:
         elif isinstance(node, ast.Name) and node.id == "__file__":
             opens_files = True
     code = hashlib.sha256(ast.dump(tree).encode()).hexdigest()
-    return Source(code, tuple(sorted(imports)), tuple(sorted(texts)), by_name, opens_files)
+    return SourceFacts(code, tuple(sorted(imports)), tuple(sorted(texts)), by_name, opens_files)
 
 
 def _strip(tree: ast.AST) -> None:
-    """Take out what changes no result: docstrings, and the body of `if TYPE_CHECKING:`."""
+    """Remove code that cannot change a result: docstrings, and the body of `if TYPE_CHECKING:`."""
     import ast
 
     for node in ast.walk(tree):
@@ -82,7 +83,7 @@ def _strip(tree: ast.AST) -> None:
 
 
 def user_cache(name: str) -> Path | None:
-    """Baton's folder of that name in the user's cache directory, made where it is not; None where it cannot be."""
+    """Return Baton's folder of that name in the user's cache directory, made if missing; None if not writable."""
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "baton" / name
         folder.mkdir(parents=True, exist_ok=True)
@@ -91,8 +92,8 @@ def user_cache(name: str) -> Path | None:
     return folder if os.access(folder, os.W_OK) else None
 
 
-def read(path: Path) -> Source:
-    """What the file says. Raises OSError where it cannot be read, SyntaxError where it is no Python."""
+def read(path: Path) -> SourceFacts:
+    """Read the facts about a file. Raises OSError where it cannot be read, SyntaxError where it is not Python."""
     text = path.read_bytes()
     digest, kept = hashlib.sha256(text).hexdigest(), _kept()
     if digest not in kept:
@@ -101,11 +102,11 @@ def read(path: Path) -> Source:
 
 
 def keep() -> None:
-    """Write what was parsed to the user's cache, for the next process; the newest MOST_KEPT sources."""
+    """Write the newest MOST_KEPT parsed sources to the user's cache, for the next process."""
     folder, kept = user_cache("sources"), _kept()
     if folder is None or len(kept) == _written.get("count", 0):
         return
-    with suppress(BatonError):  # then the next process parses again
+    with suppress(BatonError):  # without the cache the next process parses again
         write_text(folder / f"{_version()}.json", json.dumps(dict(list(kept.items())[-MOST_KEPT:])))
     _written["count"] = len(kept)
 
@@ -115,20 +116,20 @@ _written: dict[str, int] = {}
 
 @cache
 def _version() -> str:
-    """Of what is kept: this file says what is found in a source, and Python what its tree is."""
+    """Return the version of the cache, which depends on the code of this file and on the version of Python."""
     return f"{hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]}-{sys.hexversion:x}"
 
 
 @cache
-def _kept() -> dict[str, Source]:
-    """Sources by the digest of their bytes, as earlier processes left them."""
+def _kept() -> dict[str, SourceFacts]:
+    """Return the facts that earlier processes cached, by the digest of each source's bytes."""
     folder = user_cache("sources")
-    kept: dict[str, Source] = {}
+    kept: dict[str, SourceFacts] = {}
     if folder is not None:
-        with suppress(OSError, ValueError, TypeError, AttributeError):  # not there, or damaged
+        with suppress(OSError, ValueError, TypeError, AttributeError):  # missing or damaged
             stored = json.loads((folder / f"{_version()}.json").read_text(encoding="utf-8"))
             kept = {
-                digest: Source(code, tuple(imports), tuple(texts), by_name, opens)
+                digest: SourceFacts(code, tuple(imports), tuple(texts), by_name, opens)
                 for digest, (code, imports, texts, by_name, opens) in stored.items()
             }
     _written["count"] = len(kept)

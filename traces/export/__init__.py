@@ -1,1 +1,1 @@
-"""Tables out of the warehouse into files for other programs: SWF, CSV, Parquet."""
+"""Export of warehouse tables to files for other programs: SWF, CSV, Parquet."""

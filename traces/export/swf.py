@@ -1,9 +1,8 @@
-"""Jobs of the warehouse as a Standard Workload Format 2.2 log, for the simulators and archives that read it.
+"""Export of jobs from the warehouse as a Standard Workload Format 2.2 log, for simulators and archives.
 
 Definition: Chapin et al., Benchmarks and Standards for the Evaluation of Parallel Job Schedulers (JSSPP 1999), and the
-archive's page on the format. The reader is `traces.readers.published.swf_jobs`. A job is one line, also where it ran
-several times: its wait is the first, its run time the sum. Users, accounts and job names become numbers and nothing
-else.
+archive's page on the format. The reader is `traces.readers.published.swf_jobs`. Each job is one line. If it ran several
+times, its wait is the first wait and its run time the sum. Users, accounts and job names are written only as numbers.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ FAILED = ("FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "DEADLINE", "BOOT_F
 
 
 @dataclass(frozen=True)
-class Exported:
-    """What was written; `left_out` are jobs without a submission, which SWF cannot hold."""
+class ExportedSwf:
+    """The SWF file written; `left_out` counts jobs without a submission, which SWF cannot represent."""
 
     path: Path
     jobs: int
@@ -34,41 +33,41 @@ class Exported:
     max_procs: int
 
 
-def write_swf(jobs: pl.DataFrame, path: Path, *, cluster: str, processors: str, most: int | None = None) -> Exported:
-    """Write rows of the table `jobs`. `processors` says what SWF's processors are: cpus, nodes or gpus.
+def write_swf(jobs: pl.DataFrame, path: Path, *, cluster: str, processors: str, most: int | None = None) -> ExportedSwf:
+    """Write rows of the table `jobs` as SWF. `processors` chooses what SWF counts as processors: cpus, nodes or gpus.
 
-    `most` is how many the machine has; without it the most that were held at once. Raises InputError for a table in
-    which no job has any of them.
+    `most` is the machine's number of processors; None means the most that jobs held at once. Raises InputError if no
+    job has a count of processors.
     """
     asked, held = f"requested_{processors}", f"allocated_{processors}"
     if asked not in jobs.columns:
         raise InputError(f"processors {processors!r} are not understood: allowed are cpus, nodes and gpus")
     known = jobs.filter(pl.col("submit_utc").is_not_null()).sort("submit_utc", "job_key")
     if known.filter((pl.col(asked) > 0) | (pl.col(held) > 0)).is_empty():
-        raise InputError(f"cluster {cluster!r}: no job has a count of {processors}: give another with --processors")
-    zero = known.select(pl.col("submit_utc").dt.epoch("s").min()).item()
+        raise InputError(f"cluster {cluster!r}: no job has a count of {processors}: choose another with --processors")
+    first_s = known.select(pl.col("submit_utc").dt.epoch("s").min()).item()
     peak = most or _peak(known, held)
     numbers, legend = _numbers(known)
-    lines = _lines(numbers, zero, asked, held)
-    text = [*_header(cluster, processors, zero, peak, known, declared=most is not None), *legend, *lines]
+    lines = _lines(numbers, first_s, asked, held)
+    text = [*_header(cluster, processors, first_s, peak, known, declared=most is not None), *legend, *lines]
     write_text(path, "\n".join(text) + "\n")
-    return Exported(path, len(known), len(jobs) - len(known), processors, peak)
+    return ExportedSwf(path, len(known), len(jobs) - len(known), processors, peak)
 
 
-def _header(cluster: str, processors: str, zero: int, peak: int, jobs: pl.DataFrame, *, declared: bool) -> list[str]:
-    lines = ["; Version: 2.2", f"; Computer: {cluster}", f"; UnixStartTime: {zero}", f"; MaxJobs: {len(jobs)}"]
+def _header(cluster: str, processors: str, first_s: int, peak: int, jobs: pl.DataFrame, *, declared: bool) -> list[str]:
+    lines = ["; Version: 2.2", f"; Computer: {cluster}", f"; UnixStartTime: {first_s}", f"; MaxJobs: {len(jobs)}"]
     lines += [f"; MaxRecords: {len(jobs)}", f"; MaxProcs: {peak}"]
     if processors == "nodes":
         lines.append(f"; MaxNodes: {peak}")
-    source = "declared for the cluster" if declared else "the most that were held at once"
+    source = "declared for the cluster" if declared else "the most that jobs held at once"
     several = int((jobs["attempts"] > 1).sum())
     lines.append(f"; Note: processors are {processors}; MaxProcs is {source}")
-    lines.append(f"; Note: {counted(several, 'job')} ran several times: wait is the first one's, run time the sum")
+    lines.append(f"; Note: {counted(several, 'job')} ran several times: wait is the first wait, run time the sum")
     return lines
 
 
 def _peak(jobs: pl.DataFrame, held: str) -> int:
-    """The most that were held at once; an end comes before a start of the same second."""
+    """Return the most processors held at once; an end comes before a start in the same second."""
     ran = jobs.filter((pl.col("end_utc") > pl.col("start_utc")) & (pl.col(held) > 0))
     events = pl.concat([
         ran.select(at="start_utc", change=pl.col(held)), ran.select(at="end_utc", change=-pl.col(held)),
@@ -78,9 +77,9 @@ def _peak(jobs: pl.DataFrame, held: str) -> int:
 
 
 def _numbers(jobs: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
-    """The jobs with every name as a number, and what the numbers of queues and partitions mean.
+    """Return the jobs with names replaced by numbers, and header lines that explain numbers of queues and partitions.
 
-    Numbers stay as they are where all names of a column are numbers; else they are given from 1 in order of appearance.
+    If all names of a column are numbers, they stay. Otherwise names are numbered from 1 in order of appearance.
     """
     legend, columns = [], []
     for name, field in NAMES.items():
@@ -100,8 +99,8 @@ def _numbers(jobs: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     return jobs.with_columns(*columns, ids.alias("job")), legend
 
 
-def _lines(jobs: pl.DataFrame, zero: int, asked: str, held: str) -> list[str]:
-    """A line of 18 numbers a job. Of a job that never ran the wait lasted until it was cancelled."""
+def _lines(jobs: pl.DataFrame, first_s: int, asked: str, held: str) -> list[str]:
+    """Return a line of 18 numbers for each job. The wait of a job that never ran ends when it was cancelled."""
     ran = pl.col("attempts") > 0
     until = pl.when(ran).then(pl.col("start_utc")).otherwise(pl.col("end_utc"))
     size = pl.coalesce(pl.when(pl.col(asked) > 0).then(asked), pl.when(pl.col(held) > 0).then(held))
@@ -110,7 +109,7 @@ def _lines(jobs: pl.DataFrame, zero: int, asked: str, held: str) -> list[str]:
         .when(pl.col("state").is_in(FAILED)).then(0).otherwise(-1)
     )  # fmt: skip
     values: dict[str, Any] = {
-        "submit": pl.col("submit_utc").dt.epoch("s") - zero,
+        "submit": pl.col("submit_utc").dt.epoch("s") - first_s,
         "wait": (until - pl.col("submit_utc")).dt.total_seconds(),
         "run": pl.when(ran).then("run_s"),
         "allocated": pl.when(pl.col(held) > 0).then(held),

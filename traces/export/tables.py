@@ -1,4 +1,4 @@
-"""Tables of the warehouse as CSV or Parquet files, for a spreadsheet or a notebook."""
+"""Export of warehouse tables as CSV or Parquet files, for a spreadsheet or a notebook."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from traces.store.folder import DataFolder
 from traces.store.quoting import sql_name
 
 FORMATS = ("csv", "parquet")
-# A spreadsheet takes a cell that begins so, full-width signs too, for a formula (OWASP, CSV injection). Some trim what
-# comes before the sign: spaces of every kind (Z), control characters and marks that are not seen (C).
+# Beginnings of a cell that a spreadsheet runs as a formula, full-width signs included (OWASP, CSV injection). Some
+# spreadsheets first trim all kinds of spaces (Z), and control and invisible characters (C).
 _FORMULA = "^[\t\r\n]|^[\\p{Z}\\p{C}]*[=+\\-@\uff1d\uff0b\uff0d\uff20]"
 
 Change = Callable[[str, pl.DataFrame], pl.DataFrame]
 
 
 @dataclass(frozen=True)
-class Exported:
-    """One file written."""
+class ExportedTable:
+    """One table written to a file."""
 
     table: str
     path: Path
@@ -35,9 +35,9 @@ class Exported:
 
 
 def write_csv(path: Path, frames: Iterable[pl.DataFrame]) -> int:
-    """Write frames of the same columns as one CSV file, whole or not at all; returns its rows.
+    """Write frames with the same columns as one CSV file, completely or not at all; return the number of rows.
 
-    Text that a spreadsheet would run as a formula gets an apostrophe before it, which makes it text.
+    An apostrophe is put before text that a spreadsheet would run as a formula.
     """
     text = pl.col(pl.String)
     rows = 0
@@ -57,11 +57,11 @@ def write_tables(
     *,
     cluster: str | None = None,
     change: Change,
-) -> list[Exported]:
-    """Write each table to `out`/<table>.<format>, whole or not at all; rows of one cluster, or of all where None.
+) -> list[ExportedTable]:
+    """Write each table to `out`/<table>.<format>, completely or not at all; rows of one cluster, or of all if None.
 
-    `change` (table name, rows) -> rows is applied to what is written. Raises InputError for a format, a table or a
-    cluster that there is not, and for a folder that cannot be written.
+    `change`, (table name, rows) -> rows, is applied before writing. Raises InputError for an unknown format, table or
+    cluster, and for a folder that cannot be written.
     """
     if format not in FORMATS:
         raise InputError(f"--format {format!r} is not understood: allowed are {', '.join(FORMATS)}")
@@ -72,17 +72,17 @@ def write_tables(
     return [_write(data, name, out / f"{name}.{format}", cluster, change) for name in names]
 
 
-def _write(data: DataFolder, name: str, path: Path, cluster: str | None, change: Change) -> Exported:
+def _write(data: DataFolder, name: str, path: Path, cluster: str | None, change: Change) -> ExportedTable:
     where, params = ("", []) if cluster is None else (" WHERE cluster = ?", [cluster])
     sql = f"SELECT * FROM {sql_name(name)}{where}"  # noqa: S608 - a table that exists
     frames = (change(name, frame) for frame in warehouse.batches(data, sql, params))
     rows = write_csv(path, frames) if path.suffix == ".csv" else _write_parquet(path, frames)
-    return Exported(name, path, rows)
+    return ExportedTable(name, path, rows)
 
 
 def _write_parquet(path: Path, frames: Iterable[pl.DataFrame]) -> int:
     writer, rows = None, 0
-    with whole_file(path) as part, part.open("wb") as stream:  # pyarrow itself opens no path that is not UTF-8
+    with whole_file(path) as part, part.open("wb") as stream:  # pyarrow cannot open a path that is not UTF-8
         for frame in frames:
             arrow = frame.to_arrow()
             writer = writer or pq.ParquetWriter(stream, arrow.schema, compression="zstd")

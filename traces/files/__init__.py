@@ -1,1 +1,1 @@
-"""Files that several processes share: written whole or not at all, locked, known to be in use. Knows no tables."""
+"""Files that several processes share: atomic writes, locks, and folders in use. Contains nothing about tables."""

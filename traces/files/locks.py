@@ -1,8 +1,8 @@
-"""Locks of a data folder, for what two processes must not do at the same time.
+"""Locks of a data folder, for work that two processes must not do at the same time.
 
-A lock is an flock(2) on a file of `DATA/.locks`, by way of the library filelock. The kernel frees it when its holder
-dies, however that comes about, so there is nothing to take over or to clean up. The file stays and says who held it
-last. Readers take no lock: what they read takes its place in one step.
+A lock is an flock(2) on a file of `DATA/.locks`, taken with the library filelock. The kernel frees it when its holder
+dies, so no lock is ever stale. The file remains and names its latest holder. Readers take no lock, because the files
+that they read are replaced in one step.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from traces.errors import WorkError
 from traces.progress import say as _say
 from traces.visible import visible
 
-FOLDER = ".locks"  # of the data folder
+FOLDER = ".locks"  # in the data folder
 POLL_S = 0.1
-_TOLD_CHARACTERS = 200  # of the holder's command
+_COMMAND_CHARACTERS = 200  # of the holder's command in a message
 
 
 @contextlib.contextmanager
 def locked(
     root: Path, purpose: str, *, wait_s: float | None = None, say: Callable[[str], None] = _say
 ) -> Iterator[None]:
-    """Hold the lock of that data folder and purpose ("lake", "release", ...): one thread of one process at a time.
+    """Hold the lock of a data folder for a purpose ("lake", "release", ...), in one thread of one process at a time.
 
-    May be nested within a thread. Where another holds the lock, `say` is told once who and since when; then it is
-    waited for, at most `wait_s` seconds (None: as long as it takes). Raises WorkError where that was not enough, and
-    where the file system lends no locks.
+    A thread may nest it. If another process holds the lock, `say` gets one line with the holder and the time since.
+    Then this waits for at most `wait_s` seconds (None: without limit). Raises WorkError when that time is over, and
+    where the file system does not support locks.
     """
     from filelock import FileLock, Timeout
 
@@ -60,7 +60,7 @@ def locked(
 
 
 def _write_holder(descriptor: int) -> None:
-    """Write this process, its command and the time (UTC) into the lock file, for whoever waits. Failing is harmless."""
+    """Write this process, its command and the time (UTC) into the lock file, for waiting processes. May fail safely."""
     holder = {
         "pid": os.getpid(),
         "host": socket.gethostname(),
@@ -73,12 +73,12 @@ def _write_holder(descriptor: int) -> None:
 
 
 def _holder(path: Path) -> str:
-    """Who holds the lock, as its file says."""
+    """Describe the holder of the lock, from its file."""
     try:
         holder = json.loads(path.read_bytes())
         pid, host, command, since = holder["pid"], holder["host"], holder["command"], holder["since_utc"]
     except (OSError, ValueError, KeyError, TypeError):
         return "another process holds it"
     where = "" if host == socket.gethostname() else f" on {host}"
-    shown = command if len(command) <= _TOLD_CHARACTERS else command[:_TOLD_CHARACTERS] + "..."
-    return visible(f"process {pid}{where} ({shown}) holds it since {since} UTC")
+    shown = command if len(command) <= _COMMAND_CHARACTERS else command[:_COMMAND_CHARACTERS] + "..."
+    return visible(f"process {pid}{where} ({shown}) has held it since {since} UTC")

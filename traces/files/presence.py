@@ -1,7 +1,7 @@
-"""Whether any process is at work in a folder, so that what a killed one has left behind is removed only when none is.
+"""Detect whether a process is working in a folder, so that leftovers of killed processes are removed only when safe.
 
-Each process at work holds a shared flock(2) on a hidden file of the folder; whoever wants to clear up tries for an
-exclusive one. The kernel frees the lock of a process that dies.
+Each working process holds a shared flock(2) on a hidden file of the folder. A process that cleans up tries to take an
+exclusive lock. The kernel frees the lock of a process that dies.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FILE = ".at-work"
 
 @contextmanager
 def at_work(folder: Path) -> Iterator[None]:
-    """While in here this process counts as being at work in the folder. Waits while somebody clears up."""
+    """Mark this process as working in the folder inside the block. Waits while another process cleans up."""
     with (folder / FILE).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         yield
@@ -24,7 +24,7 @@ def at_work(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def nobody_at_work(folder: Path) -> Iterator[bool]:
-    """Whether nobody is at work in the folder; if so, nobody can begin to be while in here."""
+    """Yield whether no process is working in the folder. If so, none can begin to inside the block."""
     with (folder / FILE).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

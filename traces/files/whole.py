@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all: beside their place first, then renamed."""
+"""Files that are written completely or not at all: first under a temporary name in the same folder, then renamed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from traces.errors import InputError, of_system
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Yield a path beside `path` to write to; it is renamed to `path` when the block ends without an exception.
+    """Yield a temporary path in the folder of `path`; it is renamed to `path` if the block ends without an exception.
 
-    A device or a pipe is not replaced: there `path` itself is what to write to. Folders above `path` are made. Raises
-    InputError where `path` is a folder or cannot be made, and WorkError where the system gives out while it is written.
+    A device or a pipe is not replaced: for these, `path` itself is yielded. Parent folders are made. Raises InputError
+    if `path` is a folder or cannot be made, and WorkError if writing fails for another reason, such as a full disk.
     """
     if path.is_dir():
         raise InputError(f"{path}: is a folder; name a file in it")
@@ -29,9 +29,9 @@ def whole_file(path: Path) -> Iterator[Path]:
         yield part
         part.replace(path)
     except (FileExistsError, NotADirectoryError) as error:
-        raise InputError(f"{path}: {error.filename} is a file, not a folder; name another place") from error
+        raise InputError(f"{path}: {error.filename} is a file, not a folder; give another path") from error
     except OSError as error:
-        if error.filename in (None, str(part), str(path)):  # else it is of what was read meanwhile
+        if error.filename in (None, str(part), str(path)):  # otherwise the error is of a file read in the block
             error.filename = str(path)
         raise of_system(error) from error
     finally:
@@ -40,12 +40,12 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a small file whole or not at all."""
+    """Write a small file completely or not at all."""
     with whole_file(path) as part:
         part.write_text(text, encoding="utf-8")
 
 
 def sweep(folder: Path) -> None:
-    """Remove what killed writers have left half written in the folder; to be called by who alone may write there."""
-    for part in folder.glob(".*.part*"):  # with what SQLite keeps beside its files
+    """Remove partial files of killed writers. The caller must be the only process that may write in the folder."""
+    for part in folder.glob(".*.part*"):  # also matches SQLite's side files
         part.unlink(missing_ok=True)

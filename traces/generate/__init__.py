@@ -1,1 +1,1 @@
-"""Generated raw logs: the bundled sample, and dumps of any size for benchmarks. No record of a real cluster."""
+"""Generated raw logs: the bundled sample, and dumps of any size for benchmarks. They record no real cluster."""

@@ -1,8 +1,8 @@
-"""Generated raw logs: the bundled sample, and dumps of any size for benchmarks.
+"""Write generated raw logs: the bundled sample, and dumps of any size for benchmarks.
 
-Everything follows from the seed: the same seed gives the same bytes. Beside the logs stands a list of them that says
-that they are generated (`traces.generated`). Nothing here is a record of a real cluster;
-`traces.generate.workload` and `traces.generate.philly` say which published figures the shapes are calibrated to.
+The same seed gives the same bytes. A list in the folder of the logs marks them as generated (`traces.generated`). No
+row records a real cluster. `traces.generate.workload` and `traces.generate.philly` name the published figures to which
+the distributions are calibrated.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def generate_slurm(
 ) -> Path:
     """Write one generated sacct dump into the folder `out` and return its path.
 
-    With `jobs` the log covers as many weeks as that number of records takes on `nodes` nodes (a little under 20 jobs
-    a node and week) and `weeks` is not used; without it, `weeks` weeks. UTC, from 2026-06-01.
+    The log covers `weeks` weeks. With `jobs`, `weeks` is ignored, and the log covers as many weeks as that number of
+    records takes on `nodes` nodes (a little under 20 jobs per node and week). Times are UTC, from 2026-06-01.
     """
     _check(jobs=jobs, weeks=weeks, nodes=nodes, gpus_per_node=gpus_per_node)
-    warm = 1 if jobs is None else 0  # a benchmark wants every row; a log begins on a busy cluster
+    warm = 1 if jobs is None else 0  # a log begins on a busy cluster, but a benchmark needs every row
     past = history(jobs=jobs, weeks=weeks, nodes=nodes, gpus_per_node=gpus_per_node, seed=seed, warm_weeks=warm)
     name = f"{generated.SLURM_DUMP}{seed}.psv" + (".gz" if compress else "")
     dump = write_dump(out / name, past, from_s=EPOCH_S, at_s=past.last_s, steps=steps, compress=compress)
@@ -45,8 +45,9 @@ def generate_philly(
 ) -> list[Path]:
     """Write the five Philly files into the folder `out` and return their paths; the machine list is never compressed.
 
-    `weeks` weeks of jobs around the clock change of 2017-11-05, and `utilization_days` days of minute samples from
-    2017-11-04 (0: none). With `jobs` that many jobs, shortened where the machines could not run them in that time.
+    They hold `weeks` weeks of jobs around the clock change of 2017-11-05, and `utilization_days` days (0: none) of
+    minute samples from 2017-11-04. With `jobs` there are that many jobs, shortened if the machines could not run them
+    in that time.
     """
     _check(jobs=jobs, weeks=weeks, machines=machines)
     rng = np.random.default_rng(seed)
@@ -65,8 +66,8 @@ def generate_philly(
 def generate_sample(out: Path) -> list[Path]:
     """Write the bundled sample under `out` (slurm/ and philly/) and return the paths of its files.
 
-    The Slurm log comes as two dumps of six weeks, as a site would take them: a job that was queued or running when
-    the first was taken stands in both.
+    The Slurm log consists of two dumps of six weeks, as a site would take them. A job that was queued or running at
+    the time of the first dump is in both.
     """
     past = history(
         jobs=None, weeks=SAMPLE_WEEKS, nodes=SAMPLE_NODES, gpus_per_node=SAMPLE_GPUS_PER_NODE, seed=SLURM_SAMPLE_SEED
@@ -96,7 +97,7 @@ def generate_sample(out: Path) -> list[Path]:
 
 
 def _check(**counts: int | None) -> None:
-    """Refuse a count under one by name."""
+    """Raise InputError, with the name, for a count below 1."""
     for name, value in counts.items():
         if value is not None and value < 1:
             raise InputError(f"generate: {name} is {value}; it must be at least 1")

@@ -1,8 +1,8 @@
-"""A generated log of pods in the format of Alibaba's openb trace, whose shapes are stated and measured nowhere.
+"""Generate a log of pods in the format of Alibaba's openb trace, with invented distributions.
 
-The format is that of cluster-trace-gpu-v2023 of the public repository alibaba/clusterdata. That trace names no jobs;
-here the pods of one are created in one second with one request. Every number below is invented: no row is of a real
-cluster.
+The format is that of cluster-trace-gpu-v2023 in the public repository alibaba/clusterdata. That trace names no jobs;
+here the pods of a job are created in the same second with the same request. Every number below is invented: no row
+records a real cluster.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creat
 NODES = "sn,cpu_milli,memory_mib,gpu,model"
 GPUS_OF_A_POD, THEIR_SHARES = (1, 2, 4, 8), (0.6, 0.15, 0.1, 0.15)
 PODS_OF_A_JOB, SHARES = (1, 2, 4, 8), (0.55, 0.2, 0.15, 0.1)
-PART_SHARE, PARTS = 0.3, (250, 500)  # of jobs of one pod of one GPU: they take so many thousandths of it
-MEDIAN_RUN_S, SPREAD = 1800.0, 1.5  # of a lognormal, natural logarithm
+PART_SHARE, PARTS = 0.3, (250, 500)  # share of single-pod, single-GPU jobs that take only these thousandths of a GPU
+MEDIAN_RUN_S, SPREAD = 1800.0, 1.5  # lognormal run time: median, and sigma of its natural logarithm
 DAY_S, WEEK_S = 86_400, 7 * 86_400
 
 
 def generate_openb(out: Path, *, weeks: int, nodes: int, load: float, seed: int) -> list[Path]:
-    """Writes a pod list and a node list into the folder `out`, and returns their paths.
+    """Write a pod list and a node list into the folder `out`, and return their paths.
 
-    Every fourth node has 4 GPUs, the others 8. The jobs of `weeks` weeks, none wider than half of the cluster, ask for
-    `load` times the GPU time of the nodes.
+    Every fourth node has 4 GPUs, the others 8. The jobs cover `weeks` weeks and request `load` times the nodes' GPU
+    time. No job is wider than half of the cluster.
     """
     rng = np.random.default_rng(seed)
     gpus = [4 if node % 4 == 3 else 8 for node in range(nodes)]

@@ -1,11 +1,16 @@
-"""A generated Philly log: Microsoft's schema and defects, its published shares, a scaled-down cluster.
+"""Generate a Philly log with Microsoft's schema and defects and its published shares, for a scaled-down cluster.
 
-Schema and value forms follow the README and the analysis notebook of msr-fiddle/philly-traces. Calibrated, in rounded
-constants, to (a) Jeon et al., USENIX ATC 2019 (status shares 69.3 / 13.5 / 17.2 %; killed and unsuccessful jobs use
-about 55 % of GPU time; mean utilization 0.52), (b) run-time quantiles by GPU count, GPU-count and virtual-cluster
-shares and the hour of submission in the derived file philly.csv, and (c) the GPU-utilization quantiles and the median
-queueing delay that AcmeTrace publishes for Philly. Both files are CC BY 4.0. Starts and placements come from a gang
-scheduler with locality over the generated machines; no row is a record of a real job.
+Schema and value formats follow the README and the analysis notebook of msr-fiddle/philly-traces. Rounded constants
+calibrate it to:
+
+- (a) Jeon et al., USENIX ATC 2019: status shares 69.3 / 13.5 / 17.2 %; killed and unsuccessful jobs use about 55 % of
+  GPU time; mean utilization 0.52.
+- (b) The derived file philly.csv: run-time quantiles by GPU count, shares of GPU counts and virtual clusters, and the
+  hour of submission.
+- (c) AcmeTrace's figures for Philly: the GPU-utilization quantiles and the median queueing delay.
+
+Both files are CC BY 4.0. A gang scheduler with locality determines starts and placements on the generated machines; no
+row records a real job.
 """
 
 from __future__ import annotations
@@ -47,13 +52,12 @@ HOUR_WEIGHTS = np.array(
         [4.4, 3.4, 3.8, 3.8, 2.4, 4.0, 5.7, 7.2, 3.8, 3.4, 3.5, 3.0],
         [2.6, 2.4, 2.2, 2.2, 3.0, 2.3, 2.7, 2.5, 3.5, 3.1, 3.9, 3.5],
     ]
-).ravel(  # from midnight
-)
+).ravel()  # from midnight
 DAY_WEIGHTS = np.array([1.01, 1.25, 1.34, 1.51, 1.70, 0.72, 0.70])  # Monday first
 
 # The README's counts over 117,325 jobs: without any attempt, without a start, without an end.
 NO_ATTEMPT_SHARE, NO_START_SHARE, NO_END_SHARE = 5236 / 117_325, 136 / 117_325, 6695 / 117_325
-RELAX_LOCALITY_AFTER_S = 600  # then a gang may spread over more machines
+RELAX_LOCALITY_AFTER_S = 600  # waiting time after which a gang may spread over more machines
 LOOK_AHEAD = 60
 OFFERED_LOAD = 0.90  # drawn GPU time over the cluster's; the longest jobs outlast the log
 NEVER = -1
@@ -61,7 +65,7 @@ NEVER = -1
 
 @dataclass(frozen=True)
 class Machines:
-    """The cluster: names, GPUs in each (2 or 8), and what the machine list wrongly says of them."""
+    """The generated cluster: names, GPUs of each machine (2 or 8), and the partly wrong GPU counts of the list."""
 
     names: tuple[str, ...]
     gpus: tuple[int, ...]
@@ -69,8 +73,11 @@ class Machines:
 
 
 @dataclass
-class Attempt:
-    """One run: epoch seconds, and (machine index, GPU numbers) held. `end_s` may lie beyond the snapshot."""
+class GeneratedAttempt:
+    """One run of a generated job: epoch seconds, and (machine index, GPU numbers) held.
+
+    `end_s` may be after the snapshot.
+    """
 
     start_s: int
     end_s: int
@@ -79,7 +86,7 @@ class Attempt:
 
 @dataclass
 class PhillyJob:
-    """One job; `runs_s` are the lengths of its attempts, `attempts` those that the scheduler started."""
+    """One generated job; `runs_s` are the lengths of its attempts, `attempts` those that the scheduler started."""
 
     number: int
     submit_s: int
@@ -88,11 +95,11 @@ class PhillyJob:
     gpus: int
     status: int
     runs_s: list[int]
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[GeneratedAttempt] = field(default_factory=list)
 
 
 def machines(count: int) -> Machines:
-    """`count` machines, a third of them with 8 GPUs; the list calls every sixth 8-GPU machine a 2-GPU one."""
+    """Make `count` machines, a third of them with 8 GPUs; the list gives some 8-GPU machines only 2 GPUs."""
     gpus = tuple(8 if index % 3 == 0 else 2 for index in range(count))
     names = tuple(f"m{index * 13 + 1}" for index in range(count))
     listed = tuple(2 if g == 8 and index % 6 == 3 else g for index, g in enumerate(gpus))
@@ -100,13 +107,13 @@ def machines(count: int) -> Machines:
 
 
 def first_submit_s(weeks: int) -> int:
-    """Monday 00:00 PDT such that the clock change falls into the log, in its fifth week if it has eight."""
+    """Return a Monday 00:00 PDT such that the log covers the clock change, in its fifth week if it has eight."""
     monday_s = CLOCK_CHANGE_S - 2 * 3600 - 6 * DAY_S  # Monday 2017-10-30 00:00 PDT
     return monday_s - (weeks // 2) * WEEK_S
 
 
 def draw_jobs(rng: np.random.Generator, *, jobs: int | None, weeks: int, cluster: Machines) -> list[PhillyJob]:
-    """Jobs in order of submission over `weeks` weeks; as many as `OFFERED_LOAD` takes if `jobs` is None."""
+    """Draw jobs in order of submission over `weeks` weeks; if `jobs` is None, enough for `OFFERED_LOAD`."""
     capacity = sum(cluster.gpus)
     widest = max(g for g in BUCKETS.ravel().tolist() if g <= max(1, capacity // 2))
     pool = jobs if jobs is not None else int(capacity * weeks * 25)
@@ -120,7 +127,7 @@ def draw_jobs(rng: np.random.Generator, *, jobs: int | None, weeks: int, cluster
         budget = OFFERED_LOAD * capacity * weeks * WEEK_S
         pool = int(np.searchsorted(np.cumsum(np.minimum(run_s, weeks * WEEK_S / 3) * gpus), budget)) + 1
     else:
-        # More jobs than the cluster could run in that time are shortened, so that the queue does not diverge.
+        # Shorten the jobs if the cluster could not run them in that time, so that the queue does not diverge.
         run_s *= min(1.0, OFFERED_LOAD * capacity * weeks * WEEK_S / float((run_s * gpus).sum()))
     bucket, gpus, rank, run_s = bucket[:pool], gpus[:pool], rank[:pool], np.maximum(run_s[:pool], 1)
     # Killed jobs are the long ones (37.7 % of GPU time for 13.5 % of jobs).
@@ -147,7 +154,7 @@ def draw_jobs(rng: np.random.Generator, *, jobs: int | None, weeks: int, cluster
 
 
 def _submissions(rng: np.random.Generator, count: int, first_s: int, weeks: int) -> Int64s:
-    """Submission times by the hour and weekday of philly.csv."""
+    """Draw submission times by the hour and weekday weights of philly.csv."""
     hours = np.tile(np.repeat(DAY_WEIGHTS, 24) * np.tile(HOUR_WEIGHTS, 7), weeks)
     hours = hours * np.repeat(rng.lognormal(0, 0.3, weeks * 7), 24)
     picked = rng.choice(len(hours), count, p=hours / hours.sum())
@@ -155,13 +162,13 @@ def _submissions(rng: np.random.Generator, count: int, first_s: int, weeks: int)
 
 
 def _tries(rng: np.random.Generator, bucket: Int64s, status: Int64s) -> Int64s:
-    """Attempts of each job: more on more GPUs, and unsuccessful jobs are those that used up their retries."""
+    """Draw the number of attempts of each job: more with more GPUs, and more for unsuccessful jobs."""
     mean = np.array([0.10, 0.35, 0.8, 1.3])[bucket] * np.where(status == 2, 2.5, 1.0)
     return 1 + np.minimum(rng.poisson(mean), 4)
 
 
 def _split(rng: np.random.Generator, run_s: float, tries: int) -> list[int]:
-    """Lengths of the attempts: short failures first, the rest in the last one; they sum to `run_s`."""
+    """Split `run_s` into the lengths of the attempts: short failures first, the remaining time in the last."""
     total = max(int(run_s), tries)
     lengths: list[int] = []
     for _ in range(tries - 1):
@@ -171,9 +178,9 @@ def _split(rng: np.random.Generator, run_s: float, tries: int) -> list[int]:
 
 
 class GangScheduler:
-    """First come, first served with a bounded look past jobs that do not fit; a gang starts at once or not at all.
+    """A first-come, first-served scheduler that may skip a bounded number of jobs; a gang starts as a whole.
 
-    Locality as Jeon et al. (section 2.3) describe it: the fewest machines first, relaxed after some waiting.
+    Locality follows Jeon et al. (section 2.3): the fewest machines first, relaxed after some waiting.
     """
 
     def __init__(self, cluster: Machines, rng: np.random.Generator) -> None:
@@ -182,7 +189,7 @@ class GangScheduler:
         self.rng = rng
 
     def run(self, jobs: list[PhillyJob], until_s: int) -> None:
-        """Fill in the attempts that start before `until_s`."""
+        """Add to the jobs the attempts that start before `until_s`."""
         events: list[tuple[int, int, int]] = []  # (time, 0 end or 1 ready, job)
         waiting: list[tuple[int, int]] = []  # (since, job)
         position = 0
@@ -222,14 +229,14 @@ class GangScheduler:
                 blocked.add(job.gpus)
                 continue
             run_s = job.runs_s[len(job.attempts)]
-            job.attempts.append(Attempt(now, now + run_s, held))
+            job.attempts.append(GeneratedAttempt(now, now + run_s, held))
             heapq.heappush(events, (now + run_s, 0, index))
             started.add(index)
         if started:
             waiting[:] = [entry for entry in waiting if entry[1] not in started]
 
     def _place(self, need: int, *, relaxed: bool) -> list[tuple[int, list[int]]] | None:
-        """GPUs for a gang: the fullest machine that still has room, else whole machines, else (relaxed) any."""
+        """Choose GPUs for a gang: the fullest machine with room, else whole machines, else (relaxed) any machines."""
         free = self.free
         if need <= 8:
             room = [(len(free[m]), m) for m in range(len(free)) if len(free[m]) >= need]
@@ -254,14 +261,14 @@ class GangScheduler:
 
 
 def local_text(epoch_s: Int64s) -> list[str]:
-    """America/Los_Angeles wall-clock text of epoch seconds around the clock change of 2017-11-05."""
+    """Return the America/Los_Angeles local time, as text, of epoch seconds around the clock change of 2017-11-05."""
     shifted = epoch_s - np.where(epoch_s < CLOCK_CHANGE_S, 7, 8) * 3600
     texts: list[str] = np.char.replace(np.datetime_as_string(shifted.astype("datetime64[s]")), "T", " ").tolist()
     return texts
 
 
 def write_job_log(out: Path, jobs: list[PhillyJob], cluster: Machines, seed: int, at_s: int, *, compress: bool) -> Path:
-    """The job log as a JSON list, one job a line, with the defects that the README counts."""
+    """Write the job log as a JSON list, one job a line, with the defects that the README counts."""
     rng = np.random.default_rng([seed, 1])
     path = out / ("cluster_job_log" + (".gz" if compress else ""))
     with open_text(path, compress=compress) as stream:
@@ -274,10 +281,10 @@ def write_job_log(out: Path, jobs: list[PhillyJob], cluster: Machines, seed: int
 def _records(
     rng: np.random.Generator, jobs: list[PhillyJob], cluster: Machines, at_s: int
 ) -> Iterator[dict[str, object]]:
-    """Log records in order of submission; a missing time is null or the string 'None', as in the original."""
+    """Yield log records in order of submission; a missing time is null or the string 'None', as in the original."""
     for job in jobs:
         if job.runs_s and not job.attempts:
-            continue  # still queued at the snapshot: the original holds jobs that were tried, or given up
+            continue  # still queued at the snapshot: the original holds only jobs that were tried or given up
         times = local_text(np.array([job.submit_s] + [t for a in job.attempts for t in (a.start_s, a.end_s)]))
         no_start, no_end = rng.random() < NO_START_SHARE, rng.random() < NO_END_SHARE
         attempts = []
@@ -306,7 +313,7 @@ def _records(
 
 
 def write_machine_list(out: Path, cluster: Machines) -> Path:
-    """The machine list, with the original's spaces after the commas and its wrong GPU counts."""
+    """Write the machine list, with the original's spaces after the commas and its wrong GPU counts."""
     path = out / "cluster_machine_list"
     with open_text(path, compress=False) as stream:
         stream.write("machineId, number of GPUs, single GPU mem\n")

@@ -1,9 +1,9 @@
-"""Minute samples of GPU, CPU and memory utilization that agree with the generated Philly job log.
+"""Generate minute samples of GPU, CPU and memory utilization that agree with the generated Philly job log.
 
 A GPU is busy only while an attempt holds it. Its samples follow the quantiles of GPU utilization that AcmeTrace
-publishes for Philly (CC BY 4.0, rounded below; mean 0.52 in use, Jeon et al.), around a level that the job keeps.
-Times carry PDT or PST, so the hour of the clock change stands twice and is told apart; 'NA' is an offline GPU, a GPU
-that the machine does not have, or an offline machine; every GPU row ends in a comma, as in the original.
+publishes for Philly (CC BY 4.0, rounded below; mean 0.52 in use, Jeon et al.), around a constant level of the job.
+Times end with PDT or PST, which distinguishes the repeated hour of the clock change. 'NA' is an offline GPU, a GPU that
+the machine does not have, or an offline machine. Every GPU row ends with a comma, as in the original.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ UTILIZATION_QUANTILES = np.array(
 )
 Flags = NDArray[np.bool_]
 SAMPLES_A_MINUTE = 30  # the published values are multiples of 1/30
-PERSISTENCE_MIN = 15  # a job's level moves every so many minutes
+PERSISTENCE_MIN = 15  # minutes between changes of a job's level
 ABSENT = -1.0
 GPUS_A_ROW = 8
 
 
 def first_sample_s() -> int:
-    """2017-11-04 00:00 PDT, so that two days of samples hold the doubled hour of the 5th."""
+    """Return 2017-11-04 00:00 PDT, so that two days of samples cover the repeated hour of the 5th."""
     return CLOCK_CHANGE_S - 2 * 3600 - DAY_S
 
 
 def gpu_utilization(rng: np.random.Generator, jobs: list[PhillyJob], cluster: Machines, times_s: Int64s) -> Floats:
-    """Utilization in percent, shape (machines, minutes, 8); -1 for 'NA'."""
+    """Draw utilization in percent, shape (machines, minutes, 8); -1 for 'NA'."""
     grid = np.array([NormalDist().inv_cdf(min(max(p, 0.002), 0.998)) for p in np.linspace(0, 1, 21)])
     values = np.full((len(cluster.gpus), len(times_s), GPUS_A_ROW), ABSENT, dtype=np.float64)
     for machine, count in enumerate(cluster.gpus):
@@ -44,14 +44,14 @@ def gpu_utilization(rng: np.random.Generator, jobs: list[PhillyJob], cluster: Ma
             low, high = np.searchsorted(times_s, [attempt.start_s, attempt.end_s])
             if low == high:
                 continue
-            level = rng.normal(0.15, 0.30)  # a little above the quantiles of all GPUs: these are in use
+            level = rng.normal(0.15, 0.30)  # a little above the quantiles of all GPUs, because these are in use
             blocks = np.repeat(rng.normal(0, 0.90, (high - low) // PERSISTENCE_MIN + 1), PERSISTENCE_MIN)[: high - low]
             for machine, held in attempt.held:
                 noise = rng.normal(0, 0.12, (high - low, len(held))) * (rng.random((high - low, len(held))) < 0.5)
                 percent = np.interp(level + blocks[:, None] + noise, grid, UTILIZATION_QUANTILES)
                 values[machine, low:high, held] = (np.round(percent * SAMPLES_A_MINUTE) / SAMPLES_A_MINUTE).T
     for machine, gpu in enumerate(cluster.gpus):
-        if machine % 9 == 4:  # one GPU that went away for some hours
+        if machine % 9 == 4:  # one GPU is offline for some hours
             begin = int(rng.integers(0, max(1, len(times_s) - 200)))
             values[machine, begin : begin + 200, gpu - 1] = ABSENT
     return values
@@ -60,7 +60,7 @@ def gpu_utilization(rng: np.random.Generator, jobs: list[PhillyJob], cluster: Ma
 def write_samples(
     out: Path, jobs: list[PhillyJob], cluster: Machines, *, days: int, seed: int, compress: bool
 ) -> list[Path]:
-    """Write the GPU, CPU and memory files of `days` days by the wall clock (one of them has 25 hours)."""
+    """Write the GPU, CPU and memory files for `days` days of local time (one of them has 25 hours)."""
     rng = np.random.default_rng([seed, 2])
     first_s = first_sample_s()
     minutes = days * 1440 + (60 if days > 1 else 0)
@@ -71,7 +71,7 @@ def write_samples(
     ]
     gpu = gpu_utilization(rng, jobs, cluster, times_s)
     offline = np.zeros(gpu.shape[:2], dtype=bool)
-    for machine in range(0, len(cluster.names), 11):  # machines that were down for two hours
+    for machine in range(0, len(cluster.names), 11):  # some machines are down for two hours
         begin = int(rng.integers(0, max(1, minutes - 120)))
         offline[machine, begin : begin + 120] = True
     gpu[offline] = ABSENT
@@ -85,7 +85,7 @@ def write_samples(
 
 
 def percent_text(value: float) -> str:
-    """As the original prints it: 100.0, 60.8, 99.366666667."""
+    """Format a percentage as the original does: 100.0, 60.8, 99.366666667."""
     return repr(round(value, 9))
 
 
@@ -119,7 +119,7 @@ def _write_memory(
     path: Path, rng: np.random.Generator, busy: Floats, offline: Flags, cluster: Machines, stamps: list[str],
     *, compress: bool,
 ) -> None:  # fmt: skip
-    """KiB in the machine and free; free memory moves when work comes and goes, and little in between."""
+    """Write total and free KiB; free memory changes mainly when jobs start and end."""
     with open_text(path, compress=compress) as stream:
         stream.write("time,machine_id,mem_total,mem_free\n")
         for machine, name in enumerate(cluster.names):

@@ -1,9 +1,9 @@
-"""A small EASY backfill over whole nodes: gives the generated jobs their start times and their nodes.
+"""A small EASY backfill scheduler over whole nodes, which gives the generated jobs their start times and nodes.
 
-Order: a job's place in the queue is its eligible time less its priority at 21 points an hour; all jobs age at one
-rate, so the order of two waiting jobs never changes. The head of the queue gets a reservation on time limits; another
-job may start before it if it fits now and ends (by its limit) before the reservation or leaves enough nodes over.
-Passes happen at every event; at most `LOOK_AHEAD` queued jobs are tried. A failed node stays down for a few hours.
+The queue is sorted by eligible time minus priority, at 21 points per hour. All jobs age at the same rate, so the order
+of two waiting jobs never changes. The head of the queue gets a reservation based on time limits. Another job may start
+earlier if it fits now, and either ends by its limit before the reservation or leaves enough nodes free. A pass runs at
+every event and tries at most `LOOK_AHEAD` queued jobs. A failed node stays down for a few hours.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from traces.generate.workload import (
     REQUEUE_HOLD_S,
     REQUEUED,
     THROTTLED,
-    Demand,
+    GeneratedDemand,
     Int64s,
 )
 
@@ -36,7 +36,10 @@ NEVER = -1
 
 @dataclass
 class Schedule:
-    """What became of each record: shape (records,), epoch s, -1 for never. `node_list[first[j]:first[j] + nodes]`."""
+    """The schedule of the records: arrays (records,), times in epoch seconds, -1 for never.
+
+    The nodes of record j are `node_list[first_node[j] : first_node[j] + nodes[j]]`.
+    """
 
     submit_s: Int64s
     eligible_s: Int64s
@@ -49,7 +52,7 @@ class Schedule:
 
 @dataclass
 class _Cluster:
-    """The state of the run; lists and arrays, because numpy's item access is slow in a loop."""
+    """The state of the run, in lists and arrays, because numpy's item access is slow in a loop."""
 
     free_nodes: list[int]
     repair_s: int
@@ -58,13 +61,13 @@ class _Cluster:
     events: list[tuple[int, int, int]] = field(default_factory=list)  # (time, kind, record or node)
 
 
-def schedule(jobs: Demand, *, nodes: int, until_s: int, repair_s: int = 4 * 3600) -> Schedule:
-    """Run the queue until `until_s`; later starts and ends are not decided (their entries stay -1 or lie beyond)."""
+def schedule(jobs: GeneratedDemand, *, nodes: int, until_s: int, repair_s: int = 4 * 3600) -> Schedule:
+    """Run the queue until `until_s`. Later starts and ends stay undecided: their entries are -1 or after `until_s`."""
     return _Run(jobs, nodes, repair_s).run(until_s)
 
 
 class _Run:
-    def __init__(self, jobs: Demand, nodes: int, repair_s: int) -> None:
+    def __init__(self, jobs: GeneratedDemand, nodes: int, repair_s: int) -> None:
         self.count = len(jobs)
         self.size, self.limit, self.runtime, self.link, self.outcome, self.patience, self.priority = (
             array("q", column.tolist())
@@ -113,7 +116,7 @@ class _Run:
         return Schedule(submit, eligible, start, end, started_by=by, first_node=first, node_list=held)
 
     def _handle(self, now: int, kind: int, record: int, newcomers: list[tuple[int, int]]) -> bool:
-        """Apply one event; true if nodes came free or the queue's order may have changed."""
+        """Apply one event; return whether nodes became free or the head of the queue may have changed."""
         cluster = self.cluster
         if kind == _END:
             cluster.running.pop(bisect_left(cluster.running, (self.start[record] + self.limit[record], record)))
@@ -133,7 +136,7 @@ class _Run:
         return self._cancel(now, record)
 
     def _arrive(self, now: int, record: int, newcomers: list[tuple[int, int]]) -> None:
-        """A record becomes eligible and enters the queue."""
+        """Make a record eligible and add it to the queue."""
         self.eligible[record] = now
         key = (now - self.priority[record] * 3600 // PRIORITY_POINTS_AN_HOUR, record)
         insort(self.cluster.queue, key)
@@ -142,7 +145,7 @@ class _Run:
             heapq.heappush(self.cluster.events, (now + max(1, self.patience[record]), _CANCEL, record))
 
     def _cancel(self, now: int, record: int) -> bool:
-        """A user gives up on a pending job; true if it stood at the head."""
+        """Cancel a pending record, as its user gives up; return whether it was the head of the queue."""
         if self.start[record] != NEVER:
             return False
         queue = self.cluster.queue
@@ -154,7 +157,7 @@ class _Run:
         return place == 0
 
     def _release(self, now: int, record: int) -> None:
-        """Make the record that waits for this one (dependency, requeue) eligible."""
+        """Make the record that waits for this one (dependency, requeue) eligible, if there is one."""
         follower = self.next[record]
         if follower == NEVER:
             return
@@ -167,7 +170,10 @@ class _Run:
         heapq.heappush(self.cluster.events, (when, _ARRIVE, follower))
 
     def _pass(self, now: int, newcomers: list[tuple[int, int]], full: bool) -> None:
-        """Start what may start now. Without freed nodes only newcomers can, unless one of them is the new head."""
+        """Start all records that may start now.
+
+        Unless nodes became free or the head is new, only newcomers need to be tried.
+        """
         cluster = self.cluster
         queue, size = cluster.queue, self.size
         if not queue or not cluster.free_nodes:
@@ -197,13 +203,13 @@ class _Run:
                 return
 
     def _reservation(self, now: int, need: int) -> tuple[int, int]:
-        """When the head of the queue can start by the limits of running jobs, and the nodes left over then."""
+        """Return when the head of the queue can start by the limits of running jobs, and the nodes left over then."""
         available = len(self.cluster.free_nodes)
         for end, record in self.cluster.running:
             available += self.size[record]
             if available >= need:
                 return max(end, now + 1), available - need
-        return 1 << 60, 0  # only after a repair: let anything backfill
+        return 1 << 60, 0  # possible only until a repair: any job may backfill
 
     def _start(self, now: int, record: int, by: int) -> None:
         cluster = self.cluster

@@ -1,4 +1,4 @@
-"""Writes generated jobs as `sacct -a -D -X -P` (or with steps) prints them: pipes between fields, nothing escaped."""
+"""Write generated jobs like `sacct -a -D -X -P` (or with steps): pipes between fields, nothing escaped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from traces.generate import workload as demand
 from traces.generate.schedule import BY_BACKFILL, BY_MAIN, BY_SUBMIT, Schedule, schedule
 from traces.generate.text import open_text
-from traces.generate.workload import Demand, Int64s
+from traces.generate.workload import GeneratedDemand, Int64s
 
 COLUMNS = (
     "JobID", "JobIDRaw", "JobName", "User", "Account", "Partition", "QOS", "State", "ExitCode", "Submit", "Eligible",
@@ -22,14 +22,14 @@ CPUS_A_NODE, GIB_A_NODE = 64, 480
 PARTITION, QOS = "gpu", "normal"
 ACCOUNTS = ("vision", "climate", "genomics", "nlp", "physics", "materials")
 STEMS = ("train", "finetune", "eval", "md_run", "sweep", "pretrain-7b", "relax", "infer", "bench", "ddp")
-# User text as it comes: sacct escapes none of it.
+# Job names that sacct prints without escaping.
 HOSTILE_NAMES = (
     "a|b", "|", "loss|val|test", "<script>alert(1)</script>", "<img src=x onerror=alert(2)>", '"quoted" \'name\'',
     "=HYPERLINK(\"http://example.org\")", "+1+cmd|' /C calc'!A0", "@SUM(A1)", "训练-模型", "entraînement-été", "🚀 go",
     "tab\there", "bell\x07name", "esc\x1b[31mred", "\u202egnirts", "'; DROP TABLE jobs; --", "../../etc/passwd",
     "{{ 7*7 }}", "$(touch x)", " ", "None", "Unknown", "null", "a" * 120,
 )  # fmt: skip
-HOSTILE_EVERY = 120  # one group in so many carries one of them
+HOSTILE_EVERY = 120  # one group in so many has a hostile name
 CHUNK_ROWS = 20_000
 FIRST_JOB_ID = 410_000
 
@@ -43,39 +43,41 @@ STATES = {
     demand.REQUEUE_BY_ADMIN: ("REQUEUED", ("0:0",)),
 }
 FLAGS = {
-    by: f"{flag},StartRecieved"  # spelled so by Slurm
+    by: f"{flag},StartRecieved"  # Slurm's own spelling
     for by, flag in ((BY_SUBMIT, "SchedSubmit"), (BY_MAIN, "SchedMain"), (BY_BACKFILL, "SchedBackfill"))
 }
 REASONS = {demand.DEPENDS: "Dependency", demand.THROTTLED: "JobArrayTaskLimit", demand.REQUEUED: "BeginTime"}
 
 
 @dataclass(frozen=True)
-class History:
-    """Everything that happened on the generated cluster, and the ids that Slurm would have given."""
+class GeneratedHistory:
+    """All events on the generated cluster, and the ids that Slurm would have assigned."""
 
-    jobs: Demand
+    jobs: GeneratedDemand
     plan: Schedule
     raw_id: Int64s  # (records,) JobIDRaw
     array_id: Int64s  # (records,) JobIDRaw of the array's own record; the record's own id elsewhere
-    order: Int64s  # (records,) the order in which sacct prints them
+    order: Int64s  # (records,) order of sacct's output
     gpus_per_node: int
     last_s: int
 
 
-def history(*, jobs: int | None, weeks: int, nodes: int, gpus_per_node: int, seed: int, warm_weeks: int = 1) -> History:
-    """Draw the demand, run the queue, number the jobs. The first `warm_weeks` only fill the cluster."""
+def history(
+    *, jobs: int | None, weeks: int, nodes: int, gpus_per_node: int, seed: int, warm_weeks: int = 1
+) -> GeneratedHistory:
+    """Draw the demand, run the queue and number the jobs. The first `warm_weeks` weeks only fill the cluster."""
     rng = np.random.default_rng(seed)
     first_s = demand.EPOCH_S - warm_weeks * demand.WEEK_S
-    wanted, covered = demand.demand(rng, jobs=jobs, weeks=weeks + warm_weeks, nodes=nodes, first_s=first_s)
+    drawn, covered = demand.demand(rng, jobs=jobs, weeks=weeks + warm_weeks, nodes=nodes, first_s=first_s)
     last_s = first_s + covered * demand.WEEK_S
-    plan = schedule(wanted, nodes=nodes, until_s=last_s)
-    raw_id, array_id = _number(wanted, plan)
-    order = np.lexsort((np.arange(len(wanted)), raw_id))
-    return History(wanted, plan, raw_id, array_id, order, gpus_per_node, last_s)
+    plan = schedule(drawn, nodes=nodes, until_s=last_s)
+    raw_id, array_id = _number(drawn, plan)
+    order = np.lexsort((np.arange(len(drawn)), raw_id))
+    return GeneratedHistory(drawn, plan, raw_id, array_id, order, gpus_per_node, last_s)
 
 
-def write_dump(out: Path, past: History, *, from_s: int, at_s: int, steps: bool, compress: bool) -> Path:
-    """What sacct prints at `at_s` for the window from `from_s`: jobs that ended before it are not in it."""
+def write_dump(out: Path, past: GeneratedHistory, *, from_s: int, at_s: int, steps: bool, compress: bool) -> Path:
+    """Write sacct's output at `at_s` for the window from `from_s`, without jobs that ended before it."""
     jobs, plan = past.jobs, past.plan
     known = (plan.submit_s <= at_s) & (
         (plan.eligible_s >= 0) | (jobs.link == demand.DEPENDS) | (jobs.link == demand.THROTTLED)
@@ -89,16 +91,17 @@ def write_dump(out: Path, past: History, *, from_s: int, at_s: int, steps: bool,
     return out
 
 
-def _number(jobs: Demand, plan: Schedule) -> tuple[Int64s, Int64s]:
-    """Job ids in order of submission; both runs of a requeued job share one, the last task of an array has its base.
+def _number(jobs: GeneratedDemand, plan: Schedule) -> tuple[Int64s, Int64s]:
+    """Assign job ids in order of submission; return (raw ids, array ids).
 
-    A record never submitted (its predecessor had not ended) gets the ids' tail and is never printed.
+    Both runs of a requeued job share one id; the last task of an array has the array's base id. Records that were never
+    submitted, because their predecessor had not ended, get the last ids and are never printed.
     """
     count = len(jobs)
     starts = np.flatnonzero(np.concatenate([[True], jobs.group[1:] != jobs.group[:-1]]))
     lengths = np.diff(np.append(starts, count))
     is_array = np.repeat(jobs.kind[starts] == demand.ARRAY, lengths)
-    # Tasks take their ids with their array; every other record takes one when it is submitted.
+    # All tasks of an array get their ids together; every other record gets one when it is submitted.
     moment = np.where(is_array, np.repeat(plan.submit_s[starts], lengths), plan.submit_s)
     moment = np.where((plan.eligible_s < 0) & (jobs.link == demand.FOLLOWS), np.iinfo(np.int64).max, moment)
     second_run = jobs.link == demand.REQUEUED
@@ -116,7 +119,7 @@ def _number(jobs: Demand, plan: Schedule) -> tuple[Int64s, Int64s]:
 class _Rows:
     """Up to `CHUNK_ROWS` records as text. Times are formatted column by column, the rest row by row."""
 
-    def __init__(self, past: History, index: Int64s, at_s: int, steps: bool) -> None:
+    def __init__(self, past: GeneratedHistory, index: Int64s, at_s: int, steps: bool) -> None:
         self.past, self.index, self.at_s, self.steps = past, index, at_s, steps
         jobs, plan = past.jobs, past.plan
         self.columns: dict[str, list[int]] = {
@@ -150,7 +153,7 @@ class _Rows:
         }  # fmt: skip
 
     def lines(self) -> Iterator[str]:
-        """Rows, steps after their job; pending tasks of one array are one row, as sacct prints them."""
+        """Yield the rows, with steps after their job; as in sacct, pending tasks of one array share a row."""
         c = self.columns
         waiting: list[int] = []
         for row in range(len(self.index)):
@@ -168,7 +171,7 @@ class _Rows:
             yield self._pending_tasks(waiting)
 
     def _state(self, row: int) -> str:
-        """State at the time of the dump."""
+        """Return the state at the time of the dump."""
         c = self.columns
         start, end = c["start"][row], c["end"][row]
         if start < 0 and 0 <= end <= self.at_s:
@@ -185,7 +188,7 @@ class _Rows:
         return f"{c['array'][row]}_{c['member'][row]}" if c["kind"][row] == demand.ARRAY else str(c["raw"][row])
 
     def _pending_tasks(self, rows: list[int]) -> str:
-        """`123_[4-10%2]`: the tasks of an array that have not started share its base record."""
+        """Format the pending tasks of an array, `123_[4-10%2]`, which share its base record."""
         c = self.columns
         row = rows[0]
         throttle = f"%{c['throttle'][row]}" if c["throttle"][row] else ""
@@ -216,7 +219,7 @@ class _Rows:
         )
 
     def _steps(self, row: int, state: str) -> Iterator[str]:
-        """The batch and extern steps, and one srun step of jobs wider than a node; usage stands on steps only."""
+        """Yield the batch and extern steps, and one srun step for jobs wider than a node; only steps have usage."""
         c, t = self.columns, self.texts
         nodes, raw, elapsed = c["nodes"][row], c["raw"][row], min(c["end"][row], self.at_s) - c["start"][row]
         ended = "Unknown" if state == "RUNNING" else t["end"][row]
@@ -244,14 +247,14 @@ class _Rows:
 
 
 def node_list(numbers: list[int]) -> str:
-    """Slurm's compressed form of sorted node numbers: gpu07, gpu[01-03,08]."""
+    """Format sorted node numbers in Slurm's compressed form: gpu07, gpu[01-03,08]."""
     if len(numbers) == 1:
         return f"gpu{numbers[0]:02d}"
     return f"gpu[{bracket(numbers, width=2)}]"
 
 
 def bracket(numbers: Iterable[int], *, width: int) -> str:
-    """Sorted numbers as ranges: 1-3,8."""
+    """Format sorted numbers as ranges: 1-3,8."""
     ranges: list[list[int]] = []
     for number in numbers:
         if ranges and number == ranges[-1][1] + 1:
@@ -262,20 +265,20 @@ def bracket(numbers: Iterable[int], *, width: int) -> str:
 
 
 def tres_text(nodes: int, gpus_per_node: int) -> str:
-    """TRES of whole nodes; the typed and the untyped count are the same GPUs, as Slurm prints them."""
+    """Format the TRES of whole nodes; as in Slurm, the typed and the untyped count are the same GPUs."""
     cpus, gpus = nodes * CPUS_A_NODE, nodes * gpus_per_node
     return f"billing={cpus},cpu={cpus},gres/gpu:a100={gpus},gres/gpu={gpus},mem={nodes * GIB_A_NODE}G,node={nodes}"
 
 
 def clock(seconds: int) -> str:
-    """[D-]HH:MM:SS."""
+    """Format seconds as [D-]HH:MM:SS."""
     days, rest = divmod(seconds, 86400)
     text = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
     return f"{days}-{text}" if days else text
 
 
 def user_name(user: int) -> str:
-    """The name of a user by number, from u001 on."""
+    """Return the name of a user by number, from u001 on."""
     return f"u{user + 1:03d}"
 
 
@@ -284,7 +287,7 @@ def _uid(user: int) -> int:
 
 
 def job_name(user: int, group: int) -> str:
-    """One name for a whole group, so that chains can be told; every `HOSTILE_EVERY`th is hostile."""
+    """Return one name for a whole group, so that chains can be recognised; every `HOSTILE_EVERY`th is hostile."""
     if group % HOSTILE_EVERY == 7:
         return HOSTILE_NAMES[group // HOSTILE_EVERY % len(HOSTILE_NAMES)]
     return f"{STEMS[user * 7 % len(STEMS)]}_{user % 13}-{group % 211}"

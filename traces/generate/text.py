@@ -1,4 +1,4 @@
-"""Text files whose bytes depend on their content alone."""
+"""Reproducible text files: their bytes depend only on their content."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from traces.files.whole import whole_file
 
 @contextmanager
 def open_text(path: Path, *, compress: bool) -> Iterator[IO[str]]:
-    """Open `path` for UTF-8 text with \\n line ends; gzip carries neither a name nor a time, so bytes reproduce.
+    """Open `path` for UTF-8 text with \\n line ends; gzip stores no name or time, so that the bytes are reproducible.
 
-    The file is written beside its place and renamed, so that an interrupted run leaves nothing half-written.
+    The file is written under a temporary name and renamed, so that an interrupted run leaves no partial file.
     """
     with whole_file(path) as part, part.open("wb") as raw:
         target: IO[bytes] = gzip.GzipFile("", "wb", 9, raw, mtime=0) if compress else raw  # type: ignore[assignment]

@@ -1,9 +1,9 @@
-"""Who submits what, and when: the demand side of the generated Slurm log, before any scheduling.
+"""The demand of the generated Slurm log: users, submissions and run times, before any scheduling.
 
-Users have habits (sizes, limits, run times); records come in groups (single jobs, bursts, arrays, chains, requeues),
-and the week's offered work is a drifting share of the cluster, so that light and heavy spells follow each other while
-the queue never diverges. The shape is after what public GPU logs show: run times with a heavy tail, limits
-far above them, a share that hits its limit, same-named chains of 48 h jobs. No number here is read from a trace.
+Users have habits (sizes, limits, run times). Records come in groups (single jobs, bursts, arrays, chains, requeues).
+The offered work of a week is a drifting share of the cluster, so that light and heavy periods alternate but the queue
+never diverges. The distributions resemble public GPU logs: heavy-tailed run times, limits far above them, some jobs
+that reach their limit, chains of 48 h jobs with the same name. No number here is taken from a trace.
 """
 
 from __future__ import annotations
@@ -25,44 +25,44 @@ LIMITS_S = np.array([30, 60, 120, 240, 480, 720, 1440, 2160, 2880]) * 60
 USERS = 44
 TARGET_LOAD = 0.76  # offered node-hours over the cluster's; weeks drift around it
 
-# Kinds of groups; BURST is unrelated jobs sent by one script, REACTIVE a chain whose jobs submit their successor at
-# their own end, CHAIN one submitted at once with dependencies.
+# Kinds of groups. BURST: unrelated jobs submitted by one script. CHAIN: a chain submitted at once with dependencies.
+# REACTIVE: a chain whose jobs submit their successor when they end.
 SINGLE, BURST, ARRAY, CHAIN, REACTIVE, REQUEUE = range(6)
 KIND_SHARES = np.array([0.842, 0.060, 0.045, 0.020, 0.021, 0.012])
 
-# How a record hangs on its predecessor: not at all, by --dependency, by being submitted at its end, as the next run
-# of a requeued job, or by the array's %limit.
+# How a record depends on its predecessor. FREE: not at all. DEPENDS: by --dependency. FOLLOWS: submitted at its end.
+# REQUEUED: the next run of a requeued job. THROTTLED: by the array's %limit.
 FREE, DEPENDS, FOLLOWS, REQUEUED, THROTTLED = range(5)
 
-# How a record's run ends, if it starts at all.
+# How a record's run ends, if it starts.
 COMPLETED, FAILED, TIMEOUT, CANCELLED, OUT_OF_MEMORY, NODE_FAIL, REQUEUE_BY_ADMIN = range(7)
-REQUEUE_HOLD_S = 120  # a requeued job may not start before (Slurm's default credential life)
+REQUEUE_HOLD_S = 120  # delay before a requeued job may start (Slurm's default credential lifetime)
 
 
 @dataclass(frozen=True)
 class Population:
-    """The users: each array has one row a user."""
+    """The users of the generated cluster; every array has one row per user."""
 
     weight: Floats  # (users,) share of groups submitted
     size_shares: Floats  # (users, sizes)
     median_run_s: Floats  # (users,)
-    limit_slack: Floats  # (users,) limit asked for over typical run time; inf: always the maximum
+    limit_slack: Floats  # (users,) requested limit over typical run time; inf: always the maximum
 
 
 @dataclass
-class Demand:
-    """Records to schedule, in order of group: arrays of shape (records,), times in epoch s, durations in s."""
+class GeneratedDemand:
+    """Generated records to schedule, in order of group: arrays (records,), times in epoch seconds, durations in s."""
 
     group: Int64s  # number of the group, from 0
     kind: Int64s  # kind of the group
-    member: Int64s  # 0-based place in the group
+    member: Int64s  # 0-based position in the group
     user: Int64s
     nodes: Int64s
     limit_s: Int64s
-    run_s: Int64s  # how long it runs if nothing else ends it; at most limit_s + 30 (KillWait)
+    run_s: Int64s  # run time if nothing else ends it; at most limit_s + 30 (KillWait)
     outcome: Int64s
-    submit_s: Int64s  # for FREE, DEPENDS and THROTTLED; the others are submitted when their predecessor ends
-    patience_s: Int64s  # cancelled if still pending that long after submission; -1: waits for ever
+    submit_s: Int64s  # for FREE, DEPENDS and THROTTLED; other records are submitted when their predecessor ends
+    patience_s: Int64s  # pending time after which it is cancelled; -1: never
     previous: Int64s  # index of the predecessor, -1 for none
     link: Int64s
     throttle: Int64s  # % limit of the array, 0 for none
@@ -73,7 +73,7 @@ class Demand:
 
 
 def population(rng: np.random.Generator) -> Population:
-    """Users with zipf-like activity, a few favourite sizes each, and very different care about limits."""
+    """Draw users with Zipf-like activity, a few favourite sizes each, and very different accuracy of limits."""
     weight = (1.0 / np.arange(1, USERS + 1) ** 0.8) * rng.lognormal(0, 0.3, USERS)
     concentrated = rng.dirichlet(np.ones(len(SIZES)) * 0.9, USERS) * SIZE_SHARES
     size_shares = 0.5 * concentrated / concentrated.sum(axis=1, keepdims=True) + 0.5 * SIZE_SHARES
@@ -88,31 +88,33 @@ def population(rng: np.random.Generator) -> Population:
 
 def demand(
     rng: np.random.Generator, *, jobs: int | None, weeks: int, nodes: int, first_s: int = EPOCH_S
-) -> tuple[Demand, int]:
-    """The records of `weeks` weeks from `first_s`, or of as many weeks as `jobs` records take.
+) -> tuple[GeneratedDemand, int]:
+    """Draw the records of `weeks` weeks from `first_s`, or of as many weeks as `jobs` records take.
 
     Returns the demand and the number of weeks that it covers.
     """
     users = population(rng)
-    parts: list[Demand] = []
+    parts: list[GeneratedDemand] = []
     counted, groups_so_far, week, spent = 0, 0, 0, 0.0
     mood = 0.0
     while counted < jobs if jobs is not None else week < weeks:
         mood = 0.35 * mood + rng.normal(0, 0.09)
-        level = float(np.clip(TARGET_LOAD + mood - 0.7 * spent, 0.56, 0.9))  # users turn away from a long queue
+        level = float(np.clip(TARGET_LOAD + mood - 0.7 * spent, 0.56, 0.9))  # users submit less to a long queue
         part = _week(rng, users, first_s + week * WEEK_S, level * nodes * WEEK_S, nodes, groups_so_far, counted)
         spent = max(0.0, spent + level - TARGET_LOAD)
         parts.append(part)
         counted += len(part)
         groups_so_far = int(part.group[-1]) + 1
         week += 1
-    fields = {name: np.concatenate([getattr(part, name) for part in parts]) for name in Demand.__dataclass_fields__}
-    return Demand(**fields), week
+    fields = {
+        name: np.concatenate([getattr(part, name) for part in parts]) for name in GeneratedDemand.__dataclass_fields__
+    }
+    return GeneratedDemand(**fields), week
 
 
 @dataclass(frozen=True)
 class _Groups:
-    """A week's groups before their records are drawn; arrays of shape (groups,)."""
+    """A week's groups before their records are drawn; arrays (groups,)."""
 
     user: Int64s
     kind: Int64s
@@ -124,7 +126,7 @@ class _Groups:
 
 
 def _groups(rng: np.random.Generator, users: Population, pool: int, nodes: int) -> _Groups:
-    """`pool` groups by the habits of their users."""
+    """Draw `pool` groups by the habits of their users."""
     user = rng.choice(USERS, pool, p=users.weight)
     kind = rng.choice(6, pool, p=KIND_SHARES)
     count = np.ones(pool, dtype=np.int64)
@@ -147,9 +149,9 @@ def _groups(rng: np.random.Generator, users: Population, pool: int, nodes: int) 
 
 def _week(
     rng: np.random.Generator, users: Population, monday_s: int, work_s: float, nodes: int, first_group: int, base: int
-) -> Demand:
-    """One week's groups: as many as offer `work_s` node-seconds; `base` is the index of its first record."""
-    pool = int(work_s / (6 * HOUR_S)) + 200  # a group offers some 12 node-hours on average: more than enough
+) -> GeneratedDemand:
+    """Draw the groups of one week that offer `work_s` node-seconds; `base` is the index of its first record."""
+    pool = int(work_s / (6 * HOUR_S)) + 200  # more than enough: a group offers some 12 node-hours on average
     drawn = _groups(rng, users, pool, nodes)
     owner = np.repeat(np.arange(pool), drawn.count)
     ends = np.cumsum(drawn.count)
@@ -171,7 +173,7 @@ def _week(
     patience[np.isin(kind, (ARRAY, REQUEUE))] = -1
     fair_share = rng.integers(0, 85, USERS)
     user = drawn.user[owner]
-    return Demand(
+    return GeneratedDemand(
         group=first_group + owner,
         kind=kind,
         member=member,
@@ -190,7 +192,7 @@ def _week(
 
 
 def _sizes(rng: np.random.Generator, users: Population, user: Int64s, kind: Int64s, nodes: int) -> Int64s:
-    """Nodes of each group, by its user's habits; arrays are small, chains of training jobs at most 8 nodes wide."""
+    """Draw the nodes of each group by its user's habits; arrays are small, and chains have at most 8 nodes."""
     cumulative = np.cumsum(users.size_shares, axis=1)[user]
     size = SIZES[np.minimum((rng.random((len(user), 1)) > cumulative).sum(axis=1), len(SIZES) - 1)]
     size = np.where(kind == ARRAY, np.minimum(size, 2), size)
@@ -202,10 +204,10 @@ def _sizes(rng: np.random.Generator, users: Population, user: Int64s, kind: Int6
 def _limits(
     rng: np.random.Generator, users: Population, user: Int64s, kind: Int64s, size: Int64s, typical_s: Floats
 ) -> Int64s:
-    """The limit asked for: the next usual value above run time x slack, so most lie far above the run time."""
-    wanted = typical_s * users.limit_slack[user] * rng.lognormal(0, 0.4, len(user))
-    limit = LIMITS_S[np.minimum(np.searchsorted(LIMITS_S, wanted), len(LIMITS_S) - 1)]
-    careful = rng.random(len(user)) < 0.35  # wide jobs are mostly sent with the maximum
+    """Draw the requested limit: the next usual value above run time x slack, so mostly far above the run time."""
+    target_s = typical_s * users.limit_slack[user] * rng.lognormal(0, 0.4, len(user))
+    limit = LIMITS_S[np.minimum(np.searchsorted(LIMITS_S, target_s), len(LIMITS_S) - 1)]
+    careful = rng.random(len(user)) < 0.35  # most wide jobs request the maximum
     limit = np.where((size >= 8) & ~careful, MAX_LIMIT_S, limit)
     chained = np.isin(kind, (CHAIN, REACTIVE))
     return np.where(chained, rng.choice([24, 48], len(user), p=[0.45, 0.55]) * HOUR_S, limit).astype(np.int64)
@@ -214,7 +216,7 @@ def _limits(
 def _outcomes(
     rng: np.random.Generator, kind: Int64s, member: Int64s, count: Int64s, typical_s: Floats, limit_s: Int64s
 ) -> tuple[Int64s, Int64s]:
-    """Run time and end of each record. A run that outlives its limit ends up to 30 s after it (KillWait)."""
+    """Draw run time and outcome of each record. A run that exceeds its limit ends up to 30 s after it (KillWait)."""
     n = len(kind)
     run = typical_s * rng.lognormal(0, 0.35, n)
     shares = [0.745, 0.135, 0.035, 0.065, 0.015, 0.005]
@@ -234,7 +236,7 @@ def _outcomes(
 
 
 def _links(kind: Int64s, member: Int64s, throttle: Int64s) -> Int64s:
-    """How each record hangs on an earlier one of its group."""
+    """Return how each record depends on an earlier one of its group."""
     link = np.zeros(len(kind), dtype=np.int64)
     for k, value in ((CHAIN, DEPENDS), (REACTIVE, FOLLOWS), (REQUEUE, REQUEUED)):
         link[(kind == k) & (member > 0)] = value
@@ -243,10 +245,10 @@ def _links(kind: Int64s, member: Int64s, throttle: Int64s) -> Int64s:
 
 
 def _arrivals(rng: np.random.Generator, work: Floats, monday_s: int) -> Int64s:
-    """Submission times in one week of groups of `work` node-seconds each, shape (groups,).
+    """Draw submission times in one week for groups of `work` node-seconds each, shape (groups,).
 
-    A daily and weekly cycle, days that differ, and a few crowded hours. Offered work, rather than the count of
-    groups, follows that intensity, give or take half a day: users look at the queue before they add to it.
+    The intensity has a daily and weekly cycle, differences between days, and a few crowded hours. The offered work,
+    not the number of groups, follows it within about half a day, because users look at the queue before they submit.
     """
     hour = np.arange(168)
     daily = 1 + 0.75 * np.cos((hour % 24 - 15) / 24 * 2 * np.pi)

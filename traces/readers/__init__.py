@@ -1,1 +1,1 @@
-"""One reader of a raw log format a file; `traces.ingest` names them and finds the one that fits a file."""
+"""Readers of raw log formats, one format a module; `registry` finds the reader for a file."""

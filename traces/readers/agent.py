@@ -1,7 +1,7 @@
-"""The decision log of `baton-agent`, `decisions.jsonl`: what it decided for a chain of jobs and what came of it.
+"""Reader of `baton-agent`'s decision log `decisions.jsonl`: its decisions for a chain of jobs, and their outcomes.
 
-Format: docs/agent.md, log_version 1. A line is a record. Lines that are equal are duplicates: the agent may write one
-again after it was killed. A line that was cut off is refused; the agent begins a new one behind it.
+Format: docs/agent.md, log_version 1. Each line is a record. Equal lines are duplicates, because a restarted agent may
+write a line again. A line that was cut off is rejected; the agent continues on a new line.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from traces.visible import storable
 LOG_VERSION = 1
 HOUR_S = 3600
 EPOCH_UTC = datetime(1970, 1, 1)
-MOST_COUNT = (1 << 31) - 1  # links and attempts of a chain, and an exit status: far above any
+MOST_COUNT = (1 << 31) - 1  # upper bound of links, attempts and exit statuses, far above any real value
 _BEGIN = re.compile(rb'[\s\xef\xbb\xbf]*\{\s*"log_version"\s*:')
 _CHAIN = re.compile(r"[0-9a-f]{8}")
 DECISION = "decision"
@@ -42,11 +42,11 @@ class AgentLog:
     version = 1
 
     def recognises(self, file: RawFile, head: bytes) -> bool:
-        """Does the first line begin as the agent begins each of its lines?"""
+        """Return whether the first line begins with `log_version`, as every line of the agent does."""
         return _BEGIN.match(head) is not None
 
     def read(self, file: RawFile) -> Parsed:
-        """All lines. Raises InputError where the file cannot be read."""
+        """Read all lines. Raises InputError where the file cannot be read."""
         parsed = Parsed()
         assert file.tables is not None
         seen: set[bytes] = set()
@@ -66,7 +66,10 @@ def _kinds(table: schema.Table) -> dict[str, pl.DataType]:
 
 
 def _rows(parsed: Parsed, lines: pl.DataFrame, seen: set[bytes]) -> dict[schema.Table, list[Row]]:
-    """Rows by table of (line, raw); counts them, and notes rejects. `seen`: digests of the lines before, added to."""
+    """Return rows by table from (line, raw); count them and record rejects in `parsed`.
+
+    `seen` holds the digests of the lines before; this function adds to it.
+    """
     rows: dict[schema.Table, list[Row]] = {schema.AGENT_DECISIONS: [], schema.AGENT_EVENTS: []}
     for number, raw in lines.iter_rows():
         digest = hashlib.sha256(raw.encode()).digest()
@@ -88,13 +91,13 @@ def _rows(parsed: Parsed, lines: pl.DataFrame, seen: set[bytes]) -> dict[schema.
 
 
 class _Line:
-    """One JSON object of the log; every method raises ValueError, one line, for what is not as the agent writes it."""
+    """One JSON object of the log. Every method raises a one-line ValueError for a value that the agent never writes."""
 
     def __init__(self, raw: str) -> None:
         self._values = _object(raw)
         version = self._values.get("log_version")
         if version != LOG_VERSION or isinstance(version, bool):
-            raise ValueError(f"log_version is {_told(version)}, not {LOG_VERSION}")
+            raise ValueError(f"log_version is {_shown_value(version)}, not {LOG_VERSION}")
         self.chain, self.event = self.text("chain"), self.text("event")
         self.time_utc = self.time("time_s", needed=True)
         if _CHAIN.fullmatch(self.chain) is None:
@@ -103,53 +106,53 @@ class _Line:
             raise ValueError(f"event is {shown(self.event)}: known are {', '.join((DECISION, *EVENTS))}")
 
     def text(self, name: str) -> str:
-        """A text that must be there."""
+        """Return a required text."""
         value = self._values.get(name)
         if not isinstance(value, str):
-            raise ValueError(f"{name} is {_told(value)}, not a text")
+            raise ValueError(f"{name} is {_shown_value(value)}, not a text")
         return storable(value).replace("\0", "\ufffd")
 
     def optional_text(self, name: str) -> str | None:
-        """A text, or None where it is null or not there."""
+        """Return a text; None where it is null or missing."""
         return None if self._values.get(name) is None else self.text(name)
 
     def flag(self, name: str) -> bool:
-        """True or false."""
+        """Return true or false."""
         value = self._values.get(name)
         if not isinstance(value, bool):
-            raise ValueError(f"{name} is {_told(value)}, not true or false")
+            raise ValueError(f"{name} is {_shown_value(value)}, not true or false")
         return value
 
     def count(self, name: str, *, needed: bool = True) -> int | None:
-        """A whole number from 0 to MOST_COUNT, or None."""
+        """Return a whole number from 0 to MOST_COUNT; None where it is missing and not needed."""
         value = self._values.get(name)
         if value is None and not needed:
             return None
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST_COUNT:
-            raise ValueError(f"{name} is {_told(value)}, not a whole number from 0 to {MOST_COUNT}")
+            raise ValueError(f"{name} is {_shown_value(value)}, not a whole number from 0 to {MOST_COUNT}")
         return value
 
     def time(self, name: str, *, needed: bool = False) -> datetime | None:
-        """Naive UTC from whole epoch seconds, or None."""
+        """Return naive UTC from whole epoch seconds; None where it is missing and not needed."""
         value = self._values.get(name)
         if value is None and not needed:
             return None
         most = (schema.LAST_UTC - EPOCH_UTC) // timedelta(seconds=1)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-            raise ValueError(f"{name} is {_told(value)}, not whole epoch seconds from 0 to {most}")
+            raise ValueError(f"{name} is {_shown_value(value)}, not whole epoch seconds from 0 to {most}")
         return EPOCH_UTC + timedelta(seconds=value)
 
     def number(self, name: str, values: Line | None = None, *, needed: bool = False) -> float | None:
-        """A finite number of the line or of those values, or None."""
+        """Return a finite number of the line or of `values`; None where it is missing and not needed."""
         value = (self._values if values is None else values).get(name)
         if value is None and not needed:
             return None
         if not isinstance(value, int | float) or isinstance(value, bool) or abs(value) > 1e300:
-            raise ValueError(f"{name} is {_told(value)}, not a number")
+            raise ValueError(f"{name} is {_shown_value(value)}, not a number")
         return float(value)
 
     def seconds(self, name: str, values: Line | None = None, *, needed: bool = False) -> int | None:
-        """Hours of the log as whole seconds of at least 0, or None."""
+        """Convert hours of the log to whole seconds of at least 0; None where missing and not needed."""
         hours = self.number(name, values, needed=needed)
         if hours is None:
             return None
@@ -157,23 +160,23 @@ class _Line:
         return round(hours * HOUR_S)
 
     def observation(self) -> Line:
-        """What the policy saw, by feature."""
+        """Return the policy's observation, by feature."""
         value = self._values.get("observation")
         if not isinstance(value, dict):
-            raise ValueError(f"observation is {_told(value)}, not an object")
+            raise ValueError(f"observation is {_shown_value(value)}, not an object")
         return value
 
     def hidden(self) -> str:
-        """Names of the features that were not shown, with commas."""
+        """Return the names of the features that could not be observed, joined by commas."""
         value = self._values.get("hidden")
         if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-            raise ValueError(f"hidden is {_told(value)}, not a list of names")
+            raise ValueError(f"hidden is {_shown_value(value)}, not a list of names")
         return storable(",".join(value)).replace("\0", "\ufffd")
 
 
 def _object(raw: str) -> Line:
     def refuse(word: str) -> None:
-        raise ValueError(f"{word} is no number of JSON")
+        raise ValueError(f"{word} is not a JSON number")
 
     try:
         value = json.loads(raw.removeprefix("\ufeff"), parse_constant=refuse)
@@ -186,12 +189,12 @@ def _object(raw: str) -> Line:
     return value
 
 
-def _told(value: object) -> str:
-    """A value in quotes, cut. An integer of thousands of digits has no decimal text."""
+def _shown_value(value: object) -> str:
+    """Return a value in quotes, cut. Python cannot print an integer of thousands of digits."""
     try:
         return "missing" if value is None else shown(str(value))
     except (ValueError, RecursionError):
-        return "too long to be told"
+        return "too long to print"
 
 
 def _decision(line: _Line) -> Row:
@@ -213,7 +216,7 @@ def _decision(line: _Line) -> Row:
     }
 
 
-def _who(line: _Line) -> Row:
+def _attempt(line: _Line) -> Row:
     return {
         "link": line.count("link"), "attempt": line.count("attempt"), "job_id": line.text("job_id"),
         "job_name": line.text("job_name"),
@@ -221,16 +224,16 @@ def _who(line: _Line) -> Row:
 
 
 def _submitted(line: _Line) -> Row:
-    return _who(line) | {"submit_utc": line.time("submit_s", needed=True), "dependency": line.text("after")}
+    return _attempt(line) | {"submit_utc": line.time("submit_s", needed=True), "dependency": line.text("after")}
 
 
 def _started(line: _Line) -> Row:
-    return _who(line) | {"submit_utc": line.time("submit_s"), "start_utc": line.time("start_s", needed=True)}
+    return _attempt(line) | {"submit_utc": line.time("submit_s"), "start_utc": line.time("start_s", needed=True)}
 
 
 def _ended(line: _Line) -> Row:
     times = {"start_utc": line.time("start_s"), "end_utc": line.time("end_s")}
-    return _who(line) | {"state": line.text("how"), "exit_code": line.count("exit_status", needed=False), **times}
+    return _attempt(line) | {"state": line.text("how"), "exit_code": line.count("exit_status", needed=False), **times}
 
 
 def _handover(line: _Line) -> Row:
@@ -244,10 +247,10 @@ def _handover(line: _Line) -> Row:
 
 EVENTS: dict[str, Callable[[_Line], Row]] = {
     "submitted": _submitted,
-    "waits": lambda line: _who(line) | {"text": line.text("reason")},
+    "waits": lambda line: _attempt(line) | {"text": line.text("reason")},
     "started": _started,
-    "requeued": _who,
-    "withdrawn": lambda line: _who(line) | {"text": line.text("why")},
+    "requeued": _attempt,
+    "withdrawn": lambda line: _attempt(line) | {"text": line.text("why")},
     "ended": _ended,
     "handover": _handover,
     "chain": lambda line: {"state": line.text("status"), "text": line.text("why")},

@@ -1,4 +1,4 @@
-"""What every reader uses: the raw file, the result of reading it, times of a zone, texts converted once each."""
+"""Shared parts of the readers: the raw file, the result of reading it, local times, conversion of distinct texts."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from traces.store.file_tables import FileTables
 
 HEAD_BYTES = 1 << 16
-RAW_CHARACTERS = 2_000  # of a rejected record that are kept
+RAW_CHARACTERS = 2_000  # characters kept of a rejected record
 
 
 @dataclass(frozen=True)
 class RawFile:
-    """One raw file, the settings that it is read by, and where a reader may write tables before it has read it all.
+    """One raw file, the settings for reading it, and where a reader may write tables before the end of the file.
 
-    `folder` is for scratch files; `tables` takes a table's rows a batch at a time; `shown` is its name where `path` is
-    not the one that was given (standard input).
+    `folder` is for scratch files; `tables` takes a table's rows a batch at a time; `shown` is the name for messages
+    where `path` is a copy of the given file (standard input).
     """
 
     path: Path
@@ -39,16 +39,16 @@ class RawFile:
     shown: str = ""
 
     def open(self) -> IO[bytes]:
-        """The bytes, unpacked where they are packed. Opening and reading raise `raw_text.UNREADABLE`."""
+        """Open the file and decompress it if needed. Opening and reading raise `raw_text.UNREADABLE`."""
         return unpacked(self.path)
 
     def is_gzip(self) -> bool:
-        """Do the bytes begin as gzip's do?"""
+        """Return whether the file begins with gzip's magic bytes."""
         with self.path.open("rb") as stream:
             return stream.read(2) == GZIP
 
     def pieces(self, size: int) -> Iterator[bytes]:
-        """The bytes, unpacked, `size` at a time. Raises InputError where the file cannot be read."""
+        """Yield the decompressed bytes, `size` at a time. Raises InputError where the file cannot be read."""
         try:
             with self.open() as stream:
                 while piece := stream.read(size):
@@ -57,7 +57,7 @@ class RawFile:
             raise InputError(f"{self.path}: cannot be read: {error}: is the file whole?") from error
 
     def head(self) -> bytes:
-        """The first bytes, unpacked. Raises InputError where the file cannot be read."""
+        """Return the first HEAD_BYTES decompressed bytes. Raises InputError where the file cannot be read."""
         try:
             with self.open() as stream:
                 return stream.read(HEAD_BYTES)
@@ -65,7 +65,7 @@ class RawFile:
             raise InputError(f"{self.path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
     def text(self) -> str:
-        """All of a small file, as UTF-8 with U+FFFD where it is not. Raises InputError where it cannot be read."""
+        """Return a small file as text; bytes that are not UTF-8 become U+FFFD. Raises InputError if unreadable."""
         try:
             with self.open() as stream:
                 data = stream.read(LONGEST_LINE + 1)
@@ -78,11 +78,11 @@ class RawFile:
 
 @dataclass
 class Parsed:
-    """What became of a file: tables without the columns `cluster` and `trace_sha256`, and the counts of its records.
+    """The result of reading a file: tables without the columns `cluster` and `trace_sha256`, and counts of records.
 
-    `tables` are frames; `written` names tables (with their rows) that the reader has put into the file's folder.
-    `rejected` counts the rejects that it has written there too, beside those of `rejects`; `slow` the records that
-    did not go through in bulk.
+    `tables` are frames. `written` names tables, with their number of rows, that the reader wrote to the file's folder
+    itself. `rejected` counts rejects that it wrote there, in addition to those in `rejects`. `slow` counts records that
+    could not be read in bulk.
     """
 
     records: int = 0
@@ -101,7 +101,7 @@ class Parsed:
 
 @dataclass(frozen=True)
 class Reject:
-    """One record that was refused: 1-based line, why, and the text."""
+    """One rejected record: its 1-based line, the reason, and the text."""
 
     line: int
     reason: str
@@ -109,43 +109,43 @@ class Reject:
 
 
 class Reader(Protocol):
-    """One raw log format."""
+    """The reader of one raw log format."""
 
     name: str
-    version: int  # told in `trace_files`; whether a file is read again is told by the code
+    version: int  # reported in `trace_files`; a digest of the code decides whether a file is read again
 
     def recognises(self, file: RawFile, head: bytes) -> bool:
-        """Is the file of this format, by its first bytes (and, for Philly's, nothing else)?"""
+        """Return whether the file has this format, judged by its first bytes."""
         ...
 
     def read(self, file: RawFile) -> Parsed:
-        """Read all of it. Raises InputError for a file that is of no use at all."""
+        """Read the whole file. Raises InputError for an unusable file."""
         ...
 
 
 def rejects_frame(rejects: Iterable[Reject]) -> pl.DataFrame:
-    """Rejects as rows of the table `rejects` (without cluster, path and digest)."""
+    """Convert rejects to rows of the table `rejects`, without cluster, path and digest."""
     rows = [(r.line, r.reason, r.raw[:RAW_CHARACTERS].replace("\0", "\ufffd")) for r in rejects]
     kinds = {"line": pl.Int64, "reason": pl.String, "raw": pl.String}
     return pl.DataFrame(rows, schema=kinds, orient="row")
 
 
 def shown(text: str, most: int = 60) -> str:
-    """The text in quotes, cut, with control characters escaped: for messages."""
+    """Return the text for a message: in quotes, cut, with control characters escaped."""
     return repr(text if len(text) <= most else text[: most - 1] + "…")
 
 
 def map_unique(values: pl.Series, convert: Callable[[str], Any], kind: Any) -> tuple[pl.Series, pl.Series]:
-    """(converted, valid): `convert` called once for each distinct text; valid is false where it raised ValueError.
+    """Call `convert` once for each distinct text and return (converted, valid).
 
-    A null converts to null and is valid, a whole number of over 62 bits is not. With kind Object only `valid` is of
-    use: nothing converted is kept.
+    `valid` is false where `convert` raised ValueError, and for whole numbers of over 62 bits. A null converts to null
+    and is valid. With kind Object, only `valid` is useful: the converted values are dropped.
     """
     return map_codes(*coded(values), convert, kind)
 
 
 def coded(values: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """(distinct texts, the number among them of each value, null for a null)."""
+    """Return (distinct texts, index of each value among them; null for a null)."""
     distinct = values.drop_nulls().unique()
     return distinct, values.cast(pl.Enum(distinct)).to_physical().cast(pl.UInt32)
 
@@ -153,7 +153,7 @@ def coded(values: pl.Series) -> tuple[pl.Series, pl.Series]:
 def map_codes(
     distinct: pl.Series, codes: pl.Series, convert: Callable[[str], Any], kind: Any
 ) -> tuple[pl.Series, pl.Series]:
-    """As `map_unique`, of values that are coded already; a null among the texts converts to null."""
+    """Convert values as `map_unique` does, given their codes; a null among the texts converts to null."""
     results: list[Any] = []
     failed: list[int] = []
     for number, text in enumerate(distinct):
@@ -173,9 +173,9 @@ def map_codes(
 
 
 def localized(local: pl.Expr, zone: str) -> tuple[pl.Expr, pl.Expr]:
-    """(earliest, latest) naive UTC of naive local times; they differ in the doubled hour of a clock change.
+    """Convert naive local times to (earliest, latest) naive UTC; they differ in the repeated hour of a clock change.
 
-    A time in the hour that a clock change leaves out is read by the offset before the change.
+    A time in the hour that a clock change skips is read with the offset before the change.
     """
     hour = timedelta(hours=1)
 

@@ -1,6 +1,6 @@
-"""Lines of a CSV split into columns of text, and the values that such texts stand for.
+"""Split lines of a CSV into columns of text, and convert such texts to values.
 
-A value function takes a column of texts and gives null where a text has no value of its kind.
+A conversion function takes a column of texts; its result is null where a text has the wrong form.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from traces.readers.common import Parsed, Reject, map_unique, shown
 from traces.readers.raw_text import EXACT
 from traces.slurm.text import parse_state
 
-BLANK = ("", "nan", "NaN", "None", "NaT", "NULL", "null")  # of a number or a time
+BLANK = ("", "nan", "NaN", "None", "NaT", "NULL", "null")  # texts for a missing number or time
 
 
 def header_names(line: bytes) -> list[str]:
-    """The names of a header line, as printed."""
+    """Return the column names of a header line, as printed."""
     return [name.strip().strip('"') for name in line.decode("utf-8-sig", errors="replace").strip().split(",")]
 
 
 def split(parsed: Parsed, lines: pl.DataFrame, names: list[str]) -> pl.DataFrame:
-    """(line, raw, and a column of text a name) of the lines; one with more or fewer fields is refused.
+    """Split lines into the columns (line, raw, *names); reject a line with more or fewer fields.
 
-    A line with a quote goes to the `csv` module; an unclosed quote costs its own line and no other.
+    The `csv` module parses lines with a quote; an unclosed quote affects only its own line.
     """
     width = len(names)
     quoted = lines["raw"].str.contains('"', literal=True)
@@ -47,12 +47,12 @@ def split(parsed: Parsed, lines: pl.DataFrame, names: list[str]) -> pl.DataFrame
 
 
 def _values(lines: list[str]) -> list[list[str]]:
-    """The fields of lines with quotes; none for a line that leaves one open."""
+    """Return the fields of lines with quotes; no fields for a line with an unclosed quote."""
     try:
         together = list(csv.reader(lines, strict=True))
     except csv.Error:
         together = []
-    if len(together) == len(lines):  # else an open quote has taken the next line in
+    if len(together) == len(lines):  # otherwise an unclosed quote included the next line
         return together
     alone = []
     for line in lines:
@@ -64,41 +64,41 @@ def _values(lines: list[str]) -> list[list[str]]:
 
 
 def text(values: pl.Series) -> pl.Series:
-    """The text as it is."""
+    """Return the texts unchanged."""
     return values
 
 
 def whole(values: pl.Series) -> pl.Series:
-    """A whole number of at least 0, also as 8.0."""
+    """Convert to whole numbers of at least 0; 8.0 is accepted."""
     number = values.str.strip_chars().cast(pl.Float64, strict=False)
     return number.set(~((number == number.round()) & (number >= 0) & (number < EXACT)), None).cast(pl.Int64)
 
 
 def seconds(values: pl.Series) -> pl.Series:
-    """A duration of at least 0 s, rounded to whole seconds."""
+    """Convert to durations of at least 0 s, rounded to whole seconds."""
     number = values.str.strip_chars().cast(pl.Float64, strict=False)
     return number.set(~((number >= 0) & (number < EXACT)), None).round().cast(pl.Int64)
 
 
 def local_time(values: pl.Series) -> pl.Series:
-    """YYYY-MM-DD HH:MM:SS without an offset."""
+    """Parse YYYY-MM-DD HH:MM:SS without an offset."""
     return values.str.strip_chars().str.to_datetime("%Y-%m-%d %H:%M:%S", time_unit="us", strict=False)
 
 
 def offset_time(values: pl.Series) -> pl.Series:
-    """YYYY-MM-DD HH:MM:SS+HH:MM, as naive UTC."""
+    """Parse YYYY-MM-DD HH:MM:SS+HH:MM into naive UTC."""
     aware = values.str.strip_chars().str.to_datetime("%Y-%m-%d %H:%M:%S%:z", time_unit="us", strict=False)
     return aware.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
 
 
 def since_zero(values: pl.Series) -> pl.Series:
-    """Seconds since the trace's own zero, as if that were the start of 1970."""
+    """Convert seconds since the trace's own start to times, as if it started at the beginning of 1970."""
     number = seconds(values)
     return pl.from_epoch(number.set(number > schema.MOST["s"], None), time_unit="s").cast(pl.Datetime("us"))
 
 
 def slurm_state(values: pl.Series) -> pl.Series:
-    """One of Slurm's base states, as `sacct` prints it."""
+    """Convert states as `sacct` prints them to Slurm's base states."""
     return map_unique(values, _state, pl.String)[0]
 
 

@@ -1,8 +1,8 @@
-"""The elements of one list in each JSON document of a file, read piece by piece; a broken element costs no other.
+"""Read the elements of one list in each JSON document of a file, piece by piece; a broken element affects no other.
 
-A document is an object, and the list is the value of one of its own keys, wherever else that key may stand. Documents
-may follow one another, as `cat` puts dumps together. Python's decoder reads what is whole; what it refuses is given as
-text with the reason, once, up to where an element, a list or a document begins again.
+A document is an object; the list is the value of one of its top-level keys. Several documents may follow one another,
+as in dumps joined with `cat`. Python's decoder reads whole elements. Text that it rejects is returned once, with the
+reason, up to the point where an element, a list or a document begins again.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from typing import Any
 
 from traces.readers.common import RAW_CHARACTERS
 
-LONGEST = 1 << 26  # characters of one value that are held: a record of so many is none
-LONGEST_MATCHED = 1 << 24  # characters of a broken element that are looked at by their brackets
-OVERLAP = 4_096  # characters that a place to go on at may take
-MOST_KEYS = 1_000  # with which the objects of a list may begin; those of sacct all begin with one
-WORD = 16  # more characters than the longest number or word that the decoder refuses where the text at hand ends in it
+LONGEST = 1 << 26  # characters held of one value; no record is that long
+LONGEST_MATCHED = 1 << 24  # characters of a broken element in which brackets are matched
+OVERLAP = 4_096  # most characters of a match for a place to resume
+MOST_KEYS = 1_000  # distinct first keys of a list's objects; objects of sacct all have the same one
+WORD = 16  # longer than any number or word that the decoder may reject because the text held ends within it
 _VISIBLE, _VALUE = re.compile(r"[^ \t\r\n]"), re.compile(r"[^ \t\r\n,]")
 _BEGIN = re.compile(r"[^ \t\r\n\ufeff\x1e]")  # between documents also a byte order mark, or the mark of RFC 7464
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]"]', re.DOTALL)
-_FOLLOWS = re.compile(r'\s*(?:\]|,\s*\{\s*"|,?\s*\Z)')  # what stands after a whole element of a list of objects
+_FOLLOWS = re.compile(r'\s*(?:\]|,\s*\{\s*"|,?\s*\Z)')  # text after a whole element of a list of objects
 _OBJECT = re.compile(r'(?=\{\s*"[\w.-]+"\s*:)')
 _FIRST_KEY = re.compile(r'\{\s*"([^"\\]{1,200})"\s*:')
-# Two objects without a comma between them are documents. No text of a user holds this: quotes in it are escaped.
+# Two objects without a comma between them are documents. User text cannot contain this, because its quotes are escaped.
 _DOCUMENT = r'\}[\s\ufeff\x1e]*(?=\{\s*"[\w.-]+"\s*:)'
 
 
 @dataclass(frozen=True)
 class Element:
-    """One element of a list: its value and its text; or what is `wrong` with a text, of which the start is held."""
+    """One element of a list: its value and its text; or the beginning of a broken text, and what is `wrong` with it."""
 
     value: Any
     text: str
@@ -42,11 +42,11 @@ class Element:
 
 
 class _BrokenError(ValueError):
-    """The text at hand does not begin with a whole JSON value."""
+    """The text held does not begin with a whole JSON value."""
 
 
 class Documents:
-    """Reads pieces of UTF-8 and gives the elements; `lists` counts the lists found."""
+    """A parser that reads pieces of UTF-8 and yields elements; `lists` counts the lists found."""
 
     def __init__(self, pieces: Iterable[bytes], key: str) -> None:
         self.lists = 0
@@ -54,15 +54,15 @@ class Documents:
         self._pieces = iter(pieces)
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._text, self._at, self._ended = "", 0, False
-        self._dropped = 0  # characters before those that are held
-        self._keys = Counter[str]()  # that objects of the lists begin with
-        self._documents = {key}  # keys that documents begin with
+        self._dropped = 0  # characters dropped before the text held
+        self._keys = Counter[str]()  # first keys of the lists' objects
+        self._documents = {key}  # first keys of documents
         self._decoder = json.JSONDecoder(parse_constant=_no_constant)
 
     def elements(self) -> Iterator[Element]:
-        """All elements of all lists in order, whole or broken; a document that has no list is a broken one."""
+        """Yield all elements of all lists in order, whole or broken; a document without a list counts as broken."""
         while self._next(_BEGIN):
-            if self._is_record():  # a bracket too many has closed the document
+            if self._is_record():  # an extra bracket closed the document too early
                 yield from self._pairs(in_list=True)
             elif self._text[self._at] == "{":
                 yield from self._document()
@@ -81,7 +81,7 @@ class Documents:
         return True
 
     def _next(self, sought: re.Pattern[str]) -> str:
-        """The next character that is sought, not read yet; '' at the end of the file."""
+        """Move to the next match and return its text without reading it; '' at the end of the file."""
         while True:
             match = sought.search(self._text, self._at)
             self._at = match.start() if match else len(self._text)
@@ -100,9 +100,9 @@ class Documents:
             yield Element(None, head, f"a JSON document without a list of {self._key}")
 
     def _pairs(self, *, in_list: bool = False) -> Generator[Element, None, bool]:
-        """The elements of the lists among the keys and values of a document; returns whether these came to their end.
+        """Yield the elements of the lists in a document; return whether the document was read to its end.
 
-        `in_list`: an element stands here, not a key.
+        `in_list`: the current position is at an element, not at a key.
         """
         while in_list or (character := self._next(_VALUE)) not in ("}", ""):
             try:
@@ -121,7 +121,7 @@ class Documents:
         return True
 
     def _is_list(self) -> bool:
-        """Skip a key and its value. For the key that is looked for, stop behind the `[` of its list and return True."""
+        """Skip a key and its value. For the key of the list, stop after the `[` of its list and return True."""
         if self._key_here() != self._key or self._next(_VISIBLE) != "[":
             self._value()
             return False
@@ -130,29 +130,29 @@ class Documents:
         return True
 
     def _is_record(self) -> bool:
-        """Does an object stand here that begins as those of the lists do?"""
+        """Return whether an object here begins like the objects of the lists."""
         return bool(self._keys) and bool(re.compile(self._record()).match(self._text, self._at))
 
     def _record(self) -> str:
-        """The pattern of an object that begins as most of those of the lists do."""
+        """Return a pattern for the most frequent beginning of the lists' objects."""
         return rf'\{{\s*"{re.escape(self._keys.most_common(1)[0][0])}"\s*:'
 
     def _stop(self, other: str = "(?!)") -> re.Pattern[str]:
-        """Where to go on: at a `record` of a list, at another `document`, or where `other` says."""
+        """Return a pattern for places to resume: a `record` of a list, another `document`, or `other`."""
         record = rf"(?P<record>[,}}\]]\s*(?={self._record()}))|" if self._keys else ""
         return re.compile(rf"{record}(?P<document>{_DOCUMENT})|{other}")
 
     def _key_here(self) -> str:
-        """The key that stands here; goes on at its value. Raises _BrokenError where there is none."""
+        """Read the key here and move to its value. Raises _BrokenError where there is no key."""
         key = self._value()[0] if self._text[self._at] == '"' else None
         if not isinstance(key, str) or self._next(_VISIBLE) != ":":
-            raise _BrokenError("a key and its value are due")
+            raise _BrokenError("expected a key and its value")
         self._at += 1
         self._next(_VISIBLE)
         return key
 
     def _list(self) -> Generator[Element, None, bool]:
-        """The elements up to the end of the list; returns whether the document goes on behind it."""
+        """Yield the elements up to the end of the list; return whether the document continues after it."""
         last = Element(None, "")
         while (character := self._next(_VALUE)) != "]":
             if not character:
@@ -161,7 +161,7 @@ class Documents:
                 return False
             try:
                 after_broken, last = bool(last.wrong), Element(*self._value())
-                if not after_broken:  # else it may be a piece of what is broken
+                if not after_broken:  # otherwise it may be part of the broken text
                     self._know(_FIRST_KEY.match(last.text))
             except _BrokenError as error:
                 if not self._keys:
@@ -179,7 +179,7 @@ class Documents:
             self._keys[first[1]] += 1
 
     def _value(self) -> tuple[Any, str]:
-        """The value that begins here, and its text. Raises _BrokenError, and stays here, where there is none."""
+        """Read the value here; return it and its text. Raises _BrokenError without moving where there is no value."""
         while True:
             try:
                 value, end = self._decoder.raw_decode(self._text, self._at)
@@ -193,14 +193,14 @@ class Documents:
             except ValueError as error:  # Infinity, an integer of over 4,300 digits
                 raise _BrokenError(str(error).split(";")[0]) from None
             if end == len(self._text) and self._text[end - 1] not in '}]"' and self._more():
-                continue  # a number may go on
+                continue  # a number may continue in the next piece
             text, self._at = self._text[self._at : end], end
             return value, text
 
     def _skipped(self, why: str, stop: re.Pattern[str], *, matched: bool = False) -> tuple[Element, str]:
-        """(what is passed over up to where `stop` is found, the group that is found; '' for none).
+        """Skip to a match of `stop` and return (the skipped text as an element, the group that matched; '' for none).
 
-        `matched`: or up to where the brackets that begin here are closed, if that comes first.
+        With `matched`, skip only to the bracket that closes the one here, if that comes first.
         """
         length = self._closed(stop) if matched else 0
         if length:
@@ -208,10 +208,10 @@ class Documents:
             self._at += length
         else:
             text, length, group = self._sought(stop)
-        return Element(None, text, f"no JSON in these {length:,} characters: {why}"), group
+        return Element(None, text, f"{length:,} characters are not valid JSON: {why}"), group
 
     def _sought(self, stop: re.Pattern[str]) -> tuple[str, int, str]:
-        """(the first characters, how many there are, the group found) up to where `stop` is found; goes on there."""
+        """Move to a match of `stop`; return (the first characters skipped, how many were skipped, the group found)."""
         head, length, passed = "", 0, 1
         while True:
             match = stop.search(self._text, self._at + passed)
@@ -224,16 +224,16 @@ class Documents:
                 return head, length, (match.lastgroup or "") if match else ""
 
     def _closed(self, stop: re.Pattern[str]) -> int:
-        """How many characters the bracket that begins here takes, if it is closed before `stop` is found; else 0.
+        """Return the number of characters to the bracket that closes the one here; 0 if `stop` matches before it.
 
-        What follows must be what follows an element: where a quote is missing, the brackets of texts are counted.
+        The text after it must be valid after an element, because with a missing quote, brackets in texts are counted.
         """
-        depth = at = 0  # `at` counts from where the element begins
+        depth = at = 0  # `at` counts from the beginning of the element
         while self._text[self._at] in "{[":
             match = stop.search(self._text, self._at + 1)
             for token in _TOKEN.finditer(self._text, self._at + at, match.start() + 1 if match else len(self._text)):
                 if token[0] == '"':
-                    break  # a text that goes on behind what is held
+                    break  # a text that continues beyond the text held
                 at = token.end() - self._at
                 depth += (token[0] in "{[") - (token[0] in "}]")
                 if depth == 0:
@@ -246,4 +246,4 @@ class Documents:
 
 
 def _no_constant(word: str) -> None:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a JSON number")

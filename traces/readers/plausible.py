@@ -1,4 +1,4 @@
-"""Which rows hold a number or a time beyond what any cluster has: the bounds are in `traces.schema`."""
+"""Find rows with a number or a time beyond any real cluster's; `traces.schema` holds the bounds."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _FIRST, _LAST = ((at - datetime(1970, 1, 1)) // timedelta(microseconds=1) for at
 
 
 def implausible(rows: pl.DataFrame) -> pl.Series:
-    """Column `wrong`: for each row the first of its columns that is out of bounds, with the bounds; null where none is.
+    """Return the column `wrong`: the first column of each row that is out of bounds, with the bounds, or null.
 
-    Times are columns that end in `_utc` or `_local`. Columns of which `schema.MOST` says nothing are not looked at.
+    Times are columns that end in `_utc` or `_local`. Numeric columns without a bound in `schema.MOST` are not checked.
     """
     reasons: list[pl.Expr] = []
     for name, kind in rows.schema.items():
@@ -39,7 +39,7 @@ def implausible(rows: pl.DataFrame) -> pl.Series:
 
 
 def check(column: str, value: float) -> None:
-    """Raises ValueError for a number that `implausible` refuses in that column."""
+    """Raise ValueError for a number that `implausible` rejects in that column."""
     most = schema.most(column)
     if most is not None and not 0 <= value <= most:
         raise ValueError(f"{column} {value} is not from 0 to {most:,}")

@@ -1,4 +1,7 @@
-"""A raw file as bytes, unpacked, and as numbered lines in pieces of bounded size. Imports nothing slow but polars."""
+"""Read a raw file as decompressed bytes, or as numbered lines in pieces of bounded size.
+
+Polars is its only slow import.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +20,21 @@ from traces.errors import InputError
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-LONGEST_LINE = 1 << 26  # bytes without a line break: more is no text, or a bomb
+LONGEST_LINE = 1 << 26  # bytes without a line break; more is not text, or a decompression bomb
 PIECE_BYTES = 1 << 25
 EXACT = 2.0**53  # whole numbers below it are exact as floats
 GZIP = b"\x1f\x8b"
-ZSTD = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")  # a frame, or one to be skipped (pzstd)
+ZSTD = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")  # a frame, or a skippable frame (pzstd)
 UNREADABLE = (OSError, EOFError, zlib.error)  # what reading from `unpacked` may raise
 
 
 def unpacked(path: Path) -> IO[bytes]:
-    """The bytes of a file or pipe, unpacked where they are gzip or zstd (several frames in one file too).
+    """Open a file or pipe and decompress gzip and zstd, also several frames in one file.
 
     Opening and reading raise UNREADABLE.
     """
     file = path.open("rb")
-    magic = file.peek(4)  # not read: a pipe cannot be set back
+    magic = file.peek(4)  # peek, because a pipe cannot be rewound
     if magic.startswith(GZIP):
         return io.BufferedReader(gzip.GzipFile(fileobj=file))
     if ZSTD.match(magic):
@@ -40,7 +43,7 @@ def unpacked(path: Path) -> IO[bytes]:
 
 
 class _Zstd(io.RawIOBase):
-    """Unpacked zstd; a damaged frame is an OSError, as with gzip."""
+    """Decompressed zstd; a damaged frame raises OSError, as with gzip."""
 
     def __init__(self, packed: IO[bytes]) -> None:
         import pyarrow as pa
@@ -65,7 +68,7 @@ class _Zstd(io.RawIOBase):
 
 
 def whole_lines(stream: IO[bytes], size: int, path: Path) -> Iterator[bytes]:
-    """The rest of a stream in pieces of about `size` bytes, each of whole lines, the last ended by a line break too.
+    """Yield the rest of a stream in pieces of whole lines, about `size` bytes each; every piece ends in a line break.
 
     Raises InputError for a line of over LONGEST_LINE bytes.
     """
@@ -77,16 +80,16 @@ def whole_lines(stream: IO[bytes], size: int, path: Path) -> Iterator[bytes]:
             rest = b""
         rest += block[cut:]
         if len(rest) > LONGEST_LINE:
-            raise InputError(f"{path}: over {LONGEST_LINE >> 20} MiB without a line break: this is no text")
+            raise InputError(f"{path}: over {LONGEST_LINE >> 20} MiB without a line break: this is not a text file")
     if rest:
         yield rest + b"\n"
 
 
 def numbered_lines(stream: IO[bytes], line: int, path: Path, size: int | None = None) -> Iterator[pl.DataFrame]:
-    """Frames of (line, raw) of about `size` bytes of text each (PIECE_BYTES if not given), blank lines left out.
+    """Yield frames of (line, raw) with about `size` bytes of text each (default PIECE_BYTES), without blank lines.
 
-    `line` is the number of the next line of the stream. Bytes that are no UTF-8 become U+FFFD. Raises InputError for a
-    line that does not end.
+    `line` is the number of the stream's next line. Bytes that are not UTF-8 become U+FFFD. Raises InputError for a line
+    of over LONGEST_LINE bytes.
     """
     for block in whole_lines(stream, size or PIECE_BYTES, path):
         text = block.decode("utf-8", errors="replace").replace("\r\n", "\n").removesuffix("\n")

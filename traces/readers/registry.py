@@ -1,4 +1,4 @@
-"""Every reader by name, and which of them a file is for: the one named, else the first that knows it by its content."""
+"""Every reader by name, and the choice of a reader for a file: by name, or the first that recognises the content."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from traces.readers.published import acme, graham, helios, openb, swf_jobs
 from traces.readers.sacct import reader as sacct
 from traces.readers.unknown import what_it_is
 
-# In the order in which they are tried, which is that of the names.
+# In the order in which they are tried, which is the order of FORMATS.
 READERS: dict[str, Reader] = {
     reader.name: reader
     for reader in (
@@ -25,8 +25,8 @@ READERS: dict[str, Reader] = {
         philly_derived.DerivedJobs(),
         helios.Helios(),
         acme.Acme(),
-        openb.Pods(),
-        openb.Nodes(),
+        openb.OpenbPods(),
+        openb.OpenbNodes(),
         graham.Graham(),
         swf_jobs.Swf(),
         agent.AgentLog(),
@@ -42,7 +42,7 @@ UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def reader_for(raw: RawFile, name: str = AUTO) -> Reader:
-    """The reader named, or the first that recognises the file. Raises InputError where none does."""
+    """Return the named reader, or the first that recognises the file. Raises InputError if none does."""
     if not raw.path.exists():
         raise InputError(f"{raw.path}: no such file")
     if not raw.path.is_file():
@@ -56,10 +56,10 @@ def reader_for(raw: RawFile, name: str = AUTO) -> Reader:
         if reader.recognises(raw, head):
             return reader
     if head.startswith(UTF16):
-        raise InputError(f"{raw.path}: UTF-16 text: make it UTF-8 first (iconv -f UTF-16 -t UTF-8)")
+        raise InputError(f"{raw.path}: UTF-16 text: convert it to UTF-8 first (iconv -f UTF-16 -t UTF-8)")
     if b"\0" in head:
         raise InputError(
-            f"{raw.path}: a binary file: known formats are text (gzip, zstd allowed): {', '.join(READERS)}"
+            f"{raw.path}: a binary file, but all known formats are text (gzip, zstd allowed): {', '.join(READERS)}"
         )
     headers = {name: set(reader.header) for name, reader in READERS.items() if hasattr(reader, "header")}
     raise InputError(f"{raw.path}:1: {what_it_is(head, headers)}")

@@ -1,1 +1,1 @@
-"""What Slurm itself writes, but for job records: its text forms, slurm.conf, accounts, and the state of a cluster."""
+"""Parsers of Slurm's own text other than job records: value formats, slurm.conf, accounts, reservations."""

@@ -1,11 +1,11 @@
-"""What Slurm's database knows and slurm.conf does not: QOS and associations, as `sacctmgr show ... -P` prints them.
+"""QOS and associations from Slurm's database, as `sacctmgr show ... -P` prints them; slurm.conf does not hold them.
 
     sacctmgr -P show qos > qos.psv
     sacctmgr -P show assoc format=Cluster,Account,ParentName,User,Partition,Share,Priority,GrpJobs,GrpTRES,MaxJobs,\
 MaxTRES,QOS,DefaultQOS > assoc.psv
 
-Columns are found by their heading (sacctmgr(1)); those that are missing mean "no limit". Limits that the simulator does
-not model are listed by `Dump.unmodelled` where a row sets one.
+Columns are found by their heading (sacctmgr(1)); a missing column means "no limit". `Dump.unmodelled` lists the limits
+that a row sets and the simulator does not model.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from traces.slurm.conf_lines import read_text, shown
 
 Row = TypeVar("Row")
 
-# Headings of limits that are read by nobody here. Blank, 0 of a minute count and UNLIMITED set nothing.
+# Headings of limits that the simulator does not model. Blank, 0 and UNLIMITED set no limit.
 _QOS_UNMODELLED = (
     "GrpTRESMins", "GrpTRESRunMins", "GrpWall", "GrpSubmit", "GrpJobsAccrue", "MaxTRESPerNode", "MaxTRESMins",
     "MaxSubmitPU", "MaxSubmitPA", "MaxJobsAccruePU", "MaxJobsAccruePA", "MinTRES", "UsageThres", "LimitFactor",
@@ -55,7 +55,7 @@ class Qos:
 
 @dataclass(frozen=True)
 class Association:
-    """One association: of an account (user ''), or of a user in it. `shares` None: those of its parent."""
+    """One association, of an account (user '') or of a user in it. `shares` None means the shares of its parent."""
 
     account: str
     user: str = ""
@@ -69,19 +69,19 @@ class Association:
     max_tres_per_job: Mapping[str, int] = field(default_factory=dict)
     max_jobs: int | None = None
     qos: tuple[str, ...] = ()
-    default_qos: str = ""  # of jobs that name none; '' where the dump does not say
+    default_qos: str = ""  # QOS of jobs that name none; '' where the dump does not say
 
 
 @dataclass(frozen=True)
 class Dump(Generic[Row]):
-    """The rows of a dump in its order, and the limits it sets that are not simulated."""
+    """The rows of a dump in file order, and the limits it sets that are not simulated."""
 
     rows: tuple[Row, ...]
     unmodelled: tuple[str, ...]
 
 
 class _Cells:
-    """One row by heading; a heading may have several spellings."""
+    """One row of a dump, by heading; a heading may have several spellings."""
 
     def __init__(self, cells: dict[str, str], where: str) -> None:
         self.cells, self.where = cells, where
@@ -103,16 +103,16 @@ class _Cells:
 
 
 def _rows(path: Path, needed: str) -> list[_Cells]:
-    """The rows of a `-P` or `-p` dump. InputError for one without its headings or with rows of another width."""
+    """Read the rows of a `-P` or `-p` dump. Raises InputError without headings, and for a row of another width."""
     lines = [(number, line) for number, line in enumerate(read_text(path).splitlines(), start=1) if line.strip()]
     headings = [heading.strip().lower() for heading in lines[0][1].split("|")] if lines else []
     if needed.lower() not in headings:
-        raise InputError(f"{path}:1: no column {needed!r}: print it with its headings, as `sacctmgr -P show ...` does")
+        raise InputError(f"{path}:1: no column {needed!r}: print it with headings, as `sacctmgr -P show ...` does")
     rows = []
     for number, line in lines[1:]:
         cells = line.split("|")
         if len(cells) != len(headings):
-            raise InputError(f"{path}:{number}: {len(cells)} fields where the heading has {len(headings)}")
+            raise InputError(f"{path}:{number}: {len(cells)} fields, but the heading has {len(headings)}")
         rows.append(_Cells(dict(zip(headings, cells, strict=True)), f"{path}:{number}"))
     return rows
 
@@ -122,7 +122,7 @@ def _count(text: str) -> int | None:
 
 
 def read_qos(path: Path) -> Dump[Qos]:
-    """The QOS of a `sacctmgr -P show qos`. Raises InputError (file:line)."""
+    """Read the QOS from the output of `sacctmgr -P show qos`. Raises InputError (file:line)."""
     rows: list[Qos] = []
     unmodelled: list[str] = []
     for cells in _rows(path, "Name"):
@@ -143,7 +143,7 @@ def read_qos(path: Path) -> Dump[Qos]:
             flags=cells.get("Flags", parse=values.words, blank=()),
         )
         if any(qos.name == other.name for other in rows):
-            raise InputError(f"{cells.where}: QOS {shown(qos.name)} stands here twice: keep one row of it")
+            raise InputError(f"{cells.where}: QOS {shown(qos.name)} has two rows: keep one of them")
         rows.append(qos)
         unmodelled += cells.unmodelled(_QOS_UNMODELLED, f"QOS {qos.name}")
     _check_preempt(path, rows)
@@ -160,29 +160,29 @@ def _check_preempt(path: Path, rows: list[Qos]) -> None:
         for other in qos.preempt:
             if other not in known:
                 raise InputError(
-                    f"{path}: QOS {shown(qos.name)} preempts {shown(other)}, which has no row in this dump"
+                    f"{path}: QOS {shown(qos.name)} preempts {shown(other)}, which has no row: dump all QOS"
                 )
 
 
 def read_associations(path: Path, cluster: str = "") -> Dump[Association]:
-    """The associations of one cluster in a `sacctmgr -P show assoc`.
+    """Read the associations of one cluster from the output of `sacctmgr -P show assoc`.
 
-    `cluster` may be '' where the dump holds a single one. Without a column Par Name the account above another is taken
-    from the indentation of `sacctmgr show assoc tree`; a dump with neither gives a flat tree, and says so. Raises
-    InputError (file:line), also for a user whose account has no row of its own.
+    `cluster` may be '' if the dump holds a single cluster. Without a column Par Name, parents are inferred from the
+    indentation of `sacctmgr show assoc tree`. A dump with neither gives a flat tree, which `unmodelled` reports.
+    Raises InputError (file:line), also for a user whose account has no row of its own.
     """
-    every = _rows(path, "Account")
-    clusters = sorted({cells.get("Cluster") for cells in every if cells.get("Cluster")})
+    all_rows = _rows(path, "Account")
+    clusters = sorted({cells.get("Cluster") for cells in all_rows if cells.get("Cluster")})
     if (cluster and clusters and cluster not in clusters) or (not cluster and len(clusters) > 1):
         raise InputError(f"{path}: holds associations of {', '.join(clusters)}, not of one cluster {cluster!r}")
-    kept = [cells for cells in every if not cluster or cells.get("Cluster") in {"", cluster}]
+    kept = [cells for cells in all_rows if not cluster or cells.get("Cluster") in {"", cluster}]
     rows: list[Association] = []
     unmodelled: list[str] = []
     above: list[str] = []  # accounts on the way down an indented tree
     for cells in kept:
         account, user = cells.get("Account").lower(), cells.get("User")
         if not account:
-            raise InputError(f"{cells.where}: an association without an account")
+            raise InputError(f"{cells.where}: the association has no account: print the column Account")
         depth = len(cells.cells["account"]) - len(cells.cells["account"].lstrip(" "))
         if not user:
             above = [*above[:depth], account]
@@ -194,10 +194,10 @@ def read_associations(path: Path, cluster: str = "") -> Dump[Association]:
         missing = row.account if row.user and row.account not in accounts else row.parent
         if missing and missing not in accounts:
             raise InputError(
-                f"{cells.where}: account {shown(missing)} has no row of its own in this dump: print all of them"
+                f"{cells.where}: account {shown(missing)} has no row of its own in this dump: print all accounts"
             )
     if len(accounts) > 2 and not any(row.parent for row in rows):
-        unmodelled.append(f"{path}:1: no parents of accounts: all stand below root; print the column ParentName")
+        unmodelled.append(f"{path}:1: accounts have no parents, so all are put below root; print the column ParentName")
     return Dump(tuple(rows), tuple(unmodelled))
 
 
@@ -220,5 +220,5 @@ def _association(cells: _Cells, account: str, parent: str, user: str) -> Associa
 
 
 def _shares(text: str) -> int | None:
-    """Shares of an association; None for `parent`, which uses its parent's."""
+    """Parse the shares of an association; None for `parent`, which means the parent's shares."""
     return None if text.lower() == "parent" else values.count(text)

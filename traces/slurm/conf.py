@@ -1,9 +1,9 @@
-"""slurm.conf as the simulator needs it: nodes, partitions, priority, scheduler loops, preemption and limits.
+"""The parts of slurm.conf that the simulator needs: nodes, partitions, priority, scheduler loops, preemption, limits.
 
-Every parameter that touches scheduling is read here with Slurm's own default (slurm.conf(5), 22.05); the fields of the
-dataclasses say which key they come from. A bad value, an unknown name where scheduling is decided (SchedulerParameters,
-Priority*, node and partition lines, ...) and an unreadable file are InputErrors with file:line. What else stands in the
-file is listed: `SlurmConf.ignored` does not touch scheduling, `SlurmConf.unmodelled` does and is not simulated.
+Every parameter that affects scheduling is read with Slurm's own default (slurm.conf(5), 22.05); each field of the
+dataclasses names its key. These raise InputError with file:line: a bad value, an unreadable file, and an unknown name
+among scheduling settings (SchedulerParameters, Priority*, node and partition lines, ...). All other settings are
+listed: `SlurmConf.ignored` has no effect on scheduling; `SlurmConf.unmodelled` has one that is not simulated.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Record = TypeVar("Record")
 
 
 def _key(name: str, parse: Callable[[str], Any], default: Any = MISSING) -> Any:
-    """A field of slurm.conf: its key, the form of its value, and Slurm's default."""
+    """Declare a dataclass field by its slurm.conf key, the parser of its value, and Slurm's default."""
     metadata = {"key": name, "parse": parse}
     return (
         field(default_factory=dict, metadata=metadata) if default is dict else field(default=default, metadata=metadata)
@@ -35,7 +35,7 @@ def _key(name: str, parse: Callable[[str], Any], default: Any = MISSING) -> Any:
 
 @dataclass(frozen=True)
 class SchedulerOptions:
-    """SchedulerParameters: times in seconds, counts where 0 means no bound."""
+    """Slurm's SchedulerParameters: times in seconds; a count of 0 means no bound."""
 
     bf_interval_s: int = _key("bf_interval", values.count, 30)
     bf_window_min: int = _key("bf_window", values.count, 1440)
@@ -60,7 +60,7 @@ class SchedulerOptions:
 
 @dataclass(frozen=True)
 class NodeConf:
-    """One node. `gpus` counts by type ('' where the file names none); `state` as values.node_state."""
+    """One node. `gpus` counts GPUs by type ('' without a type); `state` is in the form of `values.node_state`."""
 
     name: str
     where: str
@@ -73,7 +73,7 @@ class NodeConf:
 
     @property
     def is_up(self) -> bool:
-        """Whether jobs may be placed on it: not down, drained, failing, or yet to come."""
+        """Return whether jobs may be placed on it: it is not down, drained, failing or future."""
         return not set(self.state.split("+")) & {
             "down", "drain", "draining", "drained", "fail", "failing", "error", "future", "maint", "planned_down",
         }  # fmt: skip
@@ -81,7 +81,7 @@ class NodeConf:
 
 @dataclass(frozen=True)
 class PartitionConf:
-    """One partition; None where nothing is limited, or all are allowed."""
+    """One partition; None means no limit."""
 
     name: str
     where: str
@@ -106,14 +106,14 @@ class PartitionConf:
 
 @dataclass(frozen=True)
 class SlurmConf:
-    """One slurm.conf. Nodes and partitions stand in the file's order, which breaks Slurm's ties."""
+    """One slurm.conf. Nodes and partitions are in file order, by which Slurm breaks ties."""
 
     path: str
     nodes: tuple[NodeConf, ...] = ()
     partitions: tuple[PartitionConf, ...] = ()
     options: SchedulerOptions = field(default_factory=SchedulerOptions)
-    ignored: tuple[str, ...] = ()  # 'file:line: Key', of no effect on scheduling
-    unmodelled: tuple[str, ...] = ()  # 'file:line: Key', touches scheduling and is not simulated
+    ignored: tuple[str, ...] = ()  # 'file:line: Key', without effect on scheduling
+    unmodelled: tuple[str, ...] = ()  # 'file:line: Key=value', affects scheduling and is not simulated
     cluster: str = _key("ClusterName", str, "")
     scheduler_type: str = _key("SchedulerType", str.lower, "sched/backfill")
     priority_type: str = _key("PriorityType", str.lower, "priority/basic")
@@ -143,20 +143,20 @@ class SlurmConf:
     def_mem_per_node_mib: int = _key("DefMemPerNode", values.count, 0)
 
     def partition(self, name: str) -> PartitionConf | None:
-        """The partition of that name; None where there is none."""
+        """Return the partition of that name, or None."""
         return next((p for p in self.partitions if p.name == name), None)
 
     @property
     def default_partition(self) -> PartitionConf | None:
-        """Where a job goes that names no partition: the last one marked Default=YES."""
+        """Return the partition of jobs that name none: the last one marked Default=YES."""
         return next((p for p in reversed(self.partitions) if p.is_default), None)
 
 
 def read_slurm_conf(path: Path) -> SlurmConf:
-    """The configuration in `path` and in what it includes. Raises InputError (file:line), see this module."""
-    top, records = _sorted_out(read_lines(path))
+    """Read the configuration in `path` and its included files. Raises InputError (file:line); see the module."""
+    top, records = _split_records(read_lines(path))
     remarks = _Remarks()
-    own = {pair.key.lower(): pair for pair in top}  # of a repeated parameter the last one counts
+    own = {pair.key.lower(): pair for pair in top}  # the last of a repeated parameter counts
     known = {f.metadata["key"].lower() for f in fields(SlurmConf) if f.metadata}
     for pair in own.values():
         remarks.parameter(pair, known)
@@ -173,12 +173,12 @@ def read_slurm_conf(path: Path) -> SlurmConf:
     )
     if not conf.nodes or not conf.partitions:
         what = "NodeName" if not conf.nodes else "PartitionName"
-        raise InputError(f"{path}: holds no {what} line: give the slurm.conf of the controller, with what it includes")
+        raise InputError(f"{path}: no {what} line: give the controller's slurm.conf with the files that it includes")
     return conf
 
 
 class _Remarks:
-    """Gathers what is not read: without effect, or with one that is not simulated."""
+    """The settings that are not read: those without effect, and those whose effect is not simulated."""
 
     def __init__(self) -> None:
         self.ignored: list[str] = []
@@ -188,10 +188,10 @@ class _Remarks:
         name = pair.key.lower()
         if name in known or name == "schedulerparameters":
             return
-        matters = name.startswith(names.SCHEDULING_PREFIXES)
+        is_scheduling = name.startswith(names.SCHEDULING_PREFIXES)
         if name in names.PARAMETERS_THAT_MATTER and pair.value.lower() not in names.SETS_NOTHING:
             self.unmodelled.append(f"{pair.where}: {pair.key}={pair.value}")
-        elif matters and name not in names.PARAMETERS_WITHOUT_EFFECT | names.PARAMETERS_THAT_MATTER:
+        elif is_scheduling and name not in names.PARAMETERS_WITHOUT_EFFECT | names.PARAMETERS_THAT_MATTER:
             raise _unknown(pair, "parameter", {*known, *names.PARAMETERS_THAT_MATTER})
         else:
             self.ignored.append(f"{pair.where}: {pair.key}")
@@ -210,12 +210,12 @@ class _Remarks:
 
 def _unknown(pair: Pair, what: str, known: Iterable[str]) -> InputError:
     close = difflib.get_close_matches(pair.key.lower(), list(known), n=1)
-    hint = f"did you mean {close[0]!r}?" if close else "slurm.conf(5) lists the known"
+    hint = f"did you mean {close[0]!r}?" if close else "slurm.conf(5) lists the known names"
     return InputError(f"{pair.where}: unknown {what} {shown(pair.key)}: {hint}")
 
 
 def parsed(pair: Pair, parse: Callable[[str], Any]) -> Any:
-    """The pair's value by `parse` of conf_values; InputError (file:line) says what is allowed."""
+    """Parse the pair's value with a function of conf_values. Raises InputError (file:line) with the allowed form."""
     try:
         return parse(pair.value)
     except ValueError as error:
@@ -223,7 +223,7 @@ def parsed(pair: Pair, parse: Callable[[str], Any]) -> Any:
 
 
 def filled(empty: Record, pairs: dict[str, Pair]) -> Record:
-    """`empty` with the fields whose keys are among `pairs`."""
+    """Return `empty` with those fields set whose keys are among `pairs`."""
     parsed_values = {
         f.name: parsed(pairs[f.metadata["key"].lower()], f.metadata["parse"])
         for f in _declared(empty)
@@ -236,14 +236,14 @@ def _declared(record: Any) -> list[Field[Any]]:
     return [f for f in fields(record) if f.metadata]
 
 
-def _sorted_out(lines: list[list[Pair]]) -> tuple[list[Pair], dict[str, list[dict[str, Pair]]]]:
-    """Top-level pairs in order, and the records by kind: each a dictionary by lower-case key, its name first."""
+def _split_records(lines: list[list[Pair]]) -> tuple[list[Pair], dict[str, list[dict[str, Pair]]]]:
+    """Return top-level pairs in order, and records by kind: each a dictionary by lower-case key, its name first."""
     top: list[Pair] = []
     records: dict[str, list[dict[str, Pair]]] = {kind: [] for kind in RECORDS}
     for line in lines:
-        for at, pair in enumerate(line):
+        for index, pair in enumerate(line):
             if pair.key.lower() in RECORDS:
-                record = {other.key.lower(): other for other in reversed(line[at:])}
+                record = {other.key.lower(): other for other in reversed(line[index:])}
                 records[pair.key.lower()].append({pair.key.lower(): pair, **record})
                 break
             top.append(pair)
@@ -251,7 +251,7 @@ def _sorted_out(lines: list[list[Pair]]) -> tuple[list[Pair], dict[str, list[dic
 
 
 def _options(pair: Pair, remarks: _Remarks) -> SchedulerOptions:
-    """The comma-separated SchedulerParameters."""
+    """Parse the comma-separated SchedulerParameters."""
     known = {f.metadata["key"]: f.metadata["parse"] for f in fields(SchedulerOptions)}
     options: dict[str, Pair] = {}
     for part in filter(None, (part.strip() for part in pair.value.split(","))):
@@ -270,12 +270,12 @@ def _options(pair: Pair, remarks: _Remarks) -> SchedulerOptions:
             raise _unknown(option, "option", {*known, *names.OPTIONS_THAT_MATTER, *names.OPTIONS_WITHOUT_EFFECT})
     for name in ("bf_interval", "bf_window", "bf_resolution", "bf_max_job_test", "sched_interval"):
         if name in options and options[name].value == "0":
-            raise InputError(f"{options[name].where} {name}=0: at least 1 is allowed")
+            raise InputError(f"{options[name].where} {name}=0: must be at least 1")
     return filled(SchedulerOptions(), options)
 
 
 def _with_defaults(records: list[dict[str, Pair]], kind: str) -> Iterable[tuple[Pair, dict[str, Pair]]]:
-    """(name, fields) of each record that is no DEFAULT, the DEFAULT fields above it filled in."""
+    """Yield (name, fields) of each record except DEFAULT, with the fields of DEFAULT lines above it filled in."""
     defaults: dict[str, Pair] = {}
     for record in records:
         own = {name: pair for name, pair in record.items() if name != kind}
@@ -286,7 +286,7 @@ def _with_defaults(records: list[dict[str, Pair]], kind: str) -> Iterable[tuple[
 
 
 def expanded(text: str, where: str) -> list[str]:
-    """The names of a node list; InputError (file:line) where it is none."""
+    """Expand a node list to its names. Raises InputError (file:line) for text that is not a node list."""
     try:
         return expand_nodes(text)
     except ValueError as error:
@@ -309,7 +309,9 @@ def _nodes(records: dict[str, list[dict[str, Pair]]], remarks: _Remarks) -> tupl
         model = filled(NodeConf("", pair.where, cpus=_cpus(own)), own)
         for name in expanded(pair.value, pair.where):
             if name in nodes:
-                raise InputError(f"{pair.where}: node {shown(name)} is declared at {nodes[name].where} too: keep one")
+                raise InputError(
+                    f"{pair.where}: node {shown(name)} is already declared at {nodes[name].where}: keep one line"
+                )
             nodes[name] = replace(model, name=name)
     for record in records["downnodes"]:
         pair = record["downnodes"]
@@ -322,7 +324,7 @@ def _nodes(records: dict[str, list[dict[str, Pair]]], remarks: _Remarks) -> tupl
 
 
 def _cpus(own: dict[str, Pair]) -> int:
-    """CPUs= or Procs=, else sockets x cores x threads (src/common/read_config.c, _parse_nodename)."""
+    """Return CPUs= or Procs=, else sockets x cores x threads (src/common/read_config.c, _parse_nodename)."""
     for name in _CPUS:
         if name in own:
             return int(parsed(own[name], values.count)) or 1
@@ -365,13 +367,13 @@ def _node_sets(records: list[dict[str, Pair]], nodes: tuple[NodeConf, ...]) -> d
         if "nodes" in record:
             chosen += _members(record["nodes"], nodes, {})
         if "feature" in record:
-            wanted = record["feature"].value.lower()
-            chosen += [node.name for node in nodes if wanted in node.features]
+            feature = record["feature"].value.lower()
+            chosen += [node.name for node in nodes if feature in node.features]
     return sets
 
 
 def _members(pair: Pair, nodes: tuple[NodeConf, ...], sets: dict[str, list[str]]) -> list[str]:
-    """The nodes of a partition's `Nodes`: node lists, node sets, ALL, or (null) and blank for none."""
+    """Return the nodes of a partition's `Nodes`: node lists, node sets, ALL, or (null) and blank for none."""
     declared = {node.name for node in nodes}
     members: list[str] = []
     for name in expanded(re.sub(r"\s+", ",", pair.value.strip()), pair.where):

@@ -1,7 +1,7 @@
 """The text of Slurm's configuration files: lines, comments, continuations, `Include`, and the Key=Value pairs in them.
 
-What a key means is no concern of this module: `traces.slurm.conf` knows that. The rules are those of Slurm's own parser
-(slurm.conf(5), "DESCRIPTION"; src/common/parse_config.c).
+`traces.slurm.conf` interprets the keys. The rules are those of Slurm's own parser (slurm.conf(5), "DESCRIPTION";
+src/common/parse_config.c).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from traces.errors import InputError
 from traces.given_paths import bytes_of
 
-DEEPEST_INCLUDE = 50  # files within files: more is a fault
+DEEPEST_INCLUDE = 50  # nested includes; more is an error
 
 _PAIR = re.compile(r'\s*([A-Za-z0-9_.]+)\s*=\s*(?:"([^"]*)"|(\S+))(?=\s|$)')
 _RECORD_KEY = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9_:/]*)=")
@@ -24,7 +24,7 @@ _CONTINUES = re.compile(r"(?<!\\)(?:\\\\)*\\\s*$")
 
 @dataclass(frozen=True)
 class Pair:
-    """One `Key=Value` and where it stands, as file:line (the line that a continued line began on)."""
+    """One `Key=Value` and its place as file:line (the first line of a continued one)."""
 
     key: str
     value: str
@@ -32,27 +32,27 @@ class Pair:
 
 
 def shown(text: str) -> str:
-    """The text in quotes for a message, cut."""
+    """Return the text in quotes for a message, cut to 80 characters."""
     return repr(text if len(text) <= 80 else f"{text[:79]}…")
 
 
 def read_text(path: Path) -> str:
-    """The text of a file that a person wrote or a Slurm command printed. Raises InputError where it cannot be read."""
+    """Read a file that a person wrote or a Slurm command printed. Raises InputError where it cannot be read."""
     try:
         text = bytes_of(path).decode("utf-8", errors="surrogateescape")
     except FileNotFoundError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     if "\0" in text:
-        raise InputError(f"{path}: holds NUL bytes: it is no text file")
+        raise InputError(f"{path}: contains NUL bytes: not a text file")
     return text
 
 
 def read_lines(path: Path) -> list[list[Pair]]:
-    """The pairs of each line of a configuration file and of the files that it includes, in order.
+    """Read the pairs of each line of a configuration file and of its included files, in order.
 
-    A `#` begins a comment unless a backslash stands before it; a backslash at the end continues a line; a value with
-    spaces is quoted. A relative `Include` is looked up beside the file `path`; `%c` in its name is the ClusterName read
-    so far. Raises InputError (file:line) for a file that cannot be read or includes itself, and for text that is no
+    A `#` without a backslash before it begins a comment; a backslash at the end continues a line; a value with spaces
+    is quoted. A relative `Include` is looked up in the folder of `path`; `%c` in its name is the ClusterName read so
+    far. Raises InputError (file:line) for a file that cannot be read or includes itself, and for text that is not
     Key=Value.
     """
     lines: list[list[Pair]] = []
@@ -73,28 +73,28 @@ def _read_into(lines: list[list[Pair]], path: Path, folder: Path, above: list[Pa
             if cluster is None:
                 raise InputError(f"{where}: Include {shown(name)}: %c needs a ClusterName above it")
             name = name.replace("%c", cluster)
-        target = folder / name  # an absolute name stands for itself
+        target = folder / name  # pathlib keeps an absolute name unchanged
         if target == path or target in above:
             raise InputError(f"{where}: Include {shown(name)}: the file includes itself")
         if not _is_file(target):
-            beside = shown(str(target.parent))
+            parent = shown(str(target.parent))
             raise InputError(
-                f"{where}: Include {shown(name)}: no such file in {beside}; copy it there or take the line out"
+                f"{where}: Include {shown(name)}: no such file in {parent}; copy it there or remove the line"
             )
         if len(above) >= DEEPEST_INCLUDE:
-            raise InputError(f"{where}: Include {shown(name)}: over {DEEPEST_INCLUDE} files deep")
+            raise InputError(f"{where}: Include {shown(name)}: nested over {DEEPEST_INCLUDE} files deep")
         _read_into(lines, target, folder, [*above, path])
 
 
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # a name that no file can have
+    except OSError:  # an invalid file name
         return False
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """(first line's 1-based number, text) of each line that holds something, comments off and continuations joined."""
+    """Yield (1-based number of the first line, text) of each non-blank line, without comments, continuations joined."""
     begun, held = 0, ""
     physical = text.replace("\r\n", "\n").split("\n")
     for number, raw in enumerate(physical, start=1):
@@ -113,7 +113,7 @@ def _pairs(text: str, where: str) -> list[Pair]:
     while at < len(text) and text[at:].strip():
         match = _PAIR.match(text, at)
         if match is None:
-            raise InputError(f"{where}: {text[at:].strip()[:80]!r} is not Key=Value: quote a value that holds spaces")
+            raise InputError(f"{where}: {text[at:].strip()[:80]!r} is not Key=Value: quote a value with spaces")
         quoted, bare = match[2], match[3]
         pairs.append(Pair(match[1], quoted if quoted is not None else bare, where))
         at = match.end()
@@ -121,11 +121,11 @@ def _pairs(text: str, where: str) -> list[Pair]:
 
 
 def read_records(path: Path, first: str) -> list[dict[str, Pair]]:
-    """The records that `scontrol show ... -o` printed, one a line, each as its pairs by lower-case key.
+    """Read the records of `scontrol show ... -o`, one a line, each as its pairs by lower-case key.
 
-    `first` is the key that a record begins with (NodeName, PartitionName, ReservationName). A value runs to the next
-    ` Key=`, for some hold spaces (OS=, Reason=); where such a text repeats a key, the first one stands. Raises
-    InputError for a line that begins otherwise, as it does without `-o`.
+    `first` is the key that begins a record (NodeName, PartitionName, ReservationName). A value extends to the next
+    ` Key=`, because some contain spaces (OS=, Reason=). If such text repeats a key, the first one counts. Raises
+    InputError for a line that begins otherwise, as in output without `-o`.
     """
     records = []
     for number, line in enumerate(read_text(path).splitlines(), start=1):
@@ -134,10 +134,10 @@ def read_records(path: Path, first: str) -> list[dict[str, Pair]]:
         where = f"{path}:{number}"
         keys = list(_RECORD_KEY.finditer(line))
         if not keys or keys[0][1].lower() != first.lower() or line[: keys[0].start()].strip():
-            raise InputError(f"{where}: {line.strip()[:60]!r} is no {first}= record: print it with `scontrol -o`")
+            raise InputError(f"{where}: {line.strip()[:60]!r} is not a {first}= record: print it with `scontrol -o`")
         record: dict[str, Pair] = {}
-        for at, key in enumerate(keys):
-            end = keys[at + 1].start() if at + 1 < len(keys) else len(line)
+        for index, key in enumerate(keys):
+            end = keys[index + 1].start() if index + 1 < len(keys) else len(line)
             record.setdefault(key[1].lower(), Pair(key[1], line[key.end() : end].strip(), where))
         records.append(record)
     return records

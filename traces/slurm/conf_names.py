@@ -1,15 +1,16 @@
-"""The names that slurm.conf(5) knows, 20.11 to 24.11: a name that is none of these is a fault of the file.
+"""The names in slurm.conf(5), versions 20.11 to 24.11, that `traces.slurm.conf` does not read.
 
-Only names that `traces.slurm.conf` does not read are listed here. Those in MATTERS touch scheduling and are not
-modelled: a file that sets one to anything but the default is read, and says so. The others do not touch it.
+Any name that is in neither module is an error in the file. Names in the sets `..._THAT_MATTER` affect scheduling and
+are not modelled: a file that sets one to a non-default value is read, and the name is reported. The other names do not
+affect scheduling.
 """
 
 from __future__ import annotations
 
-# Values with which a name that matters changes nothing: the default, written out.
+# Values that leave a name that matters at its default.
 SETS_NOTHING = frozenset({"", "(null)", "0", "all", "n/a", "no", "none", "unlimited"})
 
-# Prefixes of top-level parameters that decide what is scheduled: an unknown name that begins so is refused.
+# Prefixes of top-level parameters that affect scheduling: an unknown name with one of them is an error.
 SCHEDULING_PREFIXES = ("priority", "preempt", "sched", "select", "fairshare", "bf_", "node", "partition")
 
 PARAMETERS_THAT_MATTER = frozenset({
@@ -19,7 +20,7 @@ PARAMETERS_THAT_MATTER = frozenset({
     "topologyparam", "topologyplugin", "dependencyparameters", "resvoverrun",
 })  # fmt: skip
 
-# Known parameters with one of the SCHEDULING_PREFIXES that change no start.
+# Known parameters with one of the SCHEDULING_PREFIXES that do not change when jobs start.
 PARAMETERS_WITHOUT_EFFECT = frozenset({
     "nodefeaturesplugins", "schedulerauth", "schedulerport", "schedulerrootfilter", "schedulertype",
 })  # fmt: skip
@@ -32,7 +33,7 @@ OPTIONS_THAT_MATTER = frozenset({  # of SchedulerParameters
     "preempt_reorder_count", "preempt_strict_order", "preempt_youngest_first", "reduce_completing_frag",
     "time_min_as_soft_limit", "whole_hetjob", "whole_pack",
 })  # fmt: skip
-OPTIONS_WITHOUT_EFFECT = frozenset({  # on the starts of a world that costs no real time
+OPTIONS_WITHOUT_EFFECT = frozenset({  # on starts in the simulator, where scheduling takes no time
     "bb_array_stage_cnt", "bf_continue", "bf_max_time", "bf_yield_interval", "bf_yield_sleep", "bf_yield_rpc_cnt",
     "build_queue_timeout", "correspond_after_task_cnt", "defer_batch", "disable_hetjob_steps", "disable_job_shrink",
     "enable_hetjob_steps", "enable_hetero_steps", "enable_job_state_cache", "enable_stepmgr",

@@ -1,7 +1,7 @@
-"""The value forms of slurm.conf and of sacctmgr's and scontrol's dumps, one function a form.
+"""Parsers of the value formats in slurm.conf and in dumps of sacctmgr and scontrol, one function a format.
 
-Each takes the text and returns the value; it raises ValueError, which says what is allowed, for another form. None
-stands for "no limit". Manual pages slurm.conf(5), sacctmgr(1), scontrol(1).
+Each takes the text and returns the value. For text in another format it raises ValueError with the allowed format.
+None means "no limit". Source: the manual pages slurm.conf(5), sacctmgr(1), scontrol(1).
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ _WEIGHT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{0,15})?|\.[0-9]{1,15})([KMGTP]?)",
 
 
 def count(text: str) -> int:
-    """A whole number of at least 0."""
+    """Parse a whole number of at least 0."""
     if not (text.isascii() and text.isdigit()) or len(text) > 18:
         raise ValueError("a whole number of at least 0 is allowed")
     return int(text)
 
 
 def count_or_unlimited(text: str) -> int | None:
-    """A whole number, or None for UNLIMITED."""
+    """Parse a whole number; None for UNLIMITED."""
     return None if text.upper() in NO_LIMIT else count(text)
 
 
 def decimal(text: str) -> float:
-    """A number of at least 0, such as 0.5."""
+    """Parse a number of at least 0, such as 0.5."""
     if not re.fullmatch(r"\d{1,15}(\.\d{0,15})?|\.\d{1,15}", text):
         raise ValueError("a number of at least 0 is allowed")
     return float(text)
 
 
 def yes_no(text: str) -> bool:
-    """YES or NO, in any of the spellings that Slurm takes."""
+    """Parse YES or NO, in any spelling that Slurm accepts."""
     word = text.upper()
     if word in {"YES", "Y", "TRUE", "T", "UP", "1"}:
         return True
@@ -46,9 +46,10 @@ def yes_no(text: str) -> bool:
 
 
 def time_s(text: str) -> int | None:
-    """Seconds of `minutes`, `minutes:seconds`, `hours:minutes:seconds`, `days-hours[:minutes[:seconds]]`; None: none.
+    """Parse a time limit into seconds; None for no limit.
 
-    The form of slurm.conf's and sbatch's time limits (slurm.conf(5), MaxTime).
+    The formats are those of slurm.conf and sbatch (slurm.conf(5), MaxTime): `minutes`, `minutes:seconds`,
+    `hours:minutes:seconds`, `days-hours[:minutes[:seconds]]`.
     """
     if text.upper() in NO_LIMIT:
         return None
@@ -64,36 +65,39 @@ def time_s(text: str) -> int | None:
 
 
 def period_s(text: str) -> int:
-    """As `time_s`, for what has to end: a half-life, an age, a calculation period."""
+    """Parse a time as `time_s` does, but require a finite one: a half-life, an age, a calculation period."""
     seconds = time_s(text)
     if seconds is None:
-        raise ValueError("a time that ends is allowed")
+        raise ValueError("a finite time is required")
     return seconds
 
 
 def exempt_s(text: str) -> int:
-    """As `time_s`, where -1 switches the thing off, which is the same as 0."""
+    """Parse a time as `time_s` does; -1 switches the exemption off, which equals 0."""
     return time_s(text) or 0
 
 
 def minutes_s(text: str) -> int | None:
-    """Seconds of a number of minutes; None for UNLIMITED."""
+    """Parse a number of minutes into seconds; None for UNLIMITED."""
     minutes = count_or_unlimited(text)
     return None if minutes is None else minutes * 60
 
 
 def words(text: str) -> tuple[str, ...]:
-    """The words of a comma-separated list, in lower case (accounts, QOS and flags are written in either)."""
+    """Parse a comma-separated list into words in lower case; Slurm ignores the case of accounts, QOS and flags."""
     return tuple(word.strip().lower() for word in text.split(",") if word.strip())
 
 
 def weights(text: str) -> dict[str, float]:
-    """`cpu=100,gres/gpu=1000` by TRES name in lower case."""
+    """Parse `cpu=100,gres/gpu=1000` into weights by TRES name in lower case."""
     return {name: decimal(value) for name, value in _named(text)}
 
 
 def billing_weights(text: str) -> dict[str, float]:
-    """`CPU=1.0,Mem=0.25G,GRES/gpu=2.0` by TRES name in lower case; that of memory is a MiB's (0.25G is 0.25 a GiB)."""
+    """Parse `CPU=1.0,Mem=0.25G,GRES/gpu=2.0` into weights by TRES name in lower case.
+
+    The weight of memory is per MiB; in the text `0.25G` means 0.25 per GiB.
+    """
     result = {}
     for name, value in _named(text):
         match = _WEIGHT.fullmatch(value)
@@ -105,7 +109,10 @@ def billing_weights(text: str) -> dict[str, float]:
 
 
 def limits(text: str) -> dict[str, int]:
-    """`cpu=64,gres/gpu=8,mem=500G,node=4` by TRES name in lower case, memory in MiB; -1 removes a limit."""
+    """Parse `cpu=64,gres/gpu=8,mem=500G,node=4` into limits by TRES name in lower case.
+
+    Memory is in MiB; -1 removes a limit.
+    """
     result = {}
     for name, value in _named(text):
         if value == "-1":
@@ -129,7 +136,10 @@ def _named(text: str) -> list[tuple[str, str]]:
 
 
 def gpus(text: str) -> dict[str, int]:
-    """GPUs of a node's Gres by type ('' where it names none): `gpu:a100:4`, `gpu:4(S:0-1)`, `gpu`; others left out."""
+    """Parse the GPUs of a node's Gres by type ('' without a type): `gpu:a100:4`, `gpu:4(S:0-1)`, `gpu`.
+
+    Other resources are left out.
+    """
     gpus_of_type: dict[str, int] = {}
     if text.lower() in {"(null)", "none", "n/a"}:
         return gpus_of_type
@@ -148,7 +158,7 @@ def gpus(text: str) -> dict[str, int]:
 
 
 def preempt_mode(text: str) -> tuple[str, ...]:
-    """OFF, CANCEL, REQUEUE, SUSPEND, with GANG, WITHIN or PRIORITY beside, in lower case."""
+    """Parse OFF, CANCEL, REQUEUE or SUSPEND, optionally with GANG, WITHIN or PRIORITY, into lower case."""
     modes = words(text)
     known = ("off", "cancel", "requeue", "suspend", "gang", "within", "priority", "cluster", "disabled")
     if not modes or any(mode not in known for mode in modes):
@@ -157,7 +167,7 @@ def preempt_mode(text: str) -> tuple[str, ...]:
 
 
 def oversubscribe(text: str) -> str:
-    """no, exclusive, yes or force, with `:count` where given."""
+    """Parse `no`, `exclusive`, `yes` or `force`, the last two with an optional `:count`."""
     word = text.lower()
     if not re.fullmatch(r"no|exclusive|(yes|force)(:\d{1,5})?", word):
         raise ValueError("NO, EXCLUSIVE, YES[:count] or FORCE[:count] is allowed")
@@ -165,7 +175,7 @@ def oversubscribe(text: str) -> str:
 
 
 def partition_state(text: str) -> str:
-    """up, down, drain or inactive."""
+    """Parse a partition state: up, down, drain or inactive."""
     for state in ("up", "down", "drain", "inactive"):
         if text.lower().startswith(state):
             return state
@@ -173,7 +183,7 @@ def partition_state(text: str) -> str:
 
 
 def node_state(text: str) -> str:
-    """The words of a node's state in lower case, joined by '+': unknown, idle, idle+drain, future, ..."""
+    """Parse a node state into lower-case words joined by '+': unknown, idle, idle+drain, future, ..."""
     word = text.lower().rstrip("*~#!%$@^-")
     if not re.fullmatch(r"[a-z_]+(\+[a-z_]+)*", word):
         raise ValueError("UNKNOWN, IDLE, DOWN, DRAIN, FAIL, CLOUD or FUTURE is allowed")

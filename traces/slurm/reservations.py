@@ -1,4 +1,4 @@
-"""Advance reservations, as `scontrol show reservation -o` prints them: no slurm.conf and no job log holds them."""
+"""Advance reservations from `scontrol show reservation -o`; neither slurm.conf nor a job log records them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNSET = frozenset({"(null)", "n/a", "none", ""})
 
 @dataclass(frozen=True)
 class Reservation:
-    """One advance reservation: its nodes are for `users` and `accounts` alone from `start_s` to `end_s`."""
+    """One advance reservation: from `start_s` to `end_s` only `users` and `accounts` may use its nodes."""
 
     name: str
     where: str
@@ -34,9 +34,9 @@ def _set(record: dict[str, Pair]) -> dict[str, Pair]:
 
 
 def read_reservations(path: Path, timezone: str) -> tuple[Reservation, ...]:
-    """The reservations of `scontrol show reservation -o`, whose times are local ones of `timezone`.
+    """Read the output of `scontrol show reservation -o`, whose times are local times of `timezone`.
 
-    Raises InputError (file:line) for a time that is none and for an end that is not after the start.
+    Raises InputError (file:line) for an invalid time and for an end that is not after the start.
     """
     zone = ZoneInfo(timezone)
     reservations = []
@@ -63,4 +63,6 @@ def _epoch_s(pair: Pair, zone: ZoneInfo) -> int:
     try:
         return instants.epoch_s(instants.parse(pair.value), zone)
     except ValueError as error:
-        raise InputError(f"{pair.where}: {pair.key}={shown(pair.value)}: a time such as 2026-11-21T08:00:00") from error
+        raise InputError(
+            f"{pair.where}: {pair.key}={shown(pair.value)}: must be a time such as 2026-11-21T08:00:00"
+        ) from error

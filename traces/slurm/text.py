@@ -1,8 +1,8 @@
-"""Slurm's text forms, one function a form: durations, limits, memory, TRES, states, job ids, node lists.
+"""Parsers of Slurm's text formats, one function a format: durations, limits, memory, TRES, states, job ids, node lists.
 
-Standard library only: the agent reads the same forms from a live Slurm. Every function takes the text as Slurm prints
-it and raises ValueError, which names the text, where it is of no known form. The meaning of the forms is in the manual
-pages of sacct, sbatch and squeue.
+Standard library only, because the agent reads the same formats from a live Slurm. Every function takes the text as
+Slurm prints it. For text in an unknown format it raises ValueError, which names the text. The manual pages of sacct,
+sbatch and squeue define the formats.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ COMPACT_STATES = {
     "RD": "PENDING", "RF": "REQUEUED", "RH": "REQUEUED", "RQ": "REQUEUED", "RS": "RESIZING", "RV": "REVOKED",
     "S": "SUSPENDED", "SE": "PENDING", "SI": "RUNNING", "SO": "RUNNING", "ST": "SUSPENDED", "TO": "TIMEOUT",
 }  # fmt: skip
-# What stands where a time is not known or has not come.
+# Texts that Slurm prints for a time that is unknown or has not come yet.
 NO_TIME = frozenset({"", "None", "Unknown", "N/A", "NONE", "0", "4294967295"})
 NO_LIMIT = frozenset({"", "UNLIMITED", "Partition_Limit", "INFINITE", "NOT_SET", "None", "N/A"})
 
-# What a person writes on a command line for no limit, and how durations are written there.
+# Words for "no limit" on Baton's command line, and the formats of durations there.
 ENDLESS = frozenset({"UNLIMITED", "INFINITE"})
 SPAN_FORMS = "write 48h, 30m, 2d or 2-00:00:00"
 _UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -49,12 +49,12 @@ _JOB_ID = re.compile(
 )
 _RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
 _SCALE_MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3, "E": 1024.0**4}
-MOST_NODES = 100_000  # of one node list: more is an attack or a fault, not a cluster
+MOST_NODES = 100_000  # in one node list; more is an attack or a fault
 
 
 @dataclass(frozen=True)
 class JobId:
-    """A job id taken apart. `pending` is the text in the brackets of an array's pending tasks."""
+    """The parts of a job id. `pending` is the text in the brackets of an array's pending tasks."""
 
     job: int
     task: int | None = None
@@ -64,12 +64,12 @@ class JobId:
 
 
 def _shown(text: str) -> str:
-    """The text in quotes for a message, cut."""
+    """Return the text in quotes for a message, cut to 80 characters."""
     return repr(text if len(text) <= 80 else f"{text[:79]}…")
 
 
 def parse_duration_s(text: str) -> float:
-    """Seconds of `[DD-[HH:]]MM:SS[.mmm]`. Raises ValueError for another form."""
+    """Parse `[DD-[HH:]]MM:SS[.mmm]` into seconds. Raises ValueError for another format."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"duration {_shown(text)} is not [DD-[HH:]]MM:SS")
@@ -79,7 +79,7 @@ def parse_duration_s(text: str) -> float:
 
 
 def parse_limit_s(text: str) -> int | None:
-    """Seconds of a time limit: `D-HH:MM:SS`, plain minutes, or None for UNLIMITED, Partition_Limit and blank."""
+    """Parse a time limit (`D-HH:MM:SS` or plain minutes) into seconds; None for UNLIMITED, Partition_Limit, blank."""
     text = text.strip()
     if text in NO_LIMIT:
         return None
@@ -92,10 +92,10 @@ def parse_limit_s(text: str) -> int | None:
 
 
 def parse_span_s(text: str, plain_s: float = 1.0) -> float | None:
-    """Seconds of a duration on a command line; None for UNLIMITED. Raises ValueError for another form.
+    """Parse a duration on a command line into seconds; None for UNLIMITED. Raises ValueError for another format.
 
-    `48h`, `30m`, `2d`, `90s`, several as `1d12h`, or one of Slurm's forms with a colon or a dash: `2-00:00:00`, `2-0`,
-    `48:00` (minutes and seconds). A plain number counts `plain_s` seconds each.
+    Accepts `48h`, `30m`, `2d`, `90s`, combinations such as `1d12h`, and Slurm's formats with a colon or a dash:
+    `2-00:00:00`, `2-0`, `48:00` (minutes and seconds). A plain number counts in units of `plain_s` seconds.
     """
     text = text.strip()
     if text.upper() in ENDLESS:
@@ -113,9 +113,9 @@ def parse_span_s(text: str, plain_s: float = 1.0) -> float | None:
 
 
 def parse_memory_mib(text: str) -> tuple[float, str] | None:
-    """(MiB, per) of a memory size: per is 'n' a node, 'c' a CPU, '' in all. A size without a unit is in MiB.
+    """Parse a memory size into (MiB, per): 'n' per node, 'c' per CPU, '' in total. A size without a unit is in MiB.
 
-    None for blank and for the 0 that means unset.
+    None for blank and for a 0, which means unset.
     """
     text = text.strip()
     if text in {"", "0", "0n", "0c", "?"}:
@@ -127,7 +127,7 @@ def parse_memory_mib(text: str) -> tuple[float, str] | None:
 
 
 def parse_rss_kib(text: str) -> int | None:
-    """KiB of a usage figure (`13633728K`, `4.50G`); one without a unit is in bytes (--noconvert). None for blank."""
+    """Parse a memory usage (`13633728K`, `4.50G`) into KiB; None for blank. Without a unit it is in bytes."""
     text = text.strip()
     if not text:
         return None
@@ -139,7 +139,7 @@ def parse_rss_kib(text: str) -> int | None:
 
 
 def parse_tres(text: str) -> dict[str, str]:
-    """`cpu=8,gres/gpu:a100=4,mem=64G` as a dictionary; {} for blank. Raises ValueError for a part without '='."""
+    """Parse `cpu=8,gres/gpu:a100=4,mem=64G` into a dictionary; {} for blank. Raises ValueError without '='."""
     result: dict[str, str] = {}
     for part in filter(None, text.strip().split(",")):
         name, equals, value = part.partition("=")
@@ -150,7 +150,7 @@ def parse_tres(text: str) -> dict[str, str]:
 
 
 def tres_gpus(text: str) -> int | None:
-    """GPUs of a TRES text: gres/gpu, else the sum of its types (both name the same GPUs). None for a blank text."""
+    """Return the GPUs of a TRES text: gres/gpu, else the sum over GPU types (both count the same GPUs). None: blank."""
     tres = parse_tres(text)
     if not tres:
         return None
@@ -160,13 +160,13 @@ def tres_gpus(text: str) -> int | None:
 
 
 def tres_gpu_types(text: str) -> str | None:
-    """Types of the GPUs of a TRES text, joined by |; None where it names none."""
+    """Return the GPU types of a TRES text, joined by |; None without a type."""
     types = [name.removeprefix("gres/gpu:") for name in parse_tres(text) if name.startswith("gres/gpu:")]
     return "|".join(types) or None
 
 
 def gres_gpus(text: str) -> int | None:
-    """GPUs of an old GRES text: `gpu:4`, `gpu:a100:4(IDX:0-3)`, `PER_NODE:gpu:8`. None where it names no GPU."""
+    """Return the GPUs of an old GRES text: `gpu:4`, `gpu:a100:4(IDX:0-3)`, `PER_NODE:gpu:8`. None without GPUs."""
     total, names_gpus = 0, False
     for kind, count in _GRES_GPU.findall(re.sub(r"\([^)]*\)", "", text)):
         names_gpus = True
@@ -175,7 +175,7 @@ def gres_gpus(text: str) -> int | None:
 
 
 def gres_gpu_types(text: str) -> list[str]:
-    """Types of the GPUs of a GRES text, each once: ['a100'] of `gpu:a100:4(S:0-1)`, [] of `gpu:4`."""
+    """Return the distinct GPU types of a GRES text: ['a100'] for `gpu:a100:4(S:0-1)`, [] for `gpu:4`."""
     kinds = (kind for kind, _ in _GRES_GPU.findall(re.sub(r"\([^)]*\)", "", text)))
     return list(dict.fromkeys(kind for kind in kinds if kind and not kind.isdigit()))
 
@@ -187,9 +187,9 @@ def _count(value: str, text: str) -> int:
 
 
 def parse_state(text: str) -> str:
-    """The base state of what sacct, squeue or their compact forms print; UNKNOWN for what is no state.
+    """Return the base state of a state that sacct or squeue prints, compact or not; UNKNOWN for any other text.
 
-    `CANCELLED by 1000` loses its user, `OUT_OF_ME+` (fixed width) is completed where only one base state fits.
+    The user in `CANCELLED by 1000` is dropped. A cut state such as `OUT_OF_ME+` is completed if one base state fits.
     """
     word = text.strip().split(" ", 1)[0].split(",", 1)[0].upper()
     if word in BASE_STATES:
@@ -207,7 +207,7 @@ def parse_state(text: str) -> str:
 
 
 def parse_job_id(text: str) -> JobId:
-    """A job id taken apart: `123`, `123_7`, `123_[4-10%2]` (also cut short), `123+1`, any with `.step`."""
+    """Parse a job id: `123`, `123_7`, `123_[4-10%2]` (also cut short), `123+1`, each with an optional `.step`."""
     match = _JOB_ID.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"job id {_shown(text)} is not N, N_T, N_[...], N+H or one of these with .STEP")
@@ -218,7 +218,7 @@ def parse_job_id(text: str) -> JobId:
 
 
 def parse_exit_code(text: str) -> tuple[int | None, int | None]:
-    """(code, signal) of `code:signal`; (None, None) for blank."""
+    """Parse `code:signal` into (code, signal); (None, None) for blank."""
     if not text.strip():
         return None, None
     code, colon, signal = text.strip().partition(":")
@@ -228,9 +228,9 @@ def parse_exit_code(text: str) -> tuple[int | None, int | None]:
 
 
 def expand_nodes(text: str) -> list[str]:
-    """The nodes of a node list: `cpn-f13-03-[01-02],cpn-f15`, also with several brackets in a name.
+    """Expand a node list such as `cpn-f13-03-[01-02],cpn-f15` to its nodes; a name may have several brackets.
 
-    [] for blank and for `None assigned`. Raises ValueError for brackets that do not close or a range that runs back.
+    [] for blank and `None assigned`. Raises ValueError for unbalanced brackets and for a descending range.
     """
     text = text.strip()
     if text in {"", "None assigned", "None", "(null)"}:
@@ -251,21 +251,21 @@ def _split_outside_brackets(text: str) -> list[str]:
     ):
         return [text]
     parts, depth, begin = [], 0, 0
-    for at, char in enumerate(text):
+    for index, char in enumerate(text):
         depth += (char == "[") - (char == "]")
         if depth not in (0, 1):
             raise ValueError(f"node list {_shown(text)}: brackets do not match")
         if char == "," and depth == 0:
-            parts.append(text[begin:at])
-            begin = at + 1
+            parts.append(text[begin:index])
+            begin = index + 1
     if depth:
-        raise ValueError(f"node list {_shown(text)}: a bracket does not close")
+        raise ValueError(f"node list {_shown(text)}: a bracket is not closed")
     return [part for part in (*parts, text[begin:]) if part]
 
 
 def _expand_one(part: str, text: str, room: int) -> list[str]:
     name, bracket, rest = part.partition("[")
-    if bracket and rest.find("]") == len(rest) - 1:  # one bracket, at the end: nearly every list
+    if bracket and rest.find("]") == len(rest) - 1:  # fast path: one bracket, at the end
         return [name + number for number in _numbers(rest[:-1], text, room)]
     names = [""]
     for piece in re.split(r"(\[[^\]]*\])", part):
@@ -288,7 +288,7 @@ def _numbers(ranges: str, text: str, room: int) -> list[str]:
         first, last = match[1], match[2] or match[1]
         if int(last) < int(first) or int(last) - int(first) + len(numbers) >= room:
             raise ValueError(
-                f"node list {_shown(text)}: range {_shown(item)} runs back or holds over {MOST_NODES} nodes"
+                f"node list {_shown(text)}: range {_shown(item)} is descending or has over {MOST_NODES} nodes"
             )
         if first == last:
             numbers.append(first)

@@ -1,1 +1,1 @@
-"""Where tables lie: the data folder, the lake of Parquet files, the warehouse made from it. Alone opens DuckDB."""
+"""Storage of tables: the data folder, the lake of Parquet files, and the warehouse. Only this package opens DuckDB."""

@@ -1,6 +1,6 @@
-"""Settings of every DuckDB connection (UTC, memory, spill folder), and its errors in one line.
+"""Settings of every DuckDB connection (UTC, memory, spill folder), and conversion of its errors to one line.
 
-A DuckDB in memory is opened here, the warehouse's file in `traces.store.warehouse`.
+This module opens in-memory databases; `traces.store.warehouse` opens the warehouse's file.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 
 
 def set_up(connection: duckdb.DuckDBPyConnection, spill: Path, limit: str | None = None) -> None:
-    """UTC, no progress bar, a limit on memory (`traces.store.memory`, if none is given), and a folder for the rest.
+    """Set UTC, no progress bar, a memory limit (default from `traces.store.memory`), and a spill folder.
 
-    Connections of one process to one file share limit and folder: those of the first stand unless a limit is given.
-    They are set as literals: for a parameter DuckDB imports pandas, half a second.
+    Connections of one process to one file share limit and folder. The first connection sets them; a given limit
+    overrides its limit. The values are SQL literals, because for parameters DuckDB imports pandas, which takes half a
+    second.
     """
     connection.execute("SET TimeZone='UTC'")
-    connection.execute("SET enable_progress_bar=false")  # under `python -c` DuckDB draws one on standard output
+    connection.execute("SET enable_progress_bar=false")  # under `python -c` DuckDB prints one on standard output
     is_first = connection.execute("SELECT current_setting('temp_directory')").fetchone() != (str(spill),)
     if is_first:
         connection.execute(f"SET temp_directory = {sql_text(str(spill))}")
@@ -39,7 +40,7 @@ def set_up(connection: duckdb.DuckDBPyConnection, spill: Path, limit: str | None
 
 @contextmanager
 def in_memory() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A DuckDB of its own in memory, in UTC, that keeps the order of rows."""
+    """Open a private in-memory DuckDB, in UTC, that keeps the order of rows."""
     import duckdb
 
     connection = duckdb.connect(":memory:", config={"preserve_insertion_order": True})
@@ -52,7 +53,7 @@ def in_memory() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @contextmanager
 def spill_folder(root: Path) -> Iterator[Path]:
-    """A spill folder of this process, in the data folder if that can be written. DuckDB makes it when it needs it."""
+    """Yield a spill folder of this process, in the data folder if it is writable. DuckDB makes it when needed."""
     with ExitStack() as stack:
         try:
             place = staging.spill_folder(root, stack.enter_context(staging.at_work(root)))
@@ -68,19 +69,19 @@ def _elsewhere(process: int) -> Path:
 
 @contextmanager
 def readable(warehouse: Path) -> Iterator[None]:
-    """Turn DuckDB's errors into InputError (file damaged or no database) and WorkError (not enough memory)."""
+    """Convert DuckDB's errors to InputError (damaged file or not a database) and WorkError (not enough memory)."""
     import duckdb
 
     damaged = (duckdb.IOException, duckdb.FatalException, duckdb.InternalException, duckdb.SerializationException)
     try:
         yield
     except duckdb.OutOfMemoryException as error:
-        raise WorkError(f"reading {warehouse} takes more memory than is free: {first_line(error)}") from error
+        raise WorkError(f"reading {warehouse} needs more memory than is free: {first_line(error)}") from error
     except damaged as error:
-        problem = f"{warehouse} cannot be opened, or is damaged: {first_line(error)}"
-        raise InputError(f"{problem}; `baton ingest` makes it anew from the lake") from error
+        problem = f"{warehouse} cannot be opened or is damaged: {first_line(error)}"
+        raise InputError(f"{problem}; run `baton ingest` to rebuild it from the lake") from error
 
 
 def first_line(error: BaseException) -> str:
-    """What the error says, or else its name."""
+    """Return the first line of the error's message, or the error's name if it has none."""
     return (str(error).splitlines() or [type(error).__name__])[0]

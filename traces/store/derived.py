@@ -1,4 +1,4 @@
-"""The derived tables of the lake: a Parquet file a cluster, beside it a JSON file that says what it was made from."""
+"""Derived tables of the lake: one Parquet file per cluster, and a JSON file with the table's schema and fingerprint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def write(data: DataFolder, table: schema.Table, cluster: str, frame: pl.DataFrame, fingerprint: str) -> None:
     """Write one cluster's part of a derived table; the next `warehouse.build` includes it.
 
-    `fingerprint` names what the rows were computed from. It is written last: a run killed in between computes again.
+    `fingerprint` identifies the inputs and code of the rows. It is written last, so an interrupted write is repeated.
     """
     path, frame = _path(data.lake, table.name, cluster), conform(table, frame)
     with locked(data.root, LAKE):
@@ -33,19 +33,19 @@ def write(data: DataFolder, table: schema.Table, cluster: str, frame: pl.DataFra
 
 
 def made_from(data: DataFolder, table_name: str, cluster: str) -> str | None:
-    """What the stored part was computed from; None where there is none or it is of another schema version."""
+    """Return the fingerprint of the stored part; None if there is none or it has another schema version."""
     declared = _described(_path(data.lake, table_name, cluster))
     return None if declared is None else declared[1]
 
 
 def read(data: DataFolder, table_name: str, cluster: str) -> pl.DataFrame:
-    """One cluster's part of a derived table, straight from the lake.
+    """Read one cluster's part of a derived table directly from the lake.
 
     Raises InputError where there is none, WorkError where it cannot be read.
     """
     path = _path(data.lake, table_name, cluster)
     if not path.is_file():
-        raise InputError(f"no table {table_name} of cluster {cluster!r} in {data.lake}: run `baton run` first")
+        raise InputError(f"no table {table_name} for cluster {cluster!r} in {data.lake}: run `baton run` first")
     return read_parquet(path)
 
 
@@ -56,12 +56,12 @@ def read_or_compute(
     fingerprint: str,
     compute: Callable[[], Sequence[pl.DataFrame]],
 ) -> tuple[list[pl.DataFrame], bool]:
-    """One cluster's part of those tables, and whether it was there already, computed from what `fingerprint` names.
+    """Return one cluster's part of the tables with that fingerprint, and whether all of it was stored already.
 
-    Where any is not, or cannot be read, `compute` makes them all, in order, and they are written.
+    If a table is missing, outdated or unreadable, `compute` makes all of them, in order, and they are written.
     """
     if all(made_from(data, table.name, cluster) == fingerprint for table in tables):
-        with suppress(InputError, WorkError):  # gone in between, or damaged
+        with suppress(InputError, WorkError):  # deleted meanwhile, or damaged
             return [read(data, table.name, cluster) for table in tables], True
     for table, frame in zip(tables, compute(), strict=True):
         write(data, table, cluster, frame, fingerprint)
@@ -69,10 +69,10 @@ def read_or_compute(
 
 
 def tables(data: DataFolder) -> dict[str, tuple[schema.Table, list[Path]]]:
-    """Every derived table of this schema version in the lake with the Parquet files of its clusters.
+    """Return every derived table of this schema version, with the Parquet files of its clusters.
 
-    A table is as its newest file declares it; files of other columns or of another version, and lone ones, are left
-    out: their writer finds its fingerprint changed and writes them again when that cluster is next materialized.
+    The newest file declares the table's columns. Files with other columns, another version or no description are left
+    out; their fingerprint no longer matches, so they are written again when that cluster is next materialized.
     """
     newest_of: dict[str, tuple[schema.Table, list[Path]]] = {}
     paths = (data.lake / "derived").glob("*/[!.]*.parquet")
@@ -86,7 +86,7 @@ def tables(data: DataFolder) -> dict[str, tuple[schema.Table, list[Path]]]:
 
 
 def sweep(lake: Path) -> None:
-    """Remove what killed writers have left half written; to be called by who alone may write."""
+    """Remove partial files of killed writers. The caller must hold the lake's lock."""
     for folder in (lake / "derived").glob("*/"):
         whole.sweep(folder)
 
@@ -96,7 +96,7 @@ def _path(lake: Path, table_name: str, cluster: str) -> Path:
 
 
 def _describe(path: Path, table: schema.Table, fingerprint: str) -> None:
-    """Say what the Parquet file holds, and what it was computed from."""
+    """Write the description of the Parquet file: its schema, and its fingerprint."""
     described = {
         "schema_version": schema.SCHEMA_VERSION,
         "fingerprint": fingerprint,
@@ -110,15 +110,17 @@ def _describe(path: Path, table: schema.Table, fingerprint: str) -> None:
 
 
 def _forget(path: Path) -> None:
-    """Remove the description before the Parquet file is replaced: a run killed in between leaves none, and none is
-    better than one of other rows."""
+    """Remove the description before the Parquet file is replaced.
+
+    So a run that is killed in between leaves no description, instead of one for other rows.
+    """
     path.with_suffix(".json").unlink(missing_ok=True)
 
 
 def _described(path: Path) -> tuple[schema.Table, str] | None:
-    """How the table in that Parquet file is declared, and what it was computed from.
+    """Return the declared table of a Parquet file, and its fingerprint.
 
-    None where the one or the other file is missing or anything else, or of another schema version.
+    None if either file is missing or invalid, or has another schema version.
     """
     try:
         sidecar = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
@@ -132,7 +134,7 @@ def _described(path: Path) -> tuple[schema.Table, str] | None:
 
 
 def _written_ns(path: Path) -> int:
-    """When the file was described; 0 where it is not, or is just being replaced."""
+    """Return when the file's description was written; 0 if there is none, for example while it is replaced."""
     try:
         return path.with_suffix(".json").stat().st_mtime_ns
     except OSError:

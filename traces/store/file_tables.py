@@ -1,4 +1,4 @@
-"""The tables of one raw file on their way into the lake, a batch of rows at a time."""
+"""Write the tables of one raw file to Parquet, a batch of rows at a time."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from traces import schema
 from traces.store.frames import conform
 from traces.visible import storable
 
-_DISTINCT = frozenset({"job_key", "job_id", "raw"})  # texts that hardly repeat: a dictionary of them only costs
+_DISTINCT = frozenset({"job_key", "job_id", "raw"})  # texts that hardly repeat, so a dictionary would only cost time
 
 
 class FileTables:
-    """Writes `<folder>/<table>.parquet` for each table that is given rows; a batch becomes a row group.
+    """A writer of `<folder>/<table>.parquet` for each table that gets rows; a batch becomes a row group.
 
-    The columns that are the same for a whole file (cluster, trace_sha256, path) are added here. Writing goes on in a
-    thread of its own while the reader reads on; at most one batch waits.
+    It adds the columns that are constant in a file (cluster, trace_sha256, path). A separate thread writes while the
+    reader continues; at most one batch waits.
     """
 
     def __init__(self, folder: Path, *, cluster: str, sha256: str, path: str) -> None:
@@ -34,7 +34,7 @@ class FileTables:
         self._pending: list[Future[None]] = []
 
     def write(self, name: str, frame: pl.DataFrame) -> None:
-        """Add rows to a table. Raises WorkError where they do not fit it, or an earlier batch could not be written."""
+        """Add rows to a table. Raises WorkError if they do not fit it, and the error of an earlier batch."""
         if frame.is_empty():
             return
         table = schema.TABLES[name]
@@ -56,13 +56,13 @@ class FileTables:
                 rows.schema,
                 compression="zstd",
                 use_dictionary=words,
-                # least and greatest texts leave out no row group, and finding them takes a third of the writing
+                # minimum and maximum of texts never exclude a row group, and computing them takes a third of the time
                 write_statistics=[c.name for c in columns if c.type != schema.TEXT],
             )
         self._writers[name].write_table(rows)
 
     def close(self) -> None:
-        """Finish every file. Raises what a batch failed with."""
+        """Finish every file. Raises the error of a batch that failed."""
         try:
             for future in self._pending:
                 future.result()
@@ -82,5 +82,5 @@ class FileTables:
             future.cancel()
         self._thread.shutdown()
         for writer in self._writers.values():
-            with suppress(OSError):  # on a full disk it fails once more; the first error is the one to be told
+            with suppress(OSError):  # on a full disk closing fails too, but the first error should be reported
                 writer.close()

@@ -1,4 +1,4 @@
-"""The data folder: where everything lies that `--data DIR` moves."""
+"""The data folder, `--data DIR`: the paths of everything that Baton stores."""
 
 from __future__ import annotations
 
@@ -9,58 +9,58 @@ from pathlib import Path
 
 from traces.errors import InputError, WorkError
 
-LAKE = "lake"  # the lock of whoever changes the lake or builds the warehouse from it
+LAKE = "lake"  # purpose of the lock for changing the lake and for building the warehouse
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk, a quota, a limit on files
 
 
 @dataclass(frozen=True)
 class DataFolder:
-    """Everything that `--data DIR` moves."""
+    """The data folder that `--data DIR` names, and the paths in it."""
 
     root: Path
 
     @property
     def raw(self) -> Path:
-        """Raw logs, a folder a cluster."""
+        """Return the folder of raw logs, with one folder per cluster."""
         return self.root / "raw"
 
     @property
     def lake(self) -> Path:
-        """Parquet files, a folder a raw file."""
+        """Return the folder of Parquet files, with one folder per raw file."""
         return self.root / "lake"
 
     @property
     def warehouse(self) -> Path:
-        """The DuckDB file of clean tables."""
+        """Return the DuckDB file of clean tables."""
         return self.root / "warehouse.duckdb"
 
     @property
     def mlflow(self) -> Path:
-        """Runs and registered policies."""
+        """Return MLflow's folder of runs and registered policies."""
         return self.root / "mlflow"
 
     @property
     def artifacts(self) -> Path:
-        """Pairs, fits and what else a study keeps."""
+        """Return the folder of pairs, fits and other results of studies."""
         return self.root / "artifacts"
 
     @property
     def reports(self) -> Path:
-        """The report and what lies beside it."""
+        """Return the folder of the report and its related files."""
         return self.root / "reports"
 
     @property
     def dagster(self) -> Path:
-        """What Dagster keeps of its runs."""
+        """Return Dagster's folder of runs."""
         return self.root / "dagster"
 
     @property
     def clusters_toml(self) -> Path:
-        """What is declared of each cluster; need not exist."""
+        """Return the file of cluster settings; it need not exist."""
         return self.root / "clusters.toml"
 
     def ensure_writable(self) -> None:
-        """Make the folder and write a byte in it. Raises InputError where that cannot be, WorkError on a full disk."""
+        """Make the folder and write a byte into it. Raises InputError if that fails, WorkError for a full disk."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.root) as probe:
@@ -69,5 +69,5 @@ class DataFolder:
             if error.errno in _FULL:
                 raise WorkError(f"data folder {self.root} cannot be written: {error.strerror}") from error
             raise InputError(
-                f"data folder {self.root} is not writable ({error.strerror}): give another with --data or BATON_DATA"
+                f"data folder {self.root} is not writable ({error.strerror}): set another with --data or BATON_DATA"
             ) from error

@@ -1,4 +1,4 @@
-"""Frames as tables of the schema: cast to it, written as Parquet and read again, and queried with SQL in memory."""
+"""Frames as tables of the schema: cast to it, written to and read from Parquet, and queried with SQL in memory."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def _polars_types() -> dict[str, Any]:
 
 
 def conform(table: schema.Table, frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with the table's columns in order, cast; a missing nullable column is null. Text may be categories.
+    """Cast a frame to the table's columns, in order; a missing nullable column becomes null. Texts may be categories.
 
-    Raises WorkError for a column the table does not have, a missing required one, or a null in a required one.
+    Raises WorkError for an unknown column, a missing required column, or a null in a required column.
     """
     import polars as pl
 
@@ -60,14 +60,14 @@ def conform(table: schema.Table, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def empty(table: schema.Table) -> pl.DataFrame:
-    """A frame of no rows with the table's columns and types."""
+    """Return a frame without rows, with the table's columns and types."""
     import polars as pl
 
     return pl.DataFrame(schema={column.name: _polars_types()[column.type] for column in table.columns})
 
 
 def write_parquet(path: Path, frame: pl.DataFrame) -> None:
-    """Write a Parquet file whole or not at all. Categories become text, some rows at a time."""
+    """Write a Parquet file completely or not at all. Categories become text, some rows at a time."""
     import polars as pl
 
     text = frame.lazy().cast({pl.Categorical: pl.String})
@@ -76,7 +76,7 @@ def write_parquet(path: Path, frame: pl.DataFrame) -> None:
 
 
 def read_parquet(path: Path) -> pl.DataFrame:
-    """All of a Parquet file of the lake. Raises WorkError where it cannot be read."""
+    """Read a whole Parquet file of the lake. Raises WorkError where it cannot be read."""
     import polars as pl
 
     try:
@@ -86,7 +86,7 @@ def read_parquet(path: Path) -> pl.DataFrame:
 
 
 def as_frame(arrow: Any) -> pl.DataFrame:
-    """The rows of an Arrow table or batch."""
+    """Return the rows of an Arrow table or batch as a frame."""
     import polars as pl
 
     frame = pl.from_arrow(arrow)
@@ -95,7 +95,7 @@ def as_frame(arrow: Any) -> pl.DataFrame:
 
 
 def query(sql: str, frames: Mapping[str, pl.DataFrame | Path | str], params: Sequence[Any] = ()) -> pl.DataFrame:
-    """Run one SELECT over frames and Parquet globs by their names, in a DuckDB in memory."""
+    """Run one SELECT over named frames and Parquet globs, in an in-memory DuckDB."""
     import polars as pl
 
     with in_memory() as connection:

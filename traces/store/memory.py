@@ -1,6 +1,6 @@
-"""How much memory is free: on the machine, and within this process's control groups (cgroup) and limits.
+"""Determine the free memory of the machine and within this process's control groups (cgroup) and limits.
 
-A container sees the whole machine in /proc/meminfo, however little it may take itself.
+In a container, /proc/meminfo shows the whole machine, even if the container may use far less.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-LEAST, MOST = 128 << 20, 2 << 30  # bytes that DuckDB is given: see docs/decisions/0015-locks.md
-_UNLIMITED = 1 << 60  # version 1 of cgroups has a number near 2^63 for "no limit"
+LEAST, MOST = 128 << 20, 2 << 30  # bounds of DuckDB's memory in bytes: see docs/decisions/0015-locks.md
+_UNLIMITED = 1 << 60  # cgroups version 1 uses a number near 2^63 for "no limit"
 
 
 def duckdb_limit() -> int:
-    """Bytes that DuckDB may take: half of what is free, within bounds; the rest of the process needs memory too."""
+    """Return the bytes that DuckDB may use: half of the free memory, within bounds, as the process needs some too."""
     return max(LEAST, min(MOST, free_bytes() // 2))
 
 
 def free_bytes(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Bytes that this process could take now without swapping or being killed; MOST * 2 where nothing tells."""
+    """Return the bytes that this process can use without swapping or being killed; MOST * 2 if that is unknown."""
     return max(0, min([*_machine(proc), *_control_groups(proc, cgroups), *_address_space(proc)], default=2 * MOST))
 
 
@@ -30,7 +30,7 @@ def _machine(proc: Path) -> Iterator[int]:
 
 
 def _address_space(proc: Path) -> Iterator[int]:
-    """What `ulimit -v` leaves."""
+    """Yield the bytes left under `ulimit -v`, if it is set."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY:
         held = [int(line.split()[0]) * resource.getpagesize() for line in _lines(proc / "self/statm")]
@@ -38,7 +38,7 @@ def _address_space(proc: Path) -> Iterator[int]:
 
 
 def _control_groups(proc: Path, cgroups: Path) -> Iterator[int]:
-    """What each group leaves, from the process's own up to the root: any of them may be the tightest."""
+    """Yield the bytes left in each group, from the process's own to the root; any of them may be the tightest."""
     for line in _lines(proc / "self/cgroup"):
         _, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
@@ -56,13 +56,13 @@ def _control_groups(proc: Path, cgroups: Path) -> Iterator[int]:
 
 
 def _reclaimable(folder: Path) -> int:
-    """Bytes of files' pages that the group holds and gives back when asked: they count as used."""
+    """Return the bytes of file pages in the group that count as used but can be reclaimed."""
     counters = dict(line.split() for line in _lines(folder / "memory.stat"))
     return int(counters.get("total_inactive_file", counters.get("inactive_file", 0)))
 
 
 def _number(path: Path) -> int | None:
-    """The number in the file; None where there is none, as for the word `max`."""
+    """Return the number in the file; None if there is none, as for the word `max`."""
     text = "".join(_lines(path)).strip()
     return int(text) if text.isdecimal() else None
 

@@ -1,4 +1,4 @@
-"""Values, names and files as parts of an SQL statement."""
+"""Quote values, names and file paths for SQL statements."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 
 
 def sql_text(value: str) -> str:
-    """The value as an SQL string literal."""
+    """Return the value as an SQL string literal."""
     return "'" + value.replace("'", "''") + "'"
 
 
 def sql_name(value: str) -> str:
-    """The value as a quoted SQL identifier."""
+    """Return the value as a quoted SQL identifier."""
     return '"' + value.replace('"', '""') + '"'
 
 
 def parquet(*paths: Path) -> str:
-    """Those files, and no others that a name with `*` or `[` would be a pattern of, as a table of an SQL statement."""
+    """Return a table expression for exactly these Parquet files; `*` and `[` in names are not read as patterns."""
     return f"read_parquet([{', '.join(sql_text(glob.escape(str(path))) for path in paths)}])"

@@ -1,8 +1,9 @@
-"""The raw files in the lake: a folder `lake/CLUSTER/DIGEST` each, of Parquet files and a `file.json` that lists them.
+"""Raw files in the lake: a folder `lake/CLUSTER/DIGEST` for each, with Parquet files and a `file.json` that lists them.
 
-`file.json` is written last. It names every Parquet file of the folder with its size and digest, so that a table that
-was deleted, cut or changed is noticed: the next ingest of the same raw file writes the folder again, and a build of
-the warehouse stops and says which file is damaged."""
+`file.json` is written last. It records the size and digest of every Parquet file, so that a deleted, cut or changed
+table is detected. The next ingest of the same raw file then writes the folder again, and a build of the warehouse stops
+with the name of the damaged file.
+"""
 
 from __future__ import annotations
 
@@ -19,30 +20,30 @@ from traces.files.whole import whole_file
 from traces.store.folder import DataFolder
 
 NAME = "file.json"
-DIGEST_CHARACTERS = 16  # of the raw file's digest that name its folder
+DIGEST_CHARACTERS = 16  # leading characters of the raw file's digest that name its folder
 _KINDS = {"schema_version": int, "fingerprint": str, "sha256": str, "path": str, "result": dict}
-_COUNTS = ("rows", "rejects", "jobs")  # of the result, that others show
+_COUNTS = ("rows", "rejects", "jobs")  # counts in the result that other modules show
 _FOLDER = re.compile(rf"[0-9a-f]{{{DIGEST_CHARACTERS}}}")
 
 
 def write(folder: Path, described: dict[str, Any]) -> None:
-    """Write the folder's `file.json`: `described` (every key of _KINDS), and its Parquet files as they are now."""
+    """Write the folder's `file.json`: `described` (all keys of _KINDS), and its current Parquet files."""
     tables = {path.name: {"bytes": path.stat().st_size, "sha256": _digest(path)} for path in folder.glob("*.parquet")}
     with whole_file(folder / NAME) as part:
         part.write_text(json.dumps({**described, "tables": dict(sorted(tables.items()))}, indent=1), encoding="utf-8")
 
 
 def read(folder: Path) -> dict[str, Any] | None:
-    """The contents of the folder's `file.json`; None where it is missing or is not what `write` writes."""
+    """Return the contents of the folder's `file.json`; None where it is missing or invalid."""
     try:
         described = json.loads((folder / NAME).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    return described if _is_sound(described) else None
+    return described if _is_valid(described) else None
 
 
-def _is_sound(described: Any) -> bool:
-    """True if `described` has every key that others rely on, each with a value of its type."""
+def _is_valid(described: Any) -> bool:
+    """Return whether `described` has every key that other modules rely on, with a value of the right type."""
     if not isinstance(described, dict) or not all(isinstance(described.get(k), kind) for k, kind in _KINDS.items()):
         return False
     tables = described.get("tables", {})
@@ -54,25 +55,25 @@ def _is_sound(described: Any) -> bool:
 
 
 def folders(lake: Path) -> list[Path]:
-    """The folders of raw files in the lake, also those whose `file.json` is gone, in order."""
+    """Return the sorted folders of raw files in the lake, including those without a `file.json`."""
     paths = (path for path in lake.glob("[!.]*/[!.]*/") if path.parent.name != "derived")
     return sorted(path for path in paths if (path / NAME).is_file() or _FOLDER.fullmatch(path.name))
 
 
 def by_ingest(folders: Iterable[Path]) -> list[Path]:
-    """The folders in the order in which their files were ingested."""
+    """Sort the folders by the time when their files were ingested."""
 
     def ingested(folder: Path) -> tuple[float, str]:
-        since = (read(folder) or {}).get("ingested_s")
-        return (float(since) if isinstance(since, int | float) else 0.0), folder.name
+        ingested_s = (read(folder) or {}).get("ingested_s")
+        return (float(ingested_s) if isinstance(ingested_s, int | float) else 0.0), folder.name
 
     return sorted(folders, key=ingested)
 
 
 def damage(folder: Path, *, thorough: bool = False) -> str | None:
-    """One line that says what is wrong with the folder; None where everything is as it was written.
+    """Describe the folder's damage in one line; None for an undamaged folder.
 
-    `thorough` reads every file; otherwise a change that keeps a file's size is not noticed.
+    `thorough` reads every file; otherwise a change that keeps a file's size goes undetected.
     """
     described = read(folder)
     if described is None:
@@ -83,14 +84,14 @@ def damage(folder: Path, *, thorough: bool = False) -> str | None:
         if not path.is_file():
             return f"{path} is missing"
         if path.stat().st_size != written["bytes"]:
-            return f"{path} has {path.stat().st_size:,} bytes, not the {written['bytes']:,} that were written"
+            return f"{path} has {path.stat().st_size:,} bytes instead of {written['bytes']:,}"
         if thorough and _digest(path) != written["sha256"]:
-            return f"{path} is not what was written"
+            return f"{path} was changed after it was written"
     return None
 
 
 def check(lake: Path) -> None:
-    """Raises WorkError where a folder is not as it was written, or was written by another schema version."""
+    """Raise WorkError for a damaged folder, and for one of another schema version."""
     for folder in folders(lake):
         described, damaged = read(folder), damage(folder)
         if damaged is not None:
@@ -98,12 +99,13 @@ def check(lake: Path) -> None:
         if described is not None and described["schema_version"] != schema.SCHEMA_VERSION:
             version = described["schema_version"]
             raise WorkError(
-                f"{folder} has schema version {version}, this program writes {schema.SCHEMA_VERSION}: {mend(folder)}"
+                f"{folder} has schema version {version}, but this program writes {schema.SCHEMA_VERSION}: "
+                f"{mend(folder)}"
             )
 
 
 def mend(folder: Path) -> str:
-    """What a person can do about a folder whose Parquet files are missing or damaged."""
+    """Return advice for a folder with missing or damaged Parquet files."""
     if folder.parent.name == "derived":
         return "delete it, and the next `baton analyze` or `baton run` makes it again"
     described = read(folder)
@@ -111,7 +113,7 @@ def mend(folder: Path) -> str:
 
 
 def lake_files(data: DataFolder, cluster: str | None = None) -> list[dict[str, Any]]:
-    """What `file.json` says of every raw file in the lake, its folder added as "folder", in order of the folders."""
+    """Return `file.json` of every raw file in the lake, in order of the folders, with its folder added as "folder"."""
     files = []
     for folder in folders(data.lake):
         if cluster in (None, folder.parent.name) and (described := read(folder)) is not None:
@@ -120,7 +122,7 @@ def lake_files(data: DataFolder, cluster: str | None = None) -> list[dict[str, A
 
 
 def lake_digest(data: DataFolder, cluster: str) -> str:
-    """Digest of the raw files ingested for that cluster and of the rules that they were read by."""
+    """Return a digest of the cluster's ingested raw files and of the rules of reading them."""
     lines = [f"{f['sha256']} {f['fingerprint']}" for f in lake_files(data, cluster)]
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 

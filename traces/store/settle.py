@@ -1,11 +1,12 @@
-"""The lake's files into the warehouse's tables; of a job that several files hold, the newest record is taken.
+"""Combine the lake's files into the warehouse's tables, and keep the newest record of a job in several files.
 
-Which records of one id are of one job, the rule beside `schema.REQUEUE_WITHIN_S` says: it holds across files as it does
-within one. The start stands for a submission that a file does not print, and a record without times is of the job
-before it.
-Of a node that several machine lists hold, each column is that of the list ingested last of those that fill it.
-Attempts of such a job are the union over its files, one a start; those without times count where no file has one.
-Opens no connection: `traces.store.warehouse` hands one in.
+- The rule documented at `schema.REQUEUE_WITHIN_S` decides which records of one id belong to the same job, across files
+  as within one. If a file has no submissions, the start is used instead. A record without times belongs to the job
+  before it.
+- Attempts of a job are the union over its files, one per start. Attempts without times count only if no file has times.
+- For a node in several machine lists, each column comes from the latest ingested list that has a value for it.
+
+This module opens no connection; `traces.store.warehouse` passes one in.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def union(table: schema.Table, paths: Sequence[Path]) -> str:
-    """SELECT of the table's columns over those Parquet files; of no row where there is none."""
+    """Return a SELECT of the table's columns over the Parquet files; without files it returns no rows."""
     if not paths:
         columns = ", ".join(f'CAST(NULL AS {column.type}) AS "{column.name}"' for column in table.columns)
         return f"SELECT {columns} WHERE false"
@@ -33,7 +34,7 @@ def union(table: schema.Table, paths: Sequence[Path]) -> str:
 
 
 def create(connection: duckdb.DuckDBPyConnection, table: schema.Table, select: str) -> int:
-    """Create the table from the SELECT with the schema's comments; returns its rows."""
+    """Create the table from the SELECT, with the schema's comments; return its number of rows."""
     connection.execute(f'CREATE TABLE "{table.name}" AS {select}')
     connection.execute(f'COMMENT ON TABLE "{table.name}" IS {sql_text(table.meaning)}')
     for column in table.columns:
@@ -50,7 +51,7 @@ def fill(
 ) -> dict[str, int]:
     """Create every canonical table from the lake's folders of raw files, and the derived ones from their Parquet files.
 
-    Returns the rows of each table, and tells how far it is in rows of the lake.
+    Shows the progress in rows of the lake. Returns the number of rows of each table.
     """
     files = {
         table.name: [path for folder in folders if (path := folder / f"{table.name}.parquet").is_file()]
@@ -71,7 +72,7 @@ def fill(
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> int:
-    """How many rows Parquet files hold; their footers say it."""
+    """Return the number of rows of Parquet files, from their footers."""
     counted = connection.execute(f"SELECT count(*) FROM {parquet(*paths)}").fetchone() if paths else None  # noqa: S608
     return int(counted[0]) if counted else 0
 
@@ -79,7 +80,7 @@ def _rows(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> int:
 def _canonical(
     connection: duckdb.DuckDBPyConnection, folders: Sequence[Path], files: Mapping[str, Sequence[Path]]
 ) -> dict[str, str]:
-    """The SELECT of every canonical table; what several of them need is made here as temporary tables."""
+    """Return the SELECT of every canonical table, and make the temporary tables that several of them need."""
     raw = {name: union(schema.TABLES[name], paths) for name, paths in files.items()}
     for name in ("jobs", "attempts", "steps", "placements"):
         connection.execute(f"CREATE TEMP VIEW raw_{name} AS {raw[name]}")
@@ -117,9 +118,9 @@ def _in_order(select: str, table: schema.Table) -> str:
 
 
 def _latest_nodes(paths: Sequence[Path]) -> str:
-    """Each node once: of each column the value of the last list that has one, the lists in the order of `paths`.
+    """Return a SELECT with one row per node: each column from the last list in `paths` that has a value.
 
-    A node without GPUs by the last list has no type of them either, whatever an earlier one says.
+    If the last list gives a node no GPUs, its GPU type and GPU memory are null, whatever an earlier list has.
     """
     if len(paths) < 2:
         return union(schema.NODES, paths)
@@ -135,9 +136,9 @@ def _latest_nodes(paths: Sequence[Path]) -> str:
 
 
 def _once(select: str, table: schema.Table) -> str:
-    """Of lines that several files hold the first: a log that has grown holds those of its earlier copies again."""
-    told = ", ".join(f'"{name}"' for name in table.names if name not in (schema.FILE.name, schema.LINE.name))
-    return f"{select} QUALIFY row_number() OVER (PARTITION BY {told} ORDER BY trace_sha256, line) = 1"
+    """Keep the first of equal lines in several files, because a log that grew repeats the lines of earlier copies."""
+    content = ", ".join(f'"{name}"' for name in table.names if name not in (schema.FILE.name, schema.LINE.name))
+    return f"{select} QUALIFY row_number() OVER (PARTITION BY {content} ORDER BY trace_sha256, line) = 1"
 
 
 def _select(table: schema.Table, source: str, condition: str) -> str:
@@ -145,7 +146,7 @@ def _select(table: schema.Table, source: str, condition: str) -> str:
     return f"SELECT {columns} FROM {source} WHERE {condition}"  # noqa: S608
 
 
-# Ids that more than one file tells of. What follows an '@' in a key tells the uses of one id apart within a file.
+# Ids that are in more than one file. The part of a key after '@' distinguishes the uses of one id within a file.
 _SHARED = """
 CREATE TEMP TABLE shared AS
 SELECT cluster, split_part(job_key, '@', 1) AS base

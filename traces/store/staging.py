@@ -1,10 +1,11 @@
-"""How a raw file's folder gets into the lake and out of it: a run killed at any moment leaves the last good state.
+"""Move folders of raw files into and out of the lake atomically; a run killed at any moment leaves the last good state.
 
-A folder is written under a hidden name and takes its place in one step, also over an older one. The hidden name holds
-a random word that belongs to the process that writes, such as `.3f2a9c0d1b4e5f60.work.0`. As long as the process
+A folder is written under a hidden name and then moved to its place in one step, even over an older folder. The hidden
+name contains a random word that belongs to the writing process, such as `.3f2a9c0d1b4e5f60.work.0`. While the process
 lives, it holds a lock on `.locks/3f2a9c0d1b4e5f60.work`; the kernel frees the lock when the process dies. `sweep`
-removes what has the word of a lock that nobody holds. A process id in place of the word would not do: that of another
-container or host looks dead from here."""
+removes folders whose lock no process holds. A process id would not work instead of the word, because the process of
+another container or host would look dead.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +27,16 @@ from traces.store import raw_files
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # <linux/fcntl.h>, <linux/fs.h>
 _UNFINISHED = re.compile(r"\.(?P<name>[0-9a-f]{16})\.(work|spill)(\.\d+)?")
-_at_work: dict[tuple[int, Path], tuple[str, int, int]] = {}  # (process id, data folder): name, descriptor, how often
+_at_work: dict[tuple[int, Path], tuple[str, int, int]] = {}  # (process id, data folder): name, descriptor, nesting
 _guard = threading.Lock()
 _numbers = itertools.count()
 
 
 @contextmanager
 def at_work(root: Path) -> Iterator[str]:
-    """Hold a random word that is this process's alone, for the hidden names of what it writes in that data folder.
+    """Hold a random word unique to this process, for the hidden names of its files in that data folder.
 
-    Nested, and in other threads, it is the same one. Raises OSError where the folder cannot be written.
+    Nested calls and other threads get the same word. Raises OSError where the folder cannot be written.
     """
     key = (os.getpid(), root.resolve())
     with _guard:
@@ -54,7 +55,7 @@ def at_work(root: Path) -> Iterator[str]:
 
 
 def _named(root: Path) -> tuple[str, int]:
-    """A new random word, and the open file whose lock it holds."""
+    """Choose a new random word; return it and the descriptor of its locked file."""
     name = secrets.token_hex(8)
     path = _lock_file(root, name)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +64,7 @@ def _named(root: Path) -> tuple[str, int]:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if os.fstat(descriptor).st_nlink:
             return name, descriptor
-        os.close(descriptor)  # swept between the two
+        os.close(descriptor)  # another process swept the file before it was locked
 
 
 def _lock_file(root: Path, name: str) -> Path:
@@ -72,7 +73,7 @@ def _lock_file(root: Path, name: str) -> Path:
 
 @contextmanager
 def workplace(root: Path, beside: Path) -> Iterator[Path]:
-    """Yield a hidden path in `beside` at which to make folders that then move into `beside`; removed at the end."""
+    """Yield a hidden path in `beside` for folders that are to be moved into `beside`; it is removed at the end."""
     with at_work(root) as name:
         place = beside / f".{name}.work.{next(_numbers)}"
         try:
@@ -82,12 +83,12 @@ def workplace(root: Path, beside: Path) -> Iterator[Path]:
 
 
 def spill_folder(root: Path, name: str) -> Path:
-    """Where a process at work under that name may keep what does not fit in memory."""
+    """Return the spill folder of the process with that random word."""
     return root / f".{name}.spill"
 
 
 def sweep(root: Path, lake: Path) -> list[str]:
-    """Remove what dead processes have left in a data folder under hidden names; returns those names."""
+    """Remove hidden files and folders that dead processes left in a data folder; return their names."""
     paths_of: dict[str, list[Path]] = {path.stem: [] for path in (root / locks.FOLDER).glob("*.work")}
     for path in (*root.glob(".*"), *lake.glob("*/.*")):
         if match := _UNFINISHED.fullmatch(path.name):
@@ -101,11 +102,11 @@ def sweep(root: Path, lake: Path) -> list[str]:
 
 
 def _clear(lock: Path, leftovers: Iterable[Path]) -> bool:
-    """Remove what is left and the lock's file, unless somebody holds it."""
+    """Remove the leftovers and the lock file, unless a process holds the lock; return whether they were removed."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     try:
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
-    except PermissionError:  # another user's, who may well be at work
+    except PermissionError:  # belongs to another user, whose process may be running
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -121,10 +122,10 @@ def _clear(lock: Path, leftovers: Iterable[Path]) -> bool:
 
 
 def publish(temporary: Path, final: Path) -> None:
-    """Put a folder in its place in one step; an older one there ends up under the temporary name, and is removed.
+    """Move a folder to its place in one step; an older folder there is swapped out and removed.
 
-    rename(2) replaces no folder that holds something; renameat2(2) with RENAME_EXCHANGE swaps the two. Raises WorkError
-    where the file system can do neither.
+    rename(2) cannot replace a folder that is not empty; renameat2(2) with RENAME_EXCHANGE swaps the two. Raises
+    WorkError where the file system supports neither.
     """
     if not final.exists():
         temporary.rename(final)
@@ -137,10 +138,10 @@ def publish(temporary: Path, final: Path) -> None:
 
 
 def retire(folder: Path, sources: Mapping[str, str], kept: Iterable[str], place: Path) -> list[str]:
-    """Remove folders of older contents of files: `sources` gives each file's present digest by its absolute path.
+    """Remove the folders of earlier contents of files; `sources` gives each file's current digest by absolute path.
 
-    A digest in `kept` stays, whatever path it was read from: another file of the same run holds it. What goes is moved
-    into `place` (of `workplace`) first, in one step. Returns the digests removed.
+    A folder whose digest is in `kept` stays, because a file of the current run has it. A folder is first moved into
+    `place` (of `workplace`) in one step. Returns the digests removed.
     """
     present, removed = set(kept), []
     for side in sorted(folder.glob(f"[!.]*/{raw_files.NAME}")):

@@ -1,8 +1,8 @@
-"""Stamps: what a step's present results were made from, so that a second run with nothing new does no work twice.
+"""Stamps record the fingerprint of a step's current results, so that running again without new input does nothing.
 
 A fingerprint is the `traces.cache.digests.digest` of the code that computes a result (`code_digest` of
-`traces.cache.closure`) and of its inputs. Tables of the lake carry theirs beside them (`traces.store.derived`,
-`traces.store.raw_files`), pairs in their file's name; whatever else is kept has a stamp.
+`traces.cache.closure`) and of its inputs. Tables of the lake store theirs in a JSON file (`traces.store.derived`,
+`traces.store.raw_files`), and pairs in their file name. All other stored results have a stamp.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from traces.store.folder import DataFolder
 
 
 def stamp_path(data: DataFolder, step: str, cluster: str) -> Path:
-    """The file that says what a step's present results were made from."""
+    """Return the file with the fingerprint of a step's current results."""
     return data.artifacts / "stamps" / cluster / f"{step}.json"
 
 
 def read_stamp(data: DataFolder, step: str, cluster: str, fingerprint: str | None = None) -> dict[str, Any] | None:
-    """What the step left behind if its results were made from exactly that (None: from whatever); else None."""
+    """Return what the step recorded for the next run; None unless its results have that fingerprint.
+
+    Without a fingerprint, any results count.
+    """
     try:
         stamp = json.loads(stamp_path(data, step, cluster).read_text(encoding="utf-8"))
         for_next_run: dict[str, Any] = stamp["left"]
@@ -32,12 +35,12 @@ def read_stamp(data: DataFolder, step: str, cluster: str, fingerprint: str | Non
 
 
 def write_stamp(data: DataFolder, step: str, cluster: str, fingerprint: str, for_next_run: dict[str, Any]) -> None:
-    """Record, after the results are in place, what they were made from; `for_next_run` is JSON."""
+    """Record the fingerprint after the results are in place; `for_next_run` must be JSON-serialisable."""
     write_text(
         stamp_path(data, step, cluster), json.dumps({"fingerprint": fingerprint, "left": for_next_run}, indent=1)
     )
 
 
 def forget_stamp(data: DataFolder, step: str, cluster: str) -> None:
-    """Before the step's results are replaced: whoever is killed on the way leaves results of which nothing is said."""
+    """Remove the stamp before the results are replaced, so that a run killed in between leaves no wrong stamp."""
     stamp_path(data, step, cluster).unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""The warehouse: one DuckDB file of all tables, built from the lake and read by everyone.
+"""The warehouse: one DuckDB file with all tables, built from the lake and otherwise read-only.
 
-It is built beside the old one and renamed over it; everyone else opens it read-only, and whoever has the old file open
-keeps reading it. DuckDB lets one process write and blocks readers meanwhile, so nothing writes in place. DuckDB and
-polars are imported where they are used: every command knows this module, and `--help` needs neither.
+It is built under a temporary name and renamed over the old file; processes that have the old file open keep reading it.
+A DuckDB writer blocks all readers, so nothing writes in place. DuckDB and polars are imported where they are used,
+because every command imports this module and `--help` needs neither.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 def read(data: DataFolder, sql: str, params: Sequence[Any] = (), memory: str | None = None) -> pl.DataFrame:
-    """Run one SELECT on the warehouse, read-only; `?` in it are the params, `memory` the most that DuckDB may take.
+    """Run one SELECT on the warehouse, read-only; `params` replace `?`, and `memory` limits DuckDB's memory.
 
-    Raises InputError where there is no warehouse or it is of another schema version.
+    Raises InputError where there is no warehouse or it has another schema version.
     """
     with published(data, memory) as connection:
         return connection.execute(sql, list(params)).pl()
@@ -40,7 +40,7 @@ def read(data: DataFolder, sql: str, params: Sequence[Any] = (), memory: str | N
 def batches(
     data: DataFolder, sql: str, params: Sequence[Any] = (), rows: int = 100_000, memory: str | None = None
 ) -> Iterator[pl.DataFrame]:
-    """`read` some rows at a time, in the same order, for tables that memory does not hold; at least one frame."""
+    """Yield the result of `read` some rows at a time, for tables that do not fit in memory; at least one frame."""
     with published(data, memory) as connection:
         reader = connection.execute(sql, list(params)).to_arrow_reader(rows)
         yield as_frame(reader.schema.empty_table())
@@ -50,7 +50,7 @@ def batches(
 
 @contextmanager
 def published(data: DataFolder, memory: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The warehouse, read-only and of this schema version; InputError where there is none."""
+    """Open the warehouse read-only. Raises InputError where there is none or it has another schema version."""
     if not data.warehouse.is_file():
         raise InputError(f"no warehouse at {data.warehouse}: run `baton analyze FILE...` first")
     import duckdb
@@ -63,7 +63,7 @@ def published(data: DataFolder, memory: str | None = None) -> Iterator[duckdb.Du
             if row is None or row[0] != schema.SCHEMA_VERSION:
                 version = None if row is None else row[0]
                 raise InputError(
-                    f"{data.warehouse} has schema version {version}, this program reads {schema.SCHEMA_VERSION}: "
+                    f"{data.warehouse} has schema version {version}, but this program reads {schema.SCHEMA_VERSION}: "
                     "run `baton ingest` again"
                 )
             yield connection
@@ -72,21 +72,21 @@ def published(data: DataFolder, memory: str | None = None) -> Iterator[duckdb.Du
 
 
 def made_from(data: DataFolder, cluster: str | None = None) -> str:
-    """What the canonical tables of that cluster (None: of all) are made from, by this program.
+    """Return the fingerprint of the canonical tables of a cluster (None: of all clusters).
 
-    Its raw files, the rules that they were read by, and the code here that settles them: whatever is computed of these
-    tables is out of date when it changes.
+    It covers the raw files, the rules of reading them, and this module's code that combines them. Results computed from
+    these tables are out of date when it changes.
     """
     files = [(described["sha256"], described["fingerprint"]) for described in raw_files.lake_files(data, cluster)]
     return digest(sorted(files), code_digest(__name__))
 
 
 def build(data: DataFolder) -> dict[str, int]:
-    """Build `warehouse.duckdb` from the lake and rename it over the old one; returns the rows of every table.
+    """Build `warehouse.duckdb` from the lake and rename it over the old one; return the rows of every table.
 
-    The same job in several files is settled here (`traces.store.settle`). One process at a time: the lake is locked
-    until the warehouse made from it has taken its place. Raises WorkError where a part of the lake is damaged or of
-    another schema version, and where memory or disk do not do; the warehouse then stays as it was.
+    `traces.store.settle` combines records of one job in several files. The lake stays locked until the new warehouse is
+    in place. Raises WorkError if a part of the lake is damaged or has another schema version, and if memory or disk
+    space run out; the old warehouse then stays unchanged.
     """
     import duckdb
 
@@ -101,7 +101,7 @@ def build(data: DataFolder) -> dict[str, int]:
             rows = _fill(data, part, staging.spill_folder(data.root, name))
             part.replace(data.warehouse)
         except (duckdb.Error, OSError, MemoryError) as error:
-            outcome = f"{data.warehouse} could not be built and stays as it was"
+            outcome = f"{data.warehouse} could not be built and is unchanged"
             raise WorkError(f"{outcome}: {_unreadable(data, error) or first_line(error)}") from error
         finally:
             _remove(part)
@@ -109,7 +109,7 @@ def build(data: DataFolder) -> dict[str, int]:
 
 
 def _fill(data: DataFolder, part: Path, spill: Path) -> dict[str, int]:
-    """Every table of the lake into a new DuckDB file; returns the rows of each."""
+    """Write every table of the lake into a new DuckDB file; return the rows of each."""
     import duckdb
 
     connection = duckdb.connect(str(part))
@@ -129,7 +129,7 @@ def _fill(data: DataFolder, part: Path, spill: Path) -> dict[str, int]:
 
 
 def _unreadable(data: DataFolder, error: BaseException) -> str | None:
-    """The first Parquet file of the lake that cannot be read, and what to do; None where that is not the cause."""
+    """Name the first unreadable Parquet file of the lake, and what to do; None if that is not the cause."""
     import duckdb
 
     if isinstance(error, (duckdb.OutOfMemoryException, OSError, MemoryError)) or ".warehouse.part" in str(error):

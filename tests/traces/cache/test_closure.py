@@ -133,7 +133,7 @@ def test_versions_are_those_of_the_distribution_that_brings_the_library(
 
 @pytest.mark.parametrize("root", ["models.stop", "numpy", "models.step.compute", ""])
 def test_a_root_that_is_no_module_is_named(tree: Path, root: str) -> None:
-    with pytest.raises(ModuleNotFoundError, match=f"{root!r} is no module of pipelines, assets"):
+    with pytest.raises(ModuleNotFoundError, match=f"{root!r} is not a module of pipelines, assets"):
         Closures(tree).digest(root)
 
 

@@ -89,7 +89,7 @@ def test_files_hold_every_row(data: DataFolder, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "format", "cluster", "told"),
     [
-        (["nothing"], "csv", None, "no table 'nothing'.*there are agent_decisions, "),
+        (["nothing"], "csv", None, "no table 'nothing'.*known are agent_decisions, "),
         (["job"], "csv", None, "no table 'job'.*did you mean jobs"),
         ([], "csv", None, "names no table"),
         (["jobs"], "xlsx", None, "allowed are csv"),

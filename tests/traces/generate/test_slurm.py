@@ -14,13 +14,13 @@ import pytest
 from traces.generate import workload as demand
 from traces.generate.logs import SAMPLE_GPUS_PER_NODE, SAMPLE_NODES, SAMPLE_WEEKS, SLURM_SAMPLE_SEED, generate_slurm
 from traces.generate.schedule import BY_MAIN, BY_SUBMIT, schedule
-from traces.generate.slurm import COLUMNS, HOSTILE_NAMES, History, bracket, clock, history, node_list
+from traces.generate.slurm import COLUMNS, HOSTILE_NAMES, GeneratedHistory, bracket, clock, history, node_list
 
 SAMPLE = Path(__file__).resolve().parents[3] / "data" / "sample" / "slurm"
 
 
 @lru_cache(maxsize=1)
-def past() -> History:
+def past() -> GeneratedHistory:
     return history(
         jobs=None, weeks=SAMPLE_WEEKS, nodes=SAMPLE_NODES, gpus_per_node=SAMPLE_GPUS_PER_NODE, seed=SLURM_SAMPLE_SEED
     )
@@ -101,11 +101,11 @@ def test_utilization_lies_where_a_congested_cluster_lies() -> None:
     assert min(weekly) >= 0.45
 
 
-def _demand(rows: list[tuple[int, int, int]]) -> demand.Demand:
+def _demand(rows: list[tuple[int, int, int]]) -> demand.GeneratedDemand:
     """Independent jobs (submit, nodes, limit) that run their whole limit, all of one priority."""
     submit, nodes, limit = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
     zero, number = np.zeros(len(rows), dtype=np.int64), np.arange(len(rows))
-    return demand.Demand(
+    return demand.GeneratedDemand(
         group=number, kind=zero, member=zero, user=zero, nodes=nodes, limit_s=limit, run_s=limit, outcome=zero,
         submit_s=submit, patience_s=zero - 1, previous=zero - 1, link=zero, throttle=zero, priority=zero + 1000,
     )  # fmt: skip

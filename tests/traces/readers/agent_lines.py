@@ -68,7 +68,7 @@ ROWS = (
     _refused("true in place of 1", agent_line(log_version=True), "log_version is 'True', not 1"),
     _refused("an unknown event", agent_line("born"), "event is 'born': known are decision, submitted"),
     _refused("a chain of another form", agent_line(chain="../../etc"), "chain is '../../etc', not eight"),
-    _refused("a number that JSON has not", agent_line(score=float("nan")), "NaN is no number of JSON"),
+    _refused("a number that JSON has not", agent_line(score=float("nan")), "NaN is not a JSON number"),
     _refused("a time in hours", agent_line(time_s=1.5), "time_s is '1.5', not whole epoch seconds"),
     _refused("a time after 2106", agent_line("started", start_s=1 << 32), "start_s is '4294967296', not whole epoch"),
     _refused("a link below 0", agent_line(link=-1), "link is '-1', not a whole number from 0"),

@@ -82,7 +82,7 @@ def test_a_log_that_has_grown_and_its_copies_hold_every_line_once(lake: Lake) ->
 
 
 def test_a_log_in_which_no_line_can_be_read_is_refused_in_one_line(lake: Lake) -> None:
-    with pytest.raises(InputError, match=r"not one record could be read as agent: line 1: log_version is '2'") as error:
+    with pytest.raises(InputError, match=r"no record could be read as agent: line 1: log_version is '2'") as error:
         lake.ingest(lake.put("log", agent_line(log_version=2) + "\n"))
     assert "\n" not in str(error.value)
 

@@ -73,7 +73,7 @@ VALUES: dict[str, tuple[int, list[str], str]] = {
     "AllocCPUS": (1, [str(n) for n in (CPUS, CPUS + 1)], "cpus .* is not from 0"),
     "ReqMem": (4, ["1048576T", "0.5E", "524288Tn", "131072Tc", "2E", "2.5E", "1048577Tn", "131073Tc", "9" * 18],
                "mib .* is not from 0"),
-    "ElapsedRaw": (2, ["7", str(SECONDS - 3), str(SECONDS)], "more than Slurm counts to"),
+    "ElapsedRaw": (2, ["7", str(SECONDS - 3), str(SECONDS)], "does not fit in 32 bits"),
     "TimelimitRaw": (1, [str(n) for n in (1 << 32, (1 << 32) + 1, 10**25)], "limit_s .* is not from 0"),
     "Submit": (1, ["1969-12-31T00:00:00", "1969-12-30T23:59:59"], "submit_utc 1969-12-30 23:59:59 is not from 1969"),
     "End": (1, ["2099-12-31T23:59:59", "2106-02-06T06:28:17"], "is not YYYY-MM-DDTHH:MM:SS"),
@@ -183,10 +183,10 @@ def test_samples_and_machines(lake: Lake, name: str) -> None:
 @pytest.mark.parametrize(
     ("attempt", "told"),
     [
-        ({"detail": 5}, "detail '5' is no list"),
-        ({"detail": [{"ip": "m1", "gpus": 7}]}, "gpus '7' is no list"),
+        ({"detail": 5}, "detail '5' is not a list"),
+        ({"detail": [{"ip": "m1", "gpus": 7}]}, "gpus '7' is not a list"),
         ({"detail": "DEEP"}, "names no machine"),
-        ({"detail": 10**30}, "is no list"),
+        ({"detail": 10**30}, "is not a list"),
         ({"end_time": "2106-02-06 06:28:17"}, "end_time '2106-02-06 06:28:17' is not from 1969"),
         ({"start_time": "1969-12-30 23:59:59"}, "start_time '1969-12-30 23:59:59' is not from 1969"),
     ],

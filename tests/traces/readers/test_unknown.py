@@ -44,7 +44,7 @@ def refused(path: Path, text: str) -> str:
         ("name,height,weight,age\nann,1,2,3\n", ("unknown format", "CSV with the columns 'name, height, weight, age'")),
         (
             "Dear all,\nthe cluster is down.\n",
-            ("unknown format, the file begins 'Dear all,'", "swf, agent, scontrol-nodes, sinfo"),
+            ("unknown format, the file begins with 'Dear all,'", "swf, agent, scontrol-nodes, sinfo"),
         ),
     ],
     ids=[

@@ -93,7 +93,7 @@ def test_an_indented_tree_says_who_stands_below_whom(tmp_path: Path) -> None:
         ("root", ""), ("ml", "root"), ("ml_sub", "ml"), ("physics", "root"),
     ]  # fmt: skip
     flat = read_associations(written(tmp_path, TREE.replace("  ", "").replace("| ", "|")), "lab")
-    assert {row.parent for row in flat.rows} == {""} and "no parents of accounts" in flat.unmodelled[0]
+    assert {row.parent for row in flat.rows} == {""} and "accounts have no parents" in flat.unmodelled[0]
 
 
 @pytest.mark.parametrize(
@@ -101,12 +101,12 @@ def test_an_indented_tree_says_who_stands_below_whom(tmp_path: Path) -> None:
     [
         ("", "dump.psv:1: no column 'Name'"),
         ("Priority|Flags\n1|\n", "dump.psv:1: no column 'Name'"),
-        (QOS.replace("normal|100|", "normal|"), "dump.psv:2: 25 fields where the heading has 26"),
+        (QOS.replace("normal|100|", "normal|"), "dump.psv:2: 25 fields, but the heading has 26"),
         (QOS.replace("|100|", "|high|"), "dump.psv:2: Priority 'high': a whole number"),
         (QOS.replace("2.500000", "much"), "dump.psv:3: UsageFactor 'much': a number"),
         (QOS.replace("gres/gpu=24", "gres/gpu"), "dump.psv:3: MaxTRESPU 'gres/gpu': a comma-separated list"),
         (QOS.replace("normal,scavenger", "norml"), "QOS 'high' preempts 'norml', which has no row"),
-        (QOS.replace("capped|10", "high|10"), "dump.psv:4: QOS 'high' stands here twice"),
+        (QOS.replace("capped|10", "high|10"), "dump.psv:4: QOS 'high' has two rows"),
     ],
 )
 def test_refused_qos(tmp_path: Path, text: str, message: str) -> None:
@@ -122,7 +122,7 @@ def test_refused_qos(tmp_path: Path, text: str, message: str) -> None:
         (ASSOC, "far", "holds associations of lab, other, not of one cluster 'far'"),
         (ASSOC.replace("|parent|", "|some|"), "lab", "dump.psv:8: Share 'some': a whole number"),
         (ASSOC.replace("lab|ml|root|", "lab|ml|rot|"), "lab", "dump.psv:6: account 'rot' has no row of its own"),
-        (ASSOC.replace("lab|physics|root|", "lab||root|"), "lab", "dump.psv:4: an association without an account"),
+        (ASSOC.replace("lab|physics|root|", "lab||root|"), "lab", "dump.psv:4: the association has no account"),
     ],
 )
 def test_refused_associations(tmp_path: Path, text: str, cluster: str, message: str) -> None:

@@ -130,14 +130,14 @@ def test_what_is_not_read_is_listed(site: SlurmConf) -> None:
         ("SchedulerParameters=bf_intervall=5", "slurm.conf:3: SchedulerParameters: unknown option 'bf_intervall'"),
         ("SchedulerParameters=bf_interval", "slurm.conf:3: SchedulerParameters: 'bf_interval' needs a value"),
         ("SchedulerParameters=bf_interval=x", "SchedulerParameters: bf_interval='x': a whole number"),
-        ("SchedulerParameters=bf_resolution=0", "SchedulerParameters bf_resolution=0: at least 1"),
+        ("SchedulerParameters=bf_resolution=0", "SchedulerParameters bf_resolution=0: must be at least 1"),
         ("PriorityMaxAge=a week", "slurm.conf:3: 'week' is not Key=Value: quote"),
         ("PriorityMaxAge=week", "slurm.conf:3: PriorityMaxAge='week': minutes, minutes:seconds"),
         ("PriorityWeightTRES=cpu", "slurm.conf:3: PriorityWeightTRES='cpu': a comma-separated list"),
         ("PreemptMode=MAYBE", "slurm.conf:3: PreemptMode='MAYBE': OFF, CANCEL"),
         ("KillWait=-3", "slurm.conf:3: KillWait='-3': a whole number of at least 0"),
-        ("NodeName=n[3-1]", "slurm.conf:3: node list 'n[3-1]': range '3-1' runs back"),
-        ("NodeName=n2 CPUs=2", "slurm.conf:3: node 'n2' is declared at"),
+        ("NodeName=n[3-1]", "slurm.conf:3: node list 'n[3-1]': range '3-1' is descending"),
+        ("NodeName=n2 CPUs=2", "slurm.conf:3: node 'n2' is already declared at"),
         ("NodeName=n3 Gress=gpu:2", "slurm.conf:3: unknown node field 'Gress': did you mean 'gres'?"),
         ("NodeName=n3 Gres=gpu:a:b:4", "slurm.conf:3: Gres='gpu:a:b:4': gpu[:type][:count]"),
         ("PartitionName=q Nodes=n7", "slurm.conf:3: Nodes names 'n7', which no NodeName or NodeSet line declares"),
@@ -159,8 +159,8 @@ def test_unreadable_files(tmp_path: Path) -> None:
         read_slurm_conf(tmp_path / "nowhere.conf")
     with pytest.raises(InputError, match="cannot be read: Is a directory"):
         read_slurm_conf(tmp_path)
-    assert "holds NUL bytes" in refused(tmp_path, MINIMAL + "\0")
-    assert "holds no PartitionName line" in refused(tmp_path, "NodeName=n1\n")
+    assert "contains NUL bytes" in refused(tmp_path, MINIMAL + "\0")
+    assert "no PartitionName line" in refused(tmp_path, "NodeName=n1\n")
     assert "holds no NodeName line" in refused(tmp_path, "")
 
 
@@ -238,7 +238,7 @@ def test_reservations(tmp_path: Path) -> None:
     assert found.flags == ("maint", "spec_nodes")
     path.write_text("No reservations in the system\n", encoding="utf-8")
     assert read_reservations(path, "UTC") == ()
-    for end, message in (("2023-03-14T07:00:00", "ends .* before it starts"), ("soon", "EndTime='soon': a time such")):
+    for end, message in (("2023-03-14T07:00:00", "ends .* before it starts"), ("soon", "EndTime='soon': must be a time such")):
         path.write_text(line.format(end), encoding="utf-8")
         with pytest.raises(InputError, match=message):
             read_reservations(path, "UTC")

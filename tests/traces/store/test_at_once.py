@@ -137,7 +137,7 @@ def test_what_was_read_first_and_comes_later_does_not_take_out_newer_rows(lake: 
         assert made and all(table.is_file() for table in made), "what a living process is making is not swept"
         said = go_on(first)
     assert held(lake.data) == [("lab", "1"), ("lab", "2")]
-    assert f"{path} changed while it was read: reading it again" in said
+    assert f"{path} changed while it was being read: reading it again" in said
 
 
 def test_a_file_that_was_in_and_is_taken_out_meanwhile_is_read_again(lake: Lake, sacct_row: Row) -> None:

@@ -69,7 +69,7 @@ def test_it_is_read_again(
     readings = meanwhile(monkeypatch, *steps)
     (result,) = lake.ingest(path)
     assert len(readings) == 2
-    assert f"{path} changed while it was read: reading it again" in capsys.readouterr().err
+    assert f"{path} changed while it was being read: reading it again" in capsys.readouterr().err
     assert result.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     keys = ["1", "3"] if how == "behind_its_time" else ["1", "2", "3"]
     assert [job["job_key"] for job in lake.rows("jobs")] == keys
@@ -90,14 +90,14 @@ def test_what_changes_every_time_is_refused_by_name(
             path.write_text(path.read_text() + sacct_row(JobID=str(path.stat().st_size)) + "\n")
 
     readings = meanwhile(monkeypatch, nothing, grow, times=99)
-    with pytest.raises(InputError, match=r"log\.psv: somebody writes to it: it changed each of the 3 times") as told:
+    with pytest.raises(InputError, match=r"log\.psv: another program is writing to it: it changed during each of 3 readings") as told:
         lake.ingest(path)
     assert len(readings) == 3 and "\n" not in str(told.value)
     assert [job["job_key"] for job in lake.rows("jobs")] == ["1"], "what was in stays"
     assert not list(lake.data.lake.glob("*/.*")), "and nothing is left half way"
 
     results = {Path(result.path).name: result for result in lake.ingest(lake.inbox)}
-    assert "somebody writes to it" in str(results["log.psv"].skipped_reason)
+    assert "another program is writing to it" in str(results["log.psv"].skipped_reason)
     assert results["other.psv"].jobs == 1, "the folder's other files are read"
     assert [job["job_key"] for job in lake.rows("jobs")] == ["1", "7"]
 

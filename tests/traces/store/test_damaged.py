@@ -83,7 +83,7 @@ def test_a_parquet_file_of_the_lake(lake: Lake, sacct_row: Row, harm: Callable[[
     if harm is garble:
         with pytest.raises(WorkError) as caught:
             warehouse.build(lake.data)
-        assert f"{harmed} cannot be read (" in str(caught.value) and "stays as it was" in str(caught.value)
+        assert f"{harmed} cannot be read (" in str(caught.value) and "is unchanged" in str(caught.value)
     assert all(lake.table(table).equals(frame) for table, frame in before.items())
     assert read_in(lake, path).duplicates == 0, "it is read again"
     warehouse.build(lake.data)

@@ -1,4 +1,4 @@
-"""What the readers of Slurm's node lists share: texts of one record into rows of the table `nodes`, one a node."""
+"""Shared part of the readers of Slurm's node lists: convert texts of records to rows of the table `nodes`."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _COUNT = re.compile(r"(?P<number>[0-9]{1,18})(?P<differs>\+|-[0-9]{1,18})?")
 
 
 class NodeRows:
-    """Collects the nodes of one file; of a node in several records the later values stand, and all partitions."""
+    """The nodes of one file. For a node in several records, later values replace earlier ones; partitions add up."""
 
     def __init__(self) -> None:
         self._parsed = Parsed()
         self._rows: dict[str, dict[str, Any]] = {}
 
     def add(self, line: int, raw: str, printed: Mapping[str, str | None]) -> None:
-        """Take one record: texts by name, of `nodes` (a node list), `gres` and the columns of the table.
+        """Add one record: texts by name, for `nodes` (a node list), `gres` and columns of the table.
 
-        A record that is not of its form is noted as a reject, one that says nothing new as a duplicate.
+        An invalid record counts as a reject; a record without new information counts as a duplicate.
         """
         self._parsed.records += 1
         try:
@@ -50,12 +50,12 @@ class NodeRows:
             self._parsed.duplicates += 1
 
     def refuse(self, line: int, reason: str, raw: str, *, counted: bool = False) -> None:
-        """Note a record as a reject; `counted`: it is among the records already."""
+        """Record a reject; `counted` says that it is already counted as a record."""
         self._parsed.records += not counted
         self._parsed.rejects.append(Reject(line, reason, raw))
 
     def _put(self, name: str, values: dict[str, Any]) -> bool:
-        """Merge what a record says of a node; returns whether any of it is new."""
+        """Merge a record's values into a node; return whether any value is new."""
         old = self._rows.get(name)
         if old is None:
             self._rows[name] = {**values, "node": name}
@@ -69,16 +69,16 @@ class NodeRows:
         return True
 
     def parsed(self, path: Path) -> Parsed:
-        """What became of the file. Raises InputError where it holds no record."""
+        """Return the result of reading the file. Raises InputError where it holds no record."""
         if not self._parsed.records:
-            raise InputError(f"{path}: no node in it")
+            raise InputError(f"{path}: holds no nodes")
         rows = [{**row, "partitions": ",".join(row["partitions"]) or None} for row in self._rows.values()]
         self._parsed.tables = {"nodes": pl.DataFrame(rows, schema=_KINDS)}
         return self._parsed
 
 
 def _values(printed: Mapping[str, str | None]) -> dict[str, Any]:
-    """Columns of the table from texts. Raises ValueError with the value that is not of its form."""
+    """Convert texts to columns of the table. Raises ValueError with the invalid value."""
     gpus, gpu_type = _gpus(printed.get("gres"))
     partitions = _text(printed.get("partitions")) or ""
     return {
@@ -97,7 +97,7 @@ def _text(printed: str | None) -> str | None:
 
 
 def _count(column: str, printed: str | None) -> int | None:
-    """The number; None where the list has none, or one for nodes that differ (sinfo prints `64+` or `64-128`)."""
+    """Parse a count; None where it is missing or the nodes differ (sinfo prints `64+` or `64-128`)."""
     text = _text(printed)
     if text is None:
         return None
@@ -109,9 +109,9 @@ def _count(column: str, printed: str | None) -> int | None:
 
 
 def _gpus(gres: str | None) -> tuple[int | None, str | None]:
-    """(GPUs, their type) of a GRES text; (None, None) where the list does not print GRES.
+    """Return (GPUs, their type) of a GRES text; (None, None) where the list does not print GRES.
 
-    Several types are joined by commas in the order of the text.
+    Several types are joined by commas, in the order of the text.
     """
     if gres is None:
         return None, None

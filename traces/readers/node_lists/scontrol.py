@@ -1,7 +1,7 @@
-"""`scontrol show node`, one node a line (`-o`) or a paragraph a node.
+"""Reader of `scontrol show node`, with one line (`-o`) or one paragraph per node.
 
-Format: slurm_sprint_node_table of Slurm's src/api/node_info.c. Values are not quoted: the name of the system (OS) is
-not read, nor what an administrator writes (Reason, Comment, Extra), which stands last.
+Format: slurm_sprint_node_table in Slurm's src/api/node_info.c. Values are not quoted. So free text is skipped: the
+operating system (OS), and an administrator's text (Reason, Comment, Extra), which is last.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _KEYS = {
     "NodeName": "nodes", "CPUTot": "cpus", "RealMemory": "memory_mib", "Gres": "gres", "Partitions": "partitions",
     "AvailableFeatures": "features", "State": "state",
 }  # fmt: skip
-_NEEDED = ("CPUTot", "RealMemory", "State")  # of every node; the others are left out where there is nothing to say
+_NEEDED = ("CPUTot", "RealMemory", "State")  # present for every node; Slurm omits other keys without a value
 _PAIR = re.compile(rf"(?:^|\s)({'|'.join(_KEYS)})=(\S*)")
 _FREE_TEXT = re.compile(r"(?s)\sOS=.*?(?=\sRealMemory=)|\s(?:Reason|Comment|Extra)=.*")
 
@@ -28,12 +28,12 @@ class ScontrolNodes:
     version = 1
 
     def recognises(self, file: RawFile, head: bytes) -> bool:
-        """Does it begin with a node and its count of CPUs?"""
+        """Return whether the file begins with a node and its number of CPUs."""
         text = head.decode("utf-8", errors="replace").removeprefix("\ufeff").lstrip()
         return text.startswith("NodeName=") and "CPUTot=" in text
 
     def read(self, file: RawFile) -> Parsed:
-        """All nodes. Raises InputError where there is none."""
+        """Read all nodes. Raises InputError where there is none."""
         rows = NodeRows()
         record: list[str] = []
         begin = 0
@@ -51,7 +51,7 @@ class ScontrolNodes:
 
 
 def _take(rows: NodeRows, line: int, record: list[str]) -> None:
-    """One node, from its line or paragraph."""
+    """Add one node from its line or paragraph."""
     if not record:
         return
     raw = "\n".join(record).rstrip()
@@ -60,6 +60,6 @@ def _take(rows: NodeRows, line: int, record: list[str]) -> None:
         values.setdefault(key, value)
     missing = [key for key in _NEEDED if not values.get(key)]
     if missing:
-        rows.refuse(line, f"a node without {', '.join(missing)}: is it cut short?", raw)
+        rows.refuse(line, f"the node has no {', '.join(missing)}: is the record cut short?", raw)
         return
     rows.add(line, raw, {"gres": "", **{_KEYS[key]: value for key, value in values.items()}})

@@ -1,6 +1,6 @@
-"""`sinfo` as text, with a header that names its fields: `sinfo -N -o "%N|%P|%c|%m|%G|%f|%t"` or any other order.
+"""Reader of text output of `sinfo` with a header: `sinfo -N -o "%N|%P|%c|%m|%G|%f|%t"`, or fields in another order.
 
-Format: sinfo(1), options -o and -O. A line is a node (-N), or the nodes of a partition that are alike.
+Format: sinfo(1), options -o and -O. A line describes one node (-N), or equal nodes of one partition.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ _FIELDS = {
 }  # fmt: skip
 _STATES_OF_CPUS = "CPUS(A/I/O/T)"
 _SIZES = ("cpus", "memory_mib", "gres")
-_OF_JOBS = frozenset({"JOBID", "NAME", "ST", "TIME", "TIME_LEFT"})  # squeue prints them
+_JOB_FIELDS = frozenset({"JOBID", "NAME", "ST", "TIME", "TIME_LEFT"})  # fields of squeue
 _DELIMITERS = ("|", "\t", ";", ",")
 
 
 class Sinfo:
-    """The reader of text of `sinfo` that prints CPUs, memory or GRES; `--fields` names them where no header does."""
+    """The reader of `sinfo` text with CPUs, memory or GRES; `--fields` names the fields if there is no header."""
 
     name = "sinfo"
     version = 1
 
     def recognises(self, file: RawFile, head: bytes) -> bool:
-        """Do the first line's names, or those of `--fields`, hold nodes and a size of them?"""
+        """Return whether the first line or `--fields` names nodes and at least one size."""
         header = head.split(b"\n", 1)[0].decode("utf-8-sig", errors="replace").strip()
         return _is_known(_split(header, _delimiter(header))) or _is_known(_named(file))
 
     def read(self, file: RawFile) -> Parsed:
-        """All nodes. Raises InputError where there is none."""
+        """Read all nodes. Raises InputError where there is none."""
         rows = NodeRows()
         lines = file.text().split("\n")
         header = next((line.strip() for line in lines if line.strip()), "")
@@ -53,12 +53,12 @@ class Sinfo:
 
 
 def _named(file: RawFile) -> list[str]:
-    """The names of `--fields`, in capitals as a header has them."""
+    """Return the names of `--fields` in capitals, as in a header."""
     return [name.upper() for name in file.fields or ()]
 
 
 def _delimiter(header: str) -> str:
-    """What stands between the fields; blank for spaces."""
+    """Return the delimiter of the fields; '' for spaces."""
     return next((mark for mark in _DELIMITERS if mark in header), "")
 
 
@@ -68,11 +68,11 @@ def _split(line: str, delimiter: str) -> list[str]:
 
 def _is_known(names: list[str]) -> bool:
     known = {_FIELDS.get(name) for name in names}
-    return "nodes" in known and any(size in known for size in _SIZES) and not _OF_JOBS.intersection(names)
+    return "nodes" in known and any(size in known for size in _SIZES) and not _JOB_FIELDS.intersection(names)
 
 
 def _printed(names: list[str], values: list[str]) -> dict[str, str | None]:
-    """The values by what they are. CPUs by their state are of all nodes of the line, so of one node alone."""
+    """Return the values by name. CPUs by state are totals of a line, so they are used only for a single node."""
     by_name: dict[str, str] = {}
     for name, value in zip(names, values, strict=True):
         by_name.setdefault(name, value)
@@ -90,4 +90,4 @@ def _is_one(nodes: str) -> bool:
     try:
         return len(expand_nodes(nodes)) == 1
     except ValueError:
-        return False  # `NodeRows.add` refuses it
+        return False  # `NodeRows.add` rejects it

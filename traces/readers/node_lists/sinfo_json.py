@@ -1,7 +1,7 @@
-"""`sinfo --json` and `scontrol show nodes --json`.
+"""Reader of `sinfo --json` and `scontrol show nodes --json`.
 
-Up to Slurm 22.05 both print a list `nodes` of the controller's records. Later `sinfo --json` prints a list `sinfo` of
-groups of nodes that are alike in a partition (data_parser's SINFO_DATA). `line` is the number of the record.
+Up to Slurm 22.05, both print a list `nodes` of the controller's records. Later versions of `sinfo --json` print a list
+`sinfo` of groups of equal nodes in a partition (data_parser's SINFO_DATA). `line` is the number of the record.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class SinfoJson:
     version = 1
 
     def recognises(self, file: RawFile, head: bytes) -> bool:
-        """Is the first list of the document one of nodes?"""
+        """Return whether the first list of the document holds nodes."""
         text = head.decode("utf-8", errors="replace").removeprefix("\ufeff").lstrip()
         return text.startswith("{") and _key(text) is not None
 
     def read(self, file: RawFile) -> Parsed:
-        """All nodes. Raises InputError where there is no list of them."""
+        """Read all nodes. Raises InputError without a list of nodes."""
         key = _key(file.head().decode("utf-8", errors="replace")) or "nodes"
         rows, line = NodeRows(), 0
         documents = Documents(file.pieces(PIECE_BYTES), key)
@@ -40,12 +40,12 @@ class SinfoJson:
                 if element.wrong:
                     raise ValueError(element.wrong)
                 printed = _group(element.value) if key == "sinfo" else _node(element.value)
-                "".join(filter(None, printed.values())).encode()  # half a surrogate pair is valid JSON and no text
+                "".join(filter(None, printed.values())).encode()  # half a surrogate pair is valid in JSON only
             except UnicodeEncodeError as error:
-                rows.refuse(line, f"no node: half a surrogate pair in {shown(error.object)}", element.text)
+                rows.refuse(line, f"not a node: half a surrogate pair in {shown(error.object)}", element.text)
             except _BROKEN as error:
                 what = f"no field {error}" if isinstance(error, KeyError) else str(error)
-                rows.refuse(line, f"no node: {what[:300]}", element.text)
+                rows.refuse(line, f"not a node: {what[:300]}", element.text)
             else:
                 rows.add(line, element.text, printed)
         if not documents.lists:
@@ -54,13 +54,13 @@ class SinfoJson:
 
 
 def _key(text: str) -> str | None:
-    """The list to read; None where jobs are listed first, or nothing is."""
+    """Return the key of the list to read; None if jobs are listed first, or there is no list."""
     found = _LIST.search(text)
     return found[1] if found and found[1] != "jobs" else None
 
 
 def _node(node: dict[str, Any]) -> dict[str, str | None]:
-    """One record of the controller."""
+    """Convert one record of the controller."""
     return {
         "nodes": str(node["name"]),
         "cpus": _number(node["cpus"]),
@@ -73,7 +73,7 @@ def _node(node: dict[str, Any]) -> dict[str, str | None]:
 
 
 def _group(group: dict[str, Any]) -> dict[str, str | None]:
-    """Nodes of one partition that are alike; a size in which they differ is not known."""
+    """Convert a group of equal nodes in one partition; a size in which they differ is unknown."""
     return {
         "nodes": _joined(group["nodes"]["nodes"], ","),
         "cpus": _same(group["cpus"]),
@@ -86,20 +86,20 @@ def _group(group: dict[str, Any]) -> dict[str, str | None]:
 
 
 def _same(size: dict[str, Any]) -> str | None:
-    """The size of each node, where the least is the most."""
+    """Return the size of each node; None unless the minimum equals the maximum."""
     least, most = _number(size["minimum"]), _number(size["maximum"])
     return least if least == most else None
 
 
 def _number(value: Any) -> str | None:
-    """A number as it is, or as {"set": true, "infinite": false, "number": 5} (since 23.02); None where not set."""
+    """Return a plain number or one as {"set": true, "infinite": false, "number": 5} (since 23.02); None if not set."""
     if isinstance(value, dict):
         value = value["number"] if value["set"] and not value["infinite"] else None
     return None if value is None else str(int(value))
 
 
 def _joined(value: Any, mark: str) -> str | None:
-    """A list as one text; a text as it is."""
+    """Join a list to one text; return a text unchanged."""
     if isinstance(value, list):
         return mark.join(str(part) for part in value if part) or None
     return None if value in (None, "") else str(value)

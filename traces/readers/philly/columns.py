@@ -1,8 +1,8 @@
-"""Philly's job log piece by piece, whole columns at once: the fast way, for entries that are as documented.
+"""Fast reader of Philly's job log, by whole columns, for entries that follow the documented format.
 
-The list is cut between two entries, a piece is parsed against the schema, and everything about a job is computed for
-all jobs of the piece at once. An entry that is not plainly right, or has a time in the doubled hour of a clock change,
-is left to `traces.readers.philly.entries`, which makes the same rows in plain Python.
+The list is cut between entries into pieces. Each piece is parsed against the schema, and all its jobs are computed at
+once. `traces.readers.philly.entries` makes the same rows in plain Python for the other entries: those that may be
+invalid, and those with a time in the repeated hour of a clock change.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ SCHEMA: dict[str, Any] = {
     "attempts": pl.List(pl.Struct({"start_time": pl.String, "end_time": pl.String, "detail": _DETAIL})),
     "submitted_time": pl.String, "user": pl.String,
 }  # fmt: skip
-DUCKDB = {  # the machines of an attempt stay JSON: the same few texts come again and again, and are taken apart once
+DUCKDB = {  # the machines of an attempt stay JSON text: a few texts repeat often, and each is parsed once
     "status": "VARCHAR", "vc": "VARCHAR", "jobid": "VARCHAR",
     "attempts": "STRUCT(start_time VARCHAR, end_time VARCHAR, detail VARCHAR)[]",
     "submitted_time": "VARCHAR", "user": "VARCHAR",
 }  # fmt: skip
 _BOUNDARY = re.compile(BOUNDARY.pattern.encode())
-_FIRST, _LAST = -86_400, 4_102_444_800  # 1969-12-31 and 2100, local: times beyond them are looked at alone
-_NEVER = np.iinfo(np.int64).min  # a time that the log does not hold
+_FIRST, _LAST = -86_400, 4_102_444_800  # 1969-12-31 and 2100, local: the slow path handles times beyond them
+_NEVER = np.iinfo(np.int64).min  # a missing time
 Int64s = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Rows of the tables jobs, attempts and placements; `slow_entries` (number from 0, entry) are not among them."""
+    """Rows of the tables jobs, attempts and placements, without those of `slow_entries` (number from 0, entry)."""
 
     entries: int
     jobs: pl.DataFrame
@@ -56,10 +56,10 @@ class Columns:
 
 
 def pieces(stream: IO[bytes]) -> Iterator[bytes]:
-    """The list in pieces of about PIECE_BYTES, each a list of whole entries; the last ends as a cut list does."""
+    """Yield the list in pieces of about PIECE_BYTES, each a list of whole entries; the last may be cut off."""
     rest = stream.read(PIECE_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
     if not rest.startswith(b"["):
-        yield rest  # and what follows it is not looked at
+        yield rest  # not a list: the remaining text is not read
         return
     rest = rest[1:]
     while True:
@@ -73,12 +73,12 @@ def pieces(stream: IO[bytes]) -> Iterator[bytes]:
             yield b"".join((b"[", memoryview(rest)[: cut.start() + 1], b"]"))
             rest = rest[cut.end() :]
         elif len(rest) > LONGEST_LINE:
-            yield b"[" + rest  # refused as one
+            yield b"[" + rest  # rejected as one entry
             rest = b""
 
 
 def _last_boundary(text: bytes) -> re.Match[bytes] | None:
-    """The last place between two entries, looked for in more and more of the text's end."""
+    """Find the last place between two entries, in growing parts of the text's end."""
     window = 1 << 14
     while True:
         boundaries = deque(_BOUNDARY.finditer(text, max(0, len(text) - window)), maxlen=1)
@@ -88,7 +88,7 @@ def _last_boundary(text: bytes) -> re.Match[bytes] | None:
 
 
 def read_piece(piece: bytes, zone: str) -> Columns | None:
-    """The piece's rows, `line` 1-based in it; None where it is not JSON of the schema."""
+    """Return the piece's rows, with `line` counted from 1 in the piece; None if it is not JSON of the schema."""
     try:
         return columns_of(pl.read_json(piece, schema=SCHEMA), zone)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
@@ -96,14 +96,14 @@ def read_piece(piece: bytes, zone: str) -> Columns | None:
 
 
 def columns_of(entries: pl.DataFrame, zone: str) -> Columns:
-    """The rows of entries of SCHEMA, or of DUCKDB. Arrays are over jobs (n), attempts (m) and machines of these (k).
+    """Return the rows of entries in SCHEMA or DUCKDB. Arrays are over jobs (n), attempts (m) and their machines (k).
 
-    Raises PolarsError or ValueError for details that are no JSON of the schema.
+    Raises PolarsError or ValueError for details that are not JSON of the schema.
     Over 50 lines: three tables, column after column, from the same arrays.
     """
     n = len(entries)
     runs = entries["attempts"].list.len().fill_null(0).to_numpy().astype(np.int64)
-    first = np.concatenate([[0], np.cumsum(runs)])  # of each job in the attempts; shape (n + 1,)
+    first = np.concatenate([[0], np.cumsum(runs)])  # index of each job's first attempt; shape (n + 1,)
     job = np.repeat(np.arange(n), runs)
     listed = entries["attempts"].filter(pl.Series(runs > 0))
     tries = listed.explode(empty_as_null=False).struct.unnest() if len(job) else _no_attempts()
@@ -159,7 +159,7 @@ def columns_of(entries: pl.DataFrame, zone: str) -> Columns:
 
 
 def _objects(entries: pl.DataFrame) -> list[dict[str, Any]]:
-    """The entries as the log has them, details that are JSON still taken apart."""
+    """Return the entries as in the log, with details parsed if they are JSON text."""
     objects = entries.to_dicts()
     for attempt in (attempt for entry in objects for attempt in entry["attempts"] or [] if attempt):
         if isinstance(attempt["detail"], str):
@@ -168,11 +168,11 @@ def _objects(entries: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 class _Machines:
-    """The details of m attempts: what each attempt holds, and a row a machine of it. The same JSON is read once."""
+    """The details of m attempts: totals of each attempt, and a row for each machine. Equal JSON is read once."""
 
     def __init__(self, details: pl.Series) -> None:
         m = len(details)
-        code = np.arange(m)  # of each attempt in the d distinct details
+        code = np.arange(m)  # index of each attempt's details among the d distinct ones
         if details.dtype == pl.String:
             distinct = details.unique()
             numbers = pl.int_range(len(distinct), eager=True)
@@ -196,7 +196,7 @@ class _Machines:
 
 
 def _numbers(lists: pl.Series, counts: Int64s) -> tuple[pl.Series, Flags]:
-    """(the numbers of each list of GPUs, ascending, as 0,1,5; does it name anything but gpuN)."""
+    """Return (the ascending numbers of each list of GPUs, such as 0,1,5; whether it has names other than gpuN)."""
     if not counts.any():
         return pl.repeat("", len(lists), eager=True), np.zeros(len(lists), dtype=np.bool_)
     owner = np.repeat(np.arange(len(lists)), counts)
@@ -224,25 +224,25 @@ def _no_machines() -> pl.DataFrame:
 
 
 def _any(flags: Flags, groups: Int64s, n: int) -> Flags:
-    """Is the flag set anywhere in each of n groups?"""
+    """Return whether the flag is set anywhere in each of n groups."""
     is_set = np.zeros(n, dtype=np.bool_)
     is_set[groups[flags]] = True
     return is_set
 
 
 def _at(values: Int64s, index: Int64s) -> Int64s:
-    """values[index], 0 where there is nothing."""
+    """Return values[index]; 0 if there are no values."""
     return values[np.clip(index, 0, len(values) - 1)] if len(values) else np.zeros(len(index), np.int64)
 
 
 def _sum(values: Int64s, first: Int64s) -> Int64s:
-    """The sum of each job's attempts."""
+    """Return the sum over each job's attempts."""
     total: Int64s = np.concatenate([[0], np.cumsum(values)])
     return total[first[1:]] - total[first[:-1]]
 
 
 def _least(values: Int64s, first: Int64s) -> Int64s:
-    """The least of each job's attempts that is a time; _NEVER where there is none."""
+    """Return the earliest time of each job's attempts; _NEVER without one."""
     most = np.iinfo(np.int64).max
     padded = np.append(np.where(values == _NEVER, most, values), most)
     lowest = np.minimum.reduceat(padded, first[:-1]) if len(first) > 1 else padded[:0]
@@ -251,7 +251,7 @@ def _least(values: Int64s, first: Int64s) -> Int64s:
 
 
 def _where(valid: Flags, values: Int64s) -> pl.Series:
-    """The values, null where they are not valid."""
+    """Return the values, null where they are not valid."""
     return pl.Series(values).set(pl.Series(~valid), None)
 
 
@@ -265,7 +265,7 @@ def _blank(values: pl.Series) -> pl.Series:
 
 
 def _utc(texts: pl.Series, zone: str) -> tuple[Int64s, Flags]:
-    """(epoch seconds or _NEVER, is left to the slow way) of local times; null, 'None' and '' are no time."""
+    """Convert local times to (epoch seconds, whether the slow path must read it); null, 'None' and '' give _NEVER."""
     parsed = texts.str.to_datetime("%Y-%m-%d %H:%M:%S", time_unit="ms", strict=False).to_physical()
     slow = (texts.str.len_bytes() != 19).fill_null(False).to_numpy().copy()
     missing = parsed.is_null().to_numpy()
@@ -278,10 +278,10 @@ def _utc(texts: pl.Series, zone: str) -> tuple[Int64s, Flags]:
     local = np.clip(exact, _FIRST, _LAST - 1)
     slow |= local != exact
     known = local[~missing]
-    at, offsets, doubled = _offsets(zone, _year(known.min()), _year(known.max()))
+    changes, offsets, doubled = _offsets(zone, _year(known.min()), _year(known.max()))
     for since, until in doubled:
         slow |= ~missing & (local >= since) & (local < until)
-    utc = local - offsets[np.searchsorted(at, local, side="right")]
+    utc = local - offsets[np.searchsorted(changes, local, side="right")]
     return np.where(missing, _NEVER, utc), slow
 
 
@@ -291,9 +291,9 @@ def _year(seconds: np.int64) -> int:
 
 @lru_cache(maxsize=64)
 def _offsets(zone: str, since: int, until: int) -> tuple[Int64s, Int64s, list[tuple[int, int]]]:
-    """(local seconds at which the offset changes, offsets before and between and after, doubled hours) of some years.
+    """Return (local seconds of offset changes; offsets before, between and after them; repeated hours) of some years.
 
-    A time in the hour that a change leaves out is read by the offset before it.
+    A time in the hour that a change skips is read with the offset before it.
     """
     tz = ZoneInfo(zone)
 

@@ -1,6 +1,6 @@
-"""Philly's job log entry by entry, in plain Python: the slow way, for entries that differ from what is documented.
+"""Slow reader of Philly's job log, entry by entry in plain Python, for entries that differ from the documented format.
 
-The slow twin of `traces.readers.philly.columns`: both make the same rows of the same log.
+It is the slow twin of `traces.readers.philly.columns`: both make the same rows from the same log.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import polars as pl
 from traces import schema
 from traces.readers.common import shown
 
-# The end of one entry and the start of the next. A quote inside a text is escaped, so this never lies in one; the keys
-# are those of an entry, so neither does it lie between two attempts.
+# The end of one entry and the start of the next. It cannot match inside a text, where quotes are escaped, or between
+# two attempts, whose keys differ.
 BOUNDARY = re.compile(r'\}\s*,\s*(?=\{\s*"(?:status|vc|jobid|attempts|submitted_time|user)")')
 _BETWEEN = re.compile(r"[\s,]*")
 STATUS = {"Pass": "COMPLETED", "Killed": "CANCELLED", "Failed": "FAILED"}
@@ -42,7 +42,7 @@ _PLACEMENTS: dict[str, Any] = {
 
 
 def entries(piece: bytes) -> Iterator[tuple[Any, str | None]]:
-    """(entry, what is wrong with it or None) of a JSON list; text that is no entry is skipped up to the next."""
+    """Yield (entry, what is wrong with it or None) of a JSON list; invalid text is skipped up to the next entry."""
     with contextlib.suppress(orjson.JSONDecodeError):
         whole = orjson.loads(piece)
         if isinstance(whole, list):
@@ -59,12 +59,12 @@ def entries(piece: bytes) -> Iterator[tuple[Any, str | None]]:
             return
         try:
             entry, after = decoder.raw_decode(text, at)
-            # half a surrogate pair is valid JSON and no text
+            # half a surrogate pair is valid in JSON, but not in UTF-8
             entry = json.loads(json.dumps(entry, ensure_ascii=False).encode("utf-8", errors="replace"))
         except (ValueError, RecursionError):
             next_ = BOUNDARY.search(text, at)
             end = next_.start() + 1 if next_ else len(text)
-            yield text[at : min(end, at + 4_000)], "no whole JSON entry: the list is cut short or broken here"
+            yield text[at : min(end, at + 4_000)], "not a whole JSON entry: the list is cut short or broken here"
             at = end
         else:
             at = after
@@ -72,18 +72,18 @@ def entries(piece: bytes) -> Iterator[tuple[Any, str | None]]:
 
 
 def job_of(line: int, entry: Any, zone: ZoneInfo) -> dict[str, Any]:
-    """One job with its `runs`. Raises ValueError, with the value, for an entry that is none."""
+    """Convert an entry to a job with its `runs`. Raises ValueError, with the value, for an invalid entry."""
     if not isinstance(entry, dict):
-        raise ValueError(f"entry {shown(str(entry))} is no job")
+        raise ValueError(f"entry {shown(str(entry))} is not a job")
     key = entry.get("jobid")
     if not isinstance(key, str) or not key:
-        raise ValueError(f"jobid {shown(str(key))} is no id")
+        raise ValueError(f"jobid {shown(str(key))} is not an id")
     status = entry.get("status")
     if not isinstance(status, str) or status not in STATUS:
         raise ValueError(f"status {shown(str(status))} is none of {', '.join(STATUS)}")
     attempts = entry.get("attempts") or []
     if not isinstance(attempts, list):
-        raise ValueError(f"attempts {shown(str(attempts))} is no list")
+        raise ValueError(f"attempts {shown(str(attempts))} is not a list")
     submitted = _time(entry.get("submitted_time"), "submitted_time")
     runs = [_run(attempt) for attempt in attempts]
     times, ambiguous = in_order([submitted, *(t for run in runs for t in (run["start"], run["end"]))], zone)
@@ -102,17 +102,17 @@ def job_of(line: int, entry: Any, zone: ZoneInfo) -> dict[str, Any]:
 
 def _run(attempt: Any) -> dict[str, Any]:
     if not isinstance(attempt, dict):
-        raise ValueError(f"attempt {shown(str(attempt))} is no object")
+        raise ValueError(f"attempt {shown(str(attempt))} is not an object")
     placed: dict[str, list[int]] = {}
     details = attempt.get("detail") or []
     if not isinstance(details, list):
-        raise ValueError(f"detail {shown(str(details))} is no list")
+        raise ValueError(f"detail {shown(str(details))} is not a list")
     for detail in details:
         if not isinstance(detail, dict) or not isinstance(detail.get("ip"), str):
             raise ValueError(f"detail {shown(str(detail))} names no machine")
         gpus = detail.get("gpus") or []
         if not isinstance(gpus, list):
-            raise ValueError(f"gpus {shown(str(gpus))} is no list")
+            raise ValueError(f"gpus {shown(str(gpus))} is not a list")
         placed.setdefault(detail["ip"], []).extend(_gpu(gpu) for gpu in gpus)
     times = {name: _time(attempt.get(f"{name}_time"), f"{name}_time") for name in ("start", "end")}
     return {**times, "placed": placed, "gpus": sum(map(len, placed.values()))}
@@ -126,7 +126,7 @@ def _gpu(name: Any) -> int:
 
 
 def _time(value: Any, what: str) -> datetime | None:
-    """A local time without a zone; None for null, 'None' and blank."""
+    """Parse a local time without a zone; None for null, 'None' and blank."""
     if value is None or value in ("None", ""):
         return None
     try:
@@ -143,10 +143,10 @@ def _text(value: Any) -> str | None:
 
 
 def in_order(local: list[datetime | None], zone: ZoneInfo) -> tuple[list[datetime | None], bool]:
-    """(naive UTC, still ambiguous) of local times that follow each other.
+    """Convert local times in ascending order to (naive UTC, still ambiguous).
 
-    In the doubled hour of a clock change the first reading that is not before the time before it is taken; it is
-    ambiguous where the later reading would fit what follows just as well.
+    In the repeated hour of a clock change, this takes the first reading that is not before the previous time. The
+    result is ambiguous if the later reading would fit the following times too.
     """
     choices = [[] if t is None else _readings(t, zone) for t in local]
     if all(len(c) < 2 for c in choices):
@@ -165,13 +165,16 @@ def in_order(local: list[datetime | None], zone: ZoneInfo) -> tuple[list[datetim
 
 
 def _readings(local: datetime, zone: ZoneInfo) -> list[datetime]:
-    """The instants (naive UTC, ascending) that a local time may be; in the hour left out, by the offset before it."""
+    """Return the possible instants of a local time (naive UTC, ascending).
+
+    A time in the hour that a clock change skips is read with the offset before the change.
+    """
     instants = [local.replace(tzinfo=zone, fold=fold).astimezone(UTC).replace(tzinfo=None) for fold in (0, 1)]
     return [instants[0]] if instants[1] <= instants[0] else instants
 
 
 def tables_of(jobs: list[dict[str, Any]]) -> dict[str, pl.DataFrame]:
-    """The tables jobs, attempts and placements."""
+    """Return the tables jobs, attempts and placements."""
     job_rows: list[tuple[Any, ...]] = []
     attempt_rows: list[tuple[Any, ...]] = []
     placement_rows: list[tuple[Any, ...]] = []
@@ -182,7 +185,7 @@ def tables_of(jobs: list[dict[str, Any]]) -> dict[str, pl.DataFrame]:
             seconds = int((run["end"] - run["start"]).total_seconds()) if run["start"] and run["end"] else None
             if seconds is not None:
                 known.append((seconds, seconds * run["gpus"]))
-            # of a run that another one follows the log does not say whether it failed or was preempted
+            # the log does not record whether a run followed by another failed or was preempted
             state = job["state"] if run is job["runs"][-1] else "FAILED"
             gpu_time = None if seconds is None else seconds * run["gpus"]
             attempt_rows.append(
@@ -207,7 +210,7 @@ def tables_of(jobs: list[dict[str, Any]]) -> dict[str, pl.DataFrame]:
             )
         first, last = (job["runs"][0], job["runs"][-1]) if job["runs"] else (None, None)
         start = min((r["start"] for r in job["runs"] if r["start"]), default=None)
-        # without the first attempt's start the wait is not known
+        # without the first attempt's start the wait is unknown
         wait = int((start - job["submit"]).total_seconds()) if first and first["start"] and job["submit"] else None
         job_rows.append((
             job["line"], key, key, job["user"], job["vc"], job["state"], False, job["submit"], start, job["end_utc"],

@@ -1,8 +1,8 @@
-"""The five files of Microsoft's Philly trace: the job log here, the CSV files in `traces.readers.philly.samples`.
+"""Readers of the five files of Microsoft's Philly trace: the job log here, the CSV files in `samples`.
 
-Format: README of the public repository msr-fiddle/philly-traces. A job is one allocation, its scheduling attempts are
-runs of it. Times are local to the cluster (America/Los_Angeles) without an offset. Defects that the README names are
-read as they are meant: jobs without attempts, times null or 'None', a last attempt without an end (still running).
+Format: README of the public repository msr-fiddle/philly-traces. A job is one allocation; its scheduling attempts are
+its runs. Times are local to the cluster (America/Los_Angeles) without an offset. The reader accepts the defects that
+the README names: jobs without attempts, times null or 'None', a last attempt without an end (still running).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from traces.store.file_tables import FileTables
 __all__ = ["CpuUtilization", "GpuUtilization", "JobLog", "MachineList", "MemoryUtilization"]
 
 BATCH_ENTRIES = 50_000
-AHEAD = 1  # batches that wait to be written
+AHEAD = 1  # batches computed ahead of the writer
 _SEEN = ["job_key", "attempts", "end_utc", "line"]
 
 
@@ -39,15 +39,15 @@ class JobLog:
     version = 3
 
     def recognises(self, file: RawFile, head: bytes) -> bool:
-        """A JSON list of objects with Philly's keys."""
+        """Return whether the file is a JSON list of objects with Philly's keys."""
         start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
         return start.startswith(b"[") and b'"jobid"' in head and (b'"attempts"' in head or b'"vc"' in head)
 
     def read(self, file: RawFile) -> Parsed:
-        """All jobs, written to the file's folder as they come. Raises InputError where the file holds none.
+        """Read all jobs and write them to the file's folder in batches. Raises InputError where the file holds none.
 
-        DuckDB takes the list apart; a list that it refuses anywhere is cut into pieces, so that what is wrong costs
-        itself alone.
+        DuckDB parses the list. If it rejects the list, the list is read again in pieces, so that an error affects only
+        its own entry.
         """
         source = _batches
         older = pl.Series([], dtype=pl.Int64)
@@ -57,16 +57,16 @@ class JobLog:
             source = _pieces
             parsed, seen = self._read(file, source(file), older)
         older = superseded(seen)
-        if len(older):  # seldom: a log that tells of a job twice is read twice
+        if len(older):  # rare: a log with two records of a job is read again, without the older ones
             parsed, _ = self._read(file, source(file), older)
         if parsed.records == 0:
             raise InputError(f"{file.path}: the JSON list holds no job")
         return parsed
 
     def _read(self, file: RawFile, source: Iterator[Columns | bytes], older: pl.Series) -> tuple[Parsed, pl.DataFrame]:
-        """What became of the file, and (digest of the key, attempts, end, line) of its jobs.
+        """Return the result of reading the file, and (hash of the key, attempts, end, line) of its jobs.
 
-        `older` are the lines of records that a newer one of the same job supersedes: they count as duplicates.
+        `older` are the lines of records that a newer record of the same job supersedes; they count as duplicates.
         """
         parsed, seen = Parsed(duplicates=len(older)), []
         assert file.folder is not None
@@ -87,7 +87,7 @@ class JobLog:
 
 
 def _batches(file: RawFile) -> Iterator[Columns | bytes]:
-    """The log as DuckDB reads it, by column. Raises InputError, also after some batches, where it refuses the list."""
+    """Yield the log's columns as DuckDB reads them. Raises InputError, possibly after some batches, for a bad list."""
     compression = "gzip" if file.is_gzip() else "uncompressed"
     frames = json_batches(file.path, DUCKDB, BATCH_ENTRIES, compression)
     with ThreadPoolExecutor(1) as pool:
@@ -100,8 +100,8 @@ def _batches(file: RawFile) -> Iterator[Columns | bytes]:
 
 
 def _columns(file: RawFile, frame: pl.DataFrame) -> Columns:
-    """The rows of a batch. Raises InputError where it is not plainly of the schema."""
-    for name in ("user", "vc", "jobid"):  # DuckDB takes an object in place of a text as its JSON
+    """Return the rows of a batch. Raises InputError where it does not clearly match the schema."""
+    for name in ("user", "vc", "jobid"):  # DuckDB converts an object in place of a text to its JSON
         if frame[name].str.contains(r"^[{\[]").any():
             raise InputError(f"{file.path}: an object in place of a text in {name}")
     try:
@@ -111,7 +111,7 @@ def _columns(file: RawFile, frame: pl.DataFrame) -> Columns:
 
 
 def _pieces(file: RawFile) -> Iterator[Columns | bytes]:
-    """The log piece by piece: its columns where the piece is JSON of the schema, else its bytes."""
+    """Yield the log in pieces: the columns of a piece if it is JSON of the schema, else its bytes."""
     try:
         with file.open() as stream:
             for piece in pieces(stream):
@@ -121,7 +121,7 @@ def _pieces(file: RawFile) -> Iterator[Columns | bytes]:
 
 
 def rows_of(parsed: Parsed, batch: Columns | bytes, zone: ZoneInfo) -> dict[str, pl.DataFrame]:
-    """The rows of a batch, `line` counted from the start of the file; what is not there by column is read by entry."""
+    """Return the rows of a batch, with `line` counted from the start of the file; read the slow entries one by one."""
     before = parsed.records
     if isinstance(batch, bytes):
         one_by_one = [(at, entry, broken) for at, (entry, broken) in enumerate(entries(batch))]
@@ -149,7 +149,7 @@ def rows_of(parsed: Parsed, batch: Columns | bytes, zone: ZoneInfo) -> dict[str,
 
 
 def _raw(entry: Any) -> str:
-    """The text of an entry; '' where it is nested too deep to be written."""
+    """Return the text of an entry; '' where it is nested too deep."""
     if isinstance(entry, str):
         return entry
     try:
@@ -159,7 +159,10 @@ def _raw(entry: Any) -> str:
 
 
 def superseded(seen: pl.DataFrame) -> pl.Series:
-    """Lines of records that a newer one of the job replaces: more attempts, then a later end, then further down."""
+    """Return the lines of records that a newer record of the job replaces.
+
+    A record is newer if it has more attempts, then a later end, then a later line.
+    """
     several = seen.filter(seen["job_key"].is_duplicated()).sort("attempts", "end_utc", "line", nulls_last=False)
     newest = several.unique("job_key", keep="last")
     return several.join(newest, on="line", how="anti")["line"]

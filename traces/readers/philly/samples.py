@@ -1,7 +1,7 @@
-"""Philly's CSV files: GPU, CPU and memory utilization a minute, and the machine list.
+"""Readers of Philly's CSV files: GPU, CPU and memory utilization per minute, and the machine list.
 
-The utilization files may hold hundreds of millions of rows: they are read in pieces and written as they come.
-Byte-equal lines are found within a piece. The times carry PDT or PST, which settles the hour of a clock change.
+The utilization files may hold hundreds of millions of rows, so they are read and written in pieces. Byte-equal lines
+are found only within a piece. The times end with PDT or PST, which settles the hour of a clock change.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ _TIME = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: (?:PDT|PST|UTC))?$"
 
 
 class _Samples(ABC):
-    """A CSV of samples: time, machine, values. Subclasses say which."""
+    """A CSV of samples: time, machine, values. Subclasses define the values."""
 
     name: str
     version = 2
     table: schema.Table
-    column: str  # of the header, by which the file is known
+    column: str  # column of the header that identifies the file
     values: tuple[str, ...]
 
     def recognises(self, file: RawFile, head: bytes) -> bool:
-        """Does the header have the first value's column?"""
+        """Return whether the header has the column of the first value."""
         first = head.split(b"\n", 1)[0].decode("utf-8", errors="replace").lower()
         names = [name.strip() for name in first.split(",")]
         return names[0].lstrip("\ufeff") == "time" and self.column in names
 
     def read(self, file: RawFile) -> Parsed:
-        """All samples, written to the file's folder as they come. Raises InputError where a column is missing."""
+        """Read all samples and write them to the file's folder in pieces. Raises InputError for a missing column."""
         parsed = Parsed()
         assert file.folder is not None
         same = {"cluster": file.settings.name, "trace_sha256": file.sha256}
@@ -82,14 +82,14 @@ class _Samples(ABC):
         return len(names)
 
     def _piece(self, parsed: Parsed, file: RawFile, frame: pl.DataFrame, width: int) -> pl.DataFrame:
-        """The table's rows of some lines (line, raw); counts them and notes rejects."""
+        """Return the table's rows from some lines (line, raw); count them and record rejects in `parsed`."""
         parsed.records += len(frame)
         if frame["raw"].n_unique() < len(frame):
             total = len(frame)
             frame = frame.unique("raw", keep="first", maintain_order=True)
             parsed.duplicates += total - len(frame)
         names = [f"v{i}" for i in range(width - 2)]
-        # a trailing comma is common: one more, empty field
+        # a trailing comma is common, and adds an empty field
         split = frame["raw"].str.split_exact(",", width + 1).struct.rename_fields(["t", "node", *names, "rest", "more"])
         frame = frame.hstack(split.struct.unnest())
         node = pl.col("node").str.strip_chars()
@@ -106,10 +106,10 @@ class _Samples(ABC):
             raws = frame.select("line", "raw").filter(~fine).iter_rows()
             for (line, raw), oks in zip(raws, passed.filter(~fine).iter_rows(named=True), strict=True):
                 wrong = next((name for name in checks if not oks[name]), "time")
-                parsed.rejects.append(Reject(line, f"{wrong} is not of its form: {shown(raw)}", raw))
+                parsed.rejects.append(Reject(line, f"{wrong} has the wrong form: {shown(raw)}", raw))
         nodes = _each(frame["node"], node.cast(pl.Categorical))
         rows = self._rows(frame.select(times, nodes, *names).filter(fine), names)
-        if implausible(rows).null_count() < len(rows):  # of hundreds of millions of lines hardly one: looked at apart
+        if implausible(rows).null_count() < len(rows):  # rare: hardly one in hundreds of millions of lines
             value = pl.col(names).str.strip_chars().cast(pl.Float64, strict=False)
             most = schema.most(self.values[0])
             fits = frame.select(pl.all_horizontal((value <= most).fill_null(True)))[:, 0] & fine
@@ -121,7 +121,7 @@ class _Samples(ABC):
 
     @staticmethod
     def _times(file: RawFile) -> pl.Expr:
-        """Naive UTC by the suffix, null for what is no time; one without a suffix is read in the cluster's zone."""
+        """Convert to naive UTC by the suffix, or in the cluster's zone without one; null for an invalid time."""
         text = pl.col("t").str.strip_chars()
         local = text.str.slice(0, 19).str.to_datetime("%Y-%m-%d %H:%M:%S", time_unit="us", strict=False)
         suffix = text.str.slice(20)
@@ -133,11 +133,14 @@ class _Samples(ABC):
 
     @abstractmethod
     def _rows(self, frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
-        """The canonical columns of the lines that passed; `names` are the columns that hold values."""
+        """Return the canonical columns of the valid lines; `names` are the columns with values."""
 
 
 class GpuUtilization(_Samples):
-    """`cluster_gpu_util`: a line a machine and minute, a column a GPU. 'NA' is an offline GPU, nothing is no GPU."""
+    """The reader of `cluster_gpu_util`: one line per machine and minute, one column per GPU.
+
+    'NA' means an offline GPU; a blank means that the machine has no such GPU.
+    """
 
     name = "philly-gpu-util"
     table = schema.GPU_UTILIZATION
@@ -157,7 +160,7 @@ class GpuUtilization(_Samples):
 
 
 class CpuUtilization(_Samples):
-    """`cluster_cpu_util`."""
+    """The reader of `cluster_cpu_util`."""
 
     name = "philly-cpu-util"
     table = schema.CPU_UTILIZATION
@@ -170,7 +173,7 @@ class CpuUtilization(_Samples):
 
 
 class MemoryUtilization(_Samples):
-    """`cluster_mem_util`: KiB in the machine and free."""
+    """The reader of `cluster_mem_util`: total and free KiB of the machine."""
 
     name = "philly-mem-util"
     table = schema.MEMORY_UTILIZATION
@@ -198,9 +201,9 @@ class MemoryUtilization(_Samples):
 
 
 class _Writer:
-    """Writes a table's rows as they come, in a thread of its own; a batch is a row group, at most one waits.
+    """Writes a table's rows in its own thread; each batch is a row group, and at most one batch waits.
 
-    Texts are categories: they are few, and go into the file as its dictionary without a text for every row.
+    Texts are categories: the few distinct texts become the file's dictionary, instead of a text for every row.
     """
 
     def __init__(self, folder: Path, table: schema.Table, same: dict[str, str]) -> None:
@@ -224,7 +227,7 @@ class _Writer:
     def _append(self, rows: pl.DataFrame) -> None:
         arrow = rows.select(self._columns).to_arrow()
         if self._writer is None:
-            # the Arrow schema is left out of the file: it would have every reader make categories of the texts
+            # without the Arrow schema in the file, readers get texts and not categories
             self._writer = pq.ParquetWriter(self._path, arrow.schema, compression="zstd", store_schema=False)
         self._writer.write_table(arrow)
 
@@ -242,13 +245,13 @@ class _Writer:
 
 
 def _each(values: pl.Series, compute: pl.Expr) -> pl.Series:
-    """The expression over the column, computed once for each distinct value."""
+    """Compute the expression over the column, once for each distinct value."""
     distinct = values.unique()
     return values.replace_strict(distinct, distinct.to_frame().select(compute).to_series())
 
 
 def _pieces(stream: IO[bytes], line: int, path: Path) -> Iterator[pl.DataFrame]:
-    """(line, raw) of about PIECE_BYTES each, blank lines left out; `line` is the number of the first."""
+    """Yield frames of (line, raw) of about PIECE_BYTES each, without blank lines; `line` is the number of the first."""
     for block in whole_lines(stream, PIECE_BYTES, path):
         lines = _lines(block)
         yield _numbered(lines, line)
@@ -261,7 +264,7 @@ def _numbered(lines: pl.Series, line: int) -> pl.DataFrame:
 
 
 def _lines(text: bytes) -> pl.Series:
-    """The lines of text that ends with a line's end; what is no UTF-8 is read as U+FFFD."""
+    """Split text that ends with a line break into lines; bytes that are not UTF-8 become U+FFFD."""
     if not text.isascii():
         text = text.decode("utf-8", errors="replace").encode()
     if b"\r" in text:
@@ -273,13 +276,13 @@ def _lines(text: bytes) -> pl.Series:
 
 
 class MachineList:
-    """`cluster_machine_list`: machineId, number of GPUs, single GPU mem (spaces after the commas)."""
+    """The reader of `cluster_machine_list`: machineId, number of GPUs, single GPU mem (spaces after the commas)."""
 
     name = "philly-machines"
     version = 2
 
     def recognises(self, file: RawFile, head: bytes) -> bool:
-        """A header with machineId and number of GPUs."""
+        """Return whether the header has machineId and number of GPUs."""
         names = self._names(head.split(b"\n", 1)[0].decode("utf-8", errors="replace"))
         return "machineid" in names and "number of gpus" in names
 
@@ -288,7 +291,7 @@ class MachineList:
         return [name.strip().lstrip("\ufeff").lower() for name in header.split(",")]
 
     def read(self, file: RawFile) -> Parsed:
-        """All machines; the later line of a machine named twice is a duplicate."""
+        """Read all machines; a later line for the same machine is a duplicate."""
         lines = file.text().split("\n")
         names = self._names(lines[0])
         parsed = Parsed()
@@ -303,7 +306,7 @@ class MachineList:
             memory = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(?:GB|G)?", size, re.IGNORECASE)
             counted = re.fullmatch("[0-9]{1,9}", gpus) and int(gpus) <= schema.MOST["gpus"]
             if not node or not counted or (size and not memory):
-                reason = f"not a machine, a count of GPUs and a size in GB: {shown(raw)}"
+                reason = f"no machine name, count of GPUs or size in GB: {shown(raw)}"
                 parsed.rejects.append(Reject(number, reason, raw))
             elif node in nodes:
                 parsed.duplicates += 1

@@ -1,1 +1,1 @@
-"""Readers of other published traces: SWF logs, Helios, Acme, OpenB, Graham."""
+"""Readers of published traces other than Philly: SWF logs, Helios, Acme, OpenB, Graham."""

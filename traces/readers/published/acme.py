@@ -1,8 +1,8 @@
-"""Acme (Shanghai AI Laboratory): `trace_seren.csv` (Slurm) and `trace_kalos.csv` (Kubernetes).
+"""Reader of the Acme traces (Shanghai AI Laboratory): `trace_seren.csv` (Slurm) and `trace_kalos.csv` (Kubernetes).
 
-Format: README of the public repository InternLM/AcmeTrace (Hu et al., NSDI 2024). Times carry their offset. The README
-says that `duration` is end - start; the rows of Kalos that it prints hold end - submission (18 s for a run of 8 s after
-10 s in the queue), and `gpu_time` with it. So the times decide, and both columns are left aside.
+Format: README of the public repository InternLM/AcmeTrace (Hu et al., NSDI 2024). Times have an offset. The README
+defines `duration` as end - start. But its example rows of Kalos hold end - submission (18 s for a run of 8 s after
+10 s in the queue), and `gpu_time` follows. So this reader uses the times and ignores both columns.
 """
 
 from __future__ import annotations
@@ -10,35 +10,35 @@ from __future__ import annotations
 import polars as pl
 
 from traces.readers.csv_lines import offset_time, slurm_state, whole
-from traces.readers.published.job_csv import Field, JobCsv
+from traces.readers.published.job_csv import CsvColumn, JobCsv
 
 MIB_IN_GB = 1e9 / 2**20
 
 
 class Acme(JobCsv):
-    """The reader of both files; Kalos has memory a pod, and the times of a failure and of a stop."""
+    """The reader of both files; only Kalos has memory per pod and the times of a failure and a stop."""
 
     name = "acme"
     header = ("job_id", "user", "node_num", "gpu_num", "cpu_num", "type", "state", "submit_time", "start_time",
               "end_time", "duration", "queue", "gpu_time")  # fmt: skip
     fields = (
-        Field("job_id", "job_id", required=True),
-        Field("user_name", "user"),
-        Field("job_name", "type"),  # what kind of work it was: Pretrain, Evaluation, Debug, Other ...
-        Field("requested_nodes", "node_num", whole),
-        Field("requested_gpus", "gpu_num", whole),
-        Field("requested_cpus", "cpu_num", whole),
-        Field("mem_per_pod_gb", "mem_per_pod_GB", whole),
-        Field("state", "state", slurm_state, required=True),
-        Field("submit_utc", "submit_time", offset_time, required=True),
-        Field("start_utc", "start_time", offset_time),
-        Field("end_utc", "end_time", offset_time),
-        Field("fail_utc", "fail_time", offset_time),
-        Field("stop_utc", "stop_time", offset_time),
+        CsvColumn("job_id", "job_id", required=True),
+        CsvColumn("user_name", "user"),
+        CsvColumn("job_name", "type"),  # what kind of work it was: Pretrain, Evaluation, Debug, Other ...
+        CsvColumn("requested_nodes", "node_num", whole),
+        CsvColumn("requested_gpus", "gpu_num", whole),
+        CsvColumn("requested_cpus", "cpu_num", whole),
+        CsvColumn("mem_per_pod_gb", "mem_per_pod_GB", whole),
+        CsvColumn("state", "state", slurm_state, required=True),
+        CsvColumn("submit_utc", "submit_time", offset_time, required=True),
+        CsvColumn("start_utc", "start_time", offset_time),
+        CsvColumn("end_utc", "end_time", offset_time),
+        CsvColumn("fail_utc", "fail_time", offset_time),
+        CsvColumn("stop_utc", "stop_time", offset_time),
     )
 
     def meaning(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """A job without an end ended when it failed or was stopped, unless it was still running at the snapshot."""
+        """Convert to columns of `jobs`. A job without an end ended when it failed or stopped, unless it still runs."""
         running = pl.col("state") == "RUNNING"
         ended = pl.coalesce("end_utc", pl.min_horizontal("fail_utc", "stop_utc"))
         return rows.with_columns(

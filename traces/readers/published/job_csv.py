@@ -1,7 +1,7 @@
-"""What the readers of published job logs share: one line a job, read once, at most one run of each.
+"""Shared parts of the readers of published job logs: one line a job, at most one run for each job.
 
-A reader of a CSV declares its header and its `fields` and says what they mean; lines, refusals, times and the canonical
-tables are made here, a column at a time. `finish` is for any reader of such logs.
+A reader of a CSV declares its header and `fields`, and converts them in `meaning`. This module splits lines, collects
+rejects, converts times and makes the canonical tables, a column at a time. `finish` serves all readers of such logs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from traces.readers.sacct.times import settle_hour
 
 TIMES = ("submit", "eligible", "start", "end")
 _UTC = pl.Datetime("us")
-# What every row has when it gets to `finish`; null where the log does not say.
+# Columns that `finish` needs; null where the log does not record them.
 _PLAIN: dict[str, Any] = {
     "job_id": pl.String, "state": pl.String, **{f"{name}_utc": _UTC for name in TIMES}, "requested_nodes": pl.Int64,
     "requested_cpus": pl.Int64, "requested_gpus": pl.Int64, "requested_mem_mib": pl.Int64, "run_s": pl.Int64,
@@ -31,10 +31,10 @@ _PLAIN: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Field:
-    """One column: `source` of the header as `name`, a column of the table `jobs` or one that `meaning` works on.
+class CsvColumn:
+    """One column of a published CSV: `source` is its name in the header; `name` its name in `jobs` or for `meaning`.
 
-    A name that ends in `_local` (submit, eligible, start, end) becomes `_utc` by the cluster's zone.
+    A name that ends in `_local` (submit, eligible, start, end) becomes `_utc`, read in the cluster's zone.
     """
 
     name: str
@@ -48,25 +48,25 @@ class JobCsv(ABC):
 
     name: str
     version = 2
-    header: tuple[str, ...]  # columns that the file must have, by which it is known
-    foreign: tuple[str, ...] = ()  # columns that only a sibling of the format has
-    fields: tuple[Field, ...]
-    has_ids = True  # else a job is known by its line, and equal lines are different jobs
+    header: tuple[str, ...]  # required columns, by which the format is recognised
+    foreign: tuple[str, ...] = ()  # columns that only a similar format has
+    fields: tuple[CsvColumn, ...]
+    has_ids = True  # without ids the line identifies a job, and equal lines are different jobs
 
     def recognises(self, file: RawFile, head: bytes) -> bool:
-        """Does the header hold the format's columns, and none of a sibling's?"""
+        """Return whether the header holds the format's columns and none of a similar format's."""
         names = header_names(head.split(b"\n", 1)[0])
         return set(self.header) <= set(names) and not set(self.foreign) & set(names)
 
     @abstractmethod
     def meaning(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """`rows` (line, raw, the fields, UTC times) with what they mean as columns of the table `jobs`.
+        """Convert `rows` (line, raw, the fields, UTC times) to columns of the table `jobs`.
 
-        A row whose start is null never ran, unless it has a `run_s`. `wrong` may say why a row is refused.
+        A row whose start is null never ran, unless it has a `run_s`. `wrong` may hold the reason to reject a row.
         """
 
     def read(self, file: RawFile) -> Parsed:
-        """All jobs. Raises InputError where a column is missing or no line follows the header."""
+        """Read all jobs. Raises InputError where a column is missing or no line follows the header."""
         parsed = Parsed()
         frames = []
         try:
@@ -75,7 +75,7 @@ class JobCsv(ABC):
                 missing = [name for name in self.header if name not in names]
                 if missing or len(set(names)) < len(names):
                     what = f"column {missing[0]} is missing" if missing else "a column is named twice"
-                    raise InputError(f"{file.path}:1: {what}: {self.name} has {', '.join(self.header)}")
+                    raise InputError(f"{file.path}:1: {what}: format {self.name} has {', '.join(self.header)}")
                 for lines in numbered_lines(stream, 2, file.path):
                     parsed.records += len(lines)
                     frames.append(self._rows(parsed, file, split(parsed, lines, names)))
@@ -87,7 +87,7 @@ class JobCsv(ABC):
         return parsed
 
     def _rows(self, parsed: Parsed, file: RawFile, rows: pl.DataFrame) -> pl.DataFrame:
-        """(line, raw, fields, UTC times) of the rows of which every text has a value of its kind."""
+        """Return (line, raw, fields, UTC times) of the rows in which every text has the required form."""
         columns = [rows["line"], rows["raw"]]
         wrong = pl.repeat(None, len(rows), dtype=pl.String, eager=True)
         for field in self.fields:
@@ -100,7 +100,7 @@ class JobCsv(ABC):
             value = field.value(texts)
             bad = value.is_null() if field.required else value.is_null() & ~blank
             if bad.any():
-                why = [f"{field.source} {shown(v)} is not of its form" if v else f"{field.source} is missing"
+                why = [f"{field.source} {shown(v)} has the wrong form" if v else f"{field.source} is missing"
                         for v in texts.filter(bad)]  # fmt: skip
                 new = pl.DataFrame({"at": bad.arg_true(), "why": why}, schema={"at": pl.UInt32, "why": pl.String})
                 wrong = wrong.scatter(new["at"], new["why"]) if wrong.null_count() == len(wrong) else _first(wrong, new)
@@ -111,22 +111,22 @@ class JobCsv(ABC):
 
 
 def _first(old: pl.Series, new: pl.DataFrame) -> pl.Series:
-    """`old` with the reasons `new` where it has none."""
+    """Return the reasons `old`, completed with `new` where there are none."""
     return old.scatter(new["at"], old.gather(new["at"]).zip_with(old.gather(new["at"]).is_not_null(), new["why"]))
 
 
 def refuse(parsed: Parsed, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows without a reason in `wrong`; the others are noted as rejects."""
+    """Return the rows without a reason in `wrong`; add the others to the rejects."""
     for line, raw, why in rows.filter(pl.col("wrong").is_not_null()).select("line", "raw", "wrong").iter_rows():
         parsed.rejects.append(Reject(line, why, raw))
     return rows.filter(pl.col("wrong").is_null()).drop("wrong")
 
 
 def to_utc(rows: pl.DataFrame, zone: str) -> pl.DataFrame:
-    """`<time>_local` as `<time>_utc`, and `is_time_ambiguous`.
+    """Convert `<time>_local` to `<time>_utc`, and add `is_time_ambiguous`.
 
-    The doubled hour of a clock change is settled from `elapsed_s` where the rows have it, else from the order of events
-    and `limit_s`; what nothing settles is read as the earlier and flagged.
+    The repeated hour of a clock change is settled from `elapsed_s` where the rows have it, else from the order of
+    events and `limit_s`. A time that nothing settles is read as the earlier one and flagged.
     """
     recorded = [name for name in TIMES if f"{name}_local" in rows.columns]
     plain = rows.with_columns(pl.lit(False).alias("is_time_ambiguous"))
@@ -157,7 +157,7 @@ def to_utc(rows: pl.DataFrame, zone: str) -> pl.DataFrame:
 def finish(parsed: Parsed, rows: pl.DataFrame, *, has_ids: bool = True) -> None:
     """Fill `parsed` from rows (line, raw, columns of the table `jobs`): jobs, one attempt for each that ran, counts.
 
-    Of several rows of one id the one that ended last stands, of those the last; the others are duplicates.
+    Of several rows with one id, the one that ended last is kept (of ties the last row); the others are duplicates.
     """
     missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in _PLAIN.items() if name not in rows.columns]
     rows = rows.with_columns(missing)
@@ -204,7 +204,7 @@ def _span(since: str, until: str) -> pl.Expr:
 
 
 def _out_of_order(rows: pl.DataFrame) -> pl.Series:
-    """Why a row's times cannot be, or null; those that a clock change blurs are left alone."""
+    """Return why a row's times contradict each other, or null. Rows with ambiguous times are not checked."""
     pairs = [("submit", "eligible"), ("submit", "start"), ("eligible", "start"), ("start", "end"), ("submit", "end")]
     reason = pl.lit(None, dtype=pl.String)
     for before, after in reversed(pairs):

@@ -1,7 +1,7 @@
-"""Alibaba's openb trace: pods and nodes of a Kubernetes cluster that shares GPUs.
+"""Readers of Alibaba's openb trace: pods and nodes of a Kubernetes cluster that shares GPUs.
 
 Format: cluster-trace-gpu-v2023 of the public repository alibaba/clusterdata (Weng et al., USENIX ATC 2023). Times are
-seconds since the trace's own zero, which the tables show as the start of 1970.
+seconds since the start of the trace, which the tables show as the start of 1970.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from traces.errors import InputError
 from traces.readers.common import HEAD_BYTES, Parsed, RawFile, Reject, shown
 from traces.readers.csv_lines import header_names, since_zero, split, whole
 from traces.readers.plausible import implausible
-from traces.readers.published.job_csv import Field, JobCsv
+from traces.readers.published.job_csv import CsvColumn, JobCsv
 from traces.readers.raw_text import UNREADABLE, numbered_lines
 
 PHASES = ("Succeeded", "Failed", "Running", "Pending", "Unknown")
 
 
 def phase(values: pl.Series) -> pl.Series:
-    """One of Kubernetes' phases of a pod."""
+    """Return the phase of a pod; null unless it is one of Kubernetes' phases."""
     return values.set(~values.is_in(PHASES), None)
 
 
 def thousandths(values: pl.Series) -> pl.Series:
-    """The part of a GPU that a pod takes, in thousandths."""
+    """Return the part of a GPU that a pod takes, in thousandths."""
     number = whole(values)
     return number.set(number > 1000, None)
 
 
-class Pods(JobCsv):
-    """`openb_pod_list_*.csv`: a pod is a job on one node.
+class OpenbPods(JobCsv):
+    """The reader of `openb_pod_list_*.csv`: a pod is a job on one node.
 
     A pod that takes a part of one GPU (`gpu_milli` below 1000) has one GPU, and its part in `gpu_part`. The phase is
-    the last one seen: a pod deleted while Running or Pending counts as CANCELLED, and one whose deletion is the last
-    second of the trace, which many share, was still there at the snapshot.
+    the last one observed. A pod deleted while Running or Pending counts as CANCELLED. If many pods share the last
+    second of the trace as deletion time, they still existed at the snapshot.
     """
 
     name = "openb-pods"
@@ -45,21 +45,21 @@ class Pods(JobCsv):
     header = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "pod_phase", "creation_time", "deletion_time",
               "scheduled_time")  # fmt: skip
     fields = (
-        Field("job_id", "name", required=True),
-        Field("cpu_milli", "cpu_milli", whole),
-        Field("requested_mem_mib", "memory_mib", whole),
-        Field("requested_gpus", "num_gpu", whole),
-        Field("gpu_milli", "gpu_milli", thousandths),
-        Field("partition", "gpu_spec"),  # the GPU types that it may run on
-        Field("qos", "qos"),
-        Field("phase", "pod_phase", phase, required=True),
-        Field("submit_utc", "creation_time", since_zero, required=True),
-        Field("start_utc", "scheduled_time", since_zero),
-        Field("end_utc", "deletion_time", since_zero),
+        CsvColumn("job_id", "name", required=True),
+        CsvColumn("cpu_milli", "cpu_milli", whole),
+        CsvColumn("requested_mem_mib", "memory_mib", whole),
+        CsvColumn("requested_gpus", "num_gpu", whole),
+        CsvColumn("gpu_milli", "gpu_milli", thousandths),
+        CsvColumn("partition", "gpu_spec"),  # the GPU types that it may run on
+        CsvColumn("qos", "qos"),
+        CsvColumn("phase", "pod_phase", phase, required=True),
+        CsvColumn("submit_utc", "creation_time", since_zero, required=True),
+        CsvColumn("start_utc", "scheduled_time", since_zero),
+        CsvColumn("end_utc", "deletion_time", since_zero),
     )
 
     def meaning(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """States from phases, GPU time by the part of a GPU that is held."""
+        """Convert to columns of `jobs`: states from phases, GPU time from the part of a GPU held."""
         ends = rows["end_utc"].drop_nulls()
         last = pl.lit(ends.max(), dtype=pl.Datetime("us"))
         shared = int((ends == ends.max()).sum()) > 1 if len(ends) else False
@@ -87,10 +87,10 @@ class Pods(JobCsv):
         ).drop("cpu_milli", "gpu_milli", "phase")
 
 
-class Nodes:
-    """`openb_node_list_*.csv`: name, CPUs, memory, GPUs and their model, whose name may hold its memory (V100M32).
+class OpenbNodes:
+    """The reader of `openb_node_list_*.csv`: name, CPUs, memory, GPUs and their model.
 
-    A part of a CPU is left out.
+    The model's name may hold its memory (V100M32). A fraction of a CPU is dropped.
     """
 
     name = "openb-nodes"
@@ -98,11 +98,11 @@ class Nodes:
     header = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 
     def recognises(self, file: RawFile, head: bytes) -> bool:
-        """Does the header hold the format's columns?"""
+        """Return whether the header holds the format's columns."""
         return set(self.header) <= set(header_names(head.split(b"\n", 1)[0]))
 
     def read(self, file: RawFile) -> Parsed:
-        """All nodes; the later line of a node named twice is a duplicate. Raises InputError where there is none."""
+        """Read all nodes; a later line for the same node is a duplicate. Raises InputError without nodes."""
         parsed = Parsed()
         rows: dict[str, tuple[str, int, str | None, float | None, int | None, int | None, int]] = {}
         try:
@@ -110,7 +110,7 @@ class Nodes:
                 names = header_names(stream.readline(HEAD_BYTES))
                 if not set(self.header) <= set(names) or len(set(names)) < len(names):
                     what = "is missing" if not set(self.header) <= set(names) else "is named twice"
-                    raise InputError(f"{file.path}:1: a column {what}: {self.name} has {', '.join(self.header)}")
+                    raise InputError(f"{file.path}:1: a column {what}: format {self.name} has {', '.join(self.header)}")
                 for lines in numbered_lines(stream, 2, file.path):
                     parsed.records += len(lines)
                     parts = split(parsed, lines, names)
@@ -118,14 +118,14 @@ class Nodes:
                     for line, raw, node, gpus, model, cpus, mib, wrong in zip(*columns, *_sizes(parts), strict=True):
                         memory = re.search(r"M(\d{1,6})$", model)
                         if not node or gpus is None or gpus > schema.MOST["gpus"]:
-                            parsed.rejects.append(Reject(line, f"not a node and a count of GPUs: {shown(raw)}", raw))
+                            parsed.rejects.append(Reject(line, f"no node name or count of GPUs: {shown(raw)}", raw))
                         elif wrong:
                             parsed.rejects.append(Reject(line, wrong, raw))
                         elif node in rows:
                             parsed.duplicates += 1
                         else:
-                            of_one = (model or None, float(memory[1]) if memory else None) if gpus else (None, None)
-                            rows[node] = (node, gpus, *of_one, cpus, mib, line)
+                            gpu = (model or None, float(memory[1]) if memory else None) if gpus else (None, None)
+                            rows[node] = (node, gpus, *gpu, cpus, mib, line)
         except UNREADABLE as error:
             raise InputError(f"{file.path}: cannot be read: {error}: is the file whole?") from error
         if not parsed.records:
@@ -140,6 +140,6 @@ class Nodes:
 
 
 def _sizes(parts: pl.DataFrame) -> tuple[pl.Series, pl.Series, pl.Series]:
-    """(whole CPUs, MiB, what is out of bounds or null) of each node."""
+    """Return (whole CPUs, MiB, the reason if a value is out of bounds) of each node."""
     sizes = pl.DataFrame({"cpus": whole(parts["cpu_milli"]) // 1000, "memory_mib": whole(parts["memory_mib"])})
     return sizes["cpus"], sizes["memory_mib"], implausible(sizes)

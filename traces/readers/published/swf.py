@@ -1,9 +1,9 @@
-"""Standard Workload Format 2.2 (Parallel Workloads Archive): one line a job, 18 numbers, -1 for unknown.
+"""Parser of the Standard Workload Format 2.2 (Parallel Workloads Archive): one line a job, 18 numbers, -1 for unknown.
 
-The one parser of its text, `blocks`, and the trace as arrays for a replay, `read_swf`; `swf_jobs` makes rows of the
-lake from the same blocks. A replay takes a trace whole or not at all, so its first line that is no job is an error; the
-lake takes what can be read and keeps the rest as rejects. Definition: Chapin et al., Benchmarks and Standards for the
-Evaluation of Parallel Job Schedulers (JSSPP 1999), and the archive's page on the format.
+`blocks` parses the text. `read_swf` returns the trace as arrays for a replay; `swf_jobs` makes rows of the lake. A
+replay needs the whole trace, so for it the first invalid line is an error. The lake takes valid lines and keeps the
+others as rejects. Definition: Chapin et al., Benchmarks and Standards for the Evaluation of Parallel Job Schedulers
+(JSSPP 1999), and the archive's page on the format.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ COLUMNS = (
     "user", "group", "executable", "queue", "partition", "preceding", "think",
 )  # fmt: skip
 _KEPT = ("job", "submit", "wait", "run", "allocated", "requested", "limit", "status")  # for a replay
-_BLOCK_BYTES = 1 << 23  # of text at a time, so that a long trace costs its arrays and not its text
+_BLOCK_BYTES = 1 << 23  # of text at a time, so that the text of a long trace is never in memory at once
 _HEADER = re.compile(r";\s*([A-Za-z][A-Za-z ]{0,30}?)\s*:\s*(\S.*)")
 
 
 class NotSwfError(InputError):
-    """The first line that should be a job is none: the file is of another format."""
+    """The first line that should be a job is invalid: the file has another format."""
 
 
 @dataclass(frozen=True)
-class Block:
-    """Some of a file's lines that should be jobs, in order, comments and blank lines left out."""
+class SwfBlock:
+    """Consecutive lines of a file that should be jobs, without comments and blank lines."""
 
     lines: pl.DataFrame  # line (its number, from 1), raw (its text)
-    numbers: pl.DataFrame  # COLUMNS as whole numbers, Int64; of no meaning where `wrong` says something
-    wrong: pl.Series  # why the line is no job; null where it is one
+    numbers: pl.DataFrame  # COLUMNS as whole numbers, Int64; meaningless where `wrong` is not null
+    wrong: pl.Series  # why the line is not a job; null for a job
 
 
-def blocks(stream: IO[bytes], path: Path, header: dict[str, str]) -> Iterator[Block]:
-    """The lines of an SWF text, some MB at a time; comments of the form `; Name: value` are put into `header`.
+def blocks(stream: IO[bytes], path: Path, header: dict[str, str]) -> Iterator[SwfBlock]:
+    """Yield the lines of an SWF text, some MB at a time; comments of the form `; Name: value` are added to `header`.
 
-    Of several comments of one name the first with a value stands. A number of which the format has seconds or counts
-    may be printed with decimals: it is rounded, halves to the even neighbour. A byte order mark is passed over.
+    The first of several comments with one name counts. Numbers with decimals are rounded, halves to the even neighbour.
+    A byte order mark is skipped.
     """
     for lines in numbered_lines(stream, 1, path, _BLOCK_BYTES):
         if lines["line"].first() == 1:
@@ -58,11 +58,11 @@ def blocks(stream: IO[bytes], path: Path, header: dict[str, str]) -> Iterator[Bl
                 header.setdefault(match[1], match[2].rstrip())
         jobs = lines.filter(~comment)
         if len(jobs):
-            yield Block(jobs, *_numbers(jobs["raw"]))
+            yield SwfBlock(jobs, *_numbers(jobs["raw"]))
 
 
 def _numbers(raw: pl.Series) -> tuple[pl.DataFrame, pl.Series]:
-    """(COLUMNS as whole numbers, why a line is no job) of lines."""
+    """Parse lines into (COLUMNS as whole numbers, why a line is not a job)."""
     parts = raw.str.extract_all(r"\S+")
     fields = parts.list.len()
     read = pl.DataFrame([
@@ -71,17 +71,17 @@ def _numbers(raw: pl.Series) -> tuple[pl.DataFrame, pl.Series]:
     ])  # fmt: skip
     whole = read.select(pl.all().round().cast(pl.Int64, strict=False))
     in_range = (pl.all().abs() < EXACT).all(ignore_nulls=False)
-    if (fields == len(COLUMNS)).all() and all(read.select(in_range).row(0)):  # as in every sound file
+    if (fields == len(COLUMNS)).all() and all(read.select(in_range).row(0)):  # fast path for valid files
         return whole, pl.Series("wrong", [None], dtype=pl.String).new_from_index(0, len(raw))
     return whole, _reasons(read, fields)
 
 
 def _reasons(read: pl.DataFrame, fields: pl.Series) -> pl.Series:
-    """Why each line is no job, null where it is one; `read` are COLUMNS as floats, `fields` how many words it has."""
+    """Return why each line is not a job, or null. `read` holds COLUMNS as floats, `fields` the number of words."""
     of_numbers = pl.all_horizontal(pl.all().is_not_nan().fill_null(False))
     in_range = pl.all_horizontal(pl.all().abs() < EXACT)
     return read.select(
-        pl.when(pl.lit(fields) != len(COLUMNS)).then(pl.format(f"{{}} fields where SWF has {len(COLUMNS)}", fields))
+        pl.when(pl.lit(fields) != len(COLUMNS)).then(pl.format(f"{{}} fields, but SWF has {len(COLUMNS)}", fields))
         .when(~of_numbers).then(pl.lit("not a number"))
         .when(~in_range).then(pl.lit("a number out of range"))
         .alias("wrong")
@@ -89,15 +89,15 @@ def _reasons(read: pl.DataFrame, fields: pl.Series) -> pl.Series:
 
 
 def first_word(header: dict[str, str], name: str) -> str:
-    """The first word of that comment's value; empty where the file has none of that name."""
+    """Return the first word of a header comment's value; '' where the file has no such comment."""
     return header[name].split()[0] if name in header else ""
 
 
 @dataclass(frozen=True)
 class SwfTrace:
-    """The jobs in the file's order, int64 arrays of shape (jobs,). Times in the trace's own seconds."""
+    """The jobs of an SWF file in file order, as int64 arrays of shape (jobs,). Times in the trace's own seconds."""
 
-    header: dict[str, str]  # comment lines of the form `Name: value`; of several of one name the first with a value
+    header: dict[str, str]  # comments of the form `Name: value`; the first of several with one name
     job_id: NDArray[np.int64]
     submit_s: NDArray[np.int64]
     wait_s: NDArray[np.int64]  # -1 unknown
@@ -111,15 +111,16 @@ class SwfTrace:
 
     @property
     def max_procs(self) -> int | None:
-        """Processors of the machine by the header's MaxProcs; None where it does not say."""
+        """Return the machine's processors from the header's MaxProcs; None without a valid one."""
         value = first_word(self.header, "MaxProcs")
         return int(value) if re.fullmatch("[0-9]{1,18}", value) and int(value) > 0 else None
 
 
 def read_swf(path: Path) -> SwfTrace:
-    """Read a trace, plain or packed, for a replay. Raises InputError, with file and line, for a line that is no job.
+    """Read a trace, compressed or not, for a replay.
 
-    It is a NotSwfError where already the first is none, or where the file has no line at all.
+    Raises InputError, with file and line, for an invalid line. Raises NotSwfError if the first line is invalid or the
+    file has no job.
     """
     header: dict[str, str] = {}
     parts: list[NDArray[np.int64]] = []
@@ -132,7 +133,7 @@ def read_swf(path: Path) -> SwfTrace:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise InputError(f"{path}: cannot be read: {reason}") from error
     if not parts:
-        raise NotSwfError(f"{path}: no job in it: SWF has one line of {len(COLUMNS)} numbers a job")
+        raise NotSwfError(f"{path}: holds no jobs: SWF has one line of {len(COLUMNS)} numbers per job")
     job_id, submit, wait, run, allocated, requested, limit, status = np.concatenate(parts, axis=1)
     return SwfTrace(
         header, job_id, submit, wait, run,
@@ -140,8 +141,8 @@ def read_swf(path: Path) -> SwfTrace:
     )  # fmt: skip
 
 
-def _refuse(path: Path, block: Block, *, first: bool) -> None:
-    """Raises InputError for the first line of the block that is no job; NotSwfError if it is the file's first."""
+def _refuse(path: Path, block: SwfBlock, *, first: bool) -> None:
+    """Raise InputError for the first invalid line of the block; NotSwfError if it is the file's first line."""
     wrong = block.wrong.is_not_null().arg_max()
     if wrong is None or block.wrong[wrong] is None:
         return

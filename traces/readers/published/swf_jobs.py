@@ -1,8 +1,8 @@
-"""Standard Workload Format 2.2 into the lake; its text is parsed in `traces.readers.published.swf`.
+"""Reader of the Standard Workload Format 2.2 for the lake; `traces.readers.published.swf` parses its text.
 
-Times are seconds since the header's UnixStartTime, which is 1970 where it is left out.
-Processors are CPUs, and nodes too where the header's MaxNodes is its MaxProcs. The columns for CPU time and memory
-used, for the preceding job and for think time have no place in the canonical tables and are not kept.
+Times are seconds since the header's UnixStartTime, by default the start of 1970. Processors are CPUs; they are nodes
+too if the header's MaxNodes equals its MaxProcs. The canonical tables have no columns for CPU time, used memory, the
+preceding job and think time, so these are dropped.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from traces.errors import InputError
 from traces.readers.common import Parsed, RawFile, Reject, shown
 from traces.readers.plausible import implausible
 from traces.readers.published.job_csv import finish
-from traces.readers.published.swf import COLUMNS, Block, blocks, first_word
+from traces.readers.published.swf import COLUMNS, SwfBlock, blocks, first_word
 from traces.readers.raw_text import UNREADABLE
 
 STATES = {0: "FAILED", 1: "COMPLETED", 2: "UNKNOWN", 3: "COMPLETED", 4: "FAILED", 5: "CANCELLED", -1: "UNKNOWN"}
-# The column of the canonical tables whose bounds hold for a number of SWF; less than 0 is unknown.
+# SWF column -> canonical column whose bounds apply; a value below 0 means unknown.
 BOUNDS = {
     "submit": "submit_s", "wait": "wait_s", "run": "run_s", "limit": "limit_s", "allocated": "allocated_cpus",
     "requested": "requested_cpus", "memory": "memory_kib",
 }  # fmt: skip
-PARTIAL = (2, 3, 4)  # a run of a job that was stopped and went on; the job's own line has another status
+PARTIAL = (2, 3, 4)  # one run of a job that was stopped and resumed; the job's own line has another status
 _ZERO = datetime(1970, 1, 1)
 
 
@@ -38,23 +38,23 @@ class Swf:
     version = 4
 
     def recognises(self, file: RawFile, head: bytes) -> bool:
-        """Comments that begin with ';', or a first line of 18 numbers."""
+        """Return whether the file begins with a ';' comment or a line of 18 numbers."""
         lines = [line.strip() for line in head.decode("utf-8-sig", errors="replace").split("\n") if line.strip()]
         if not lines:
             return False
         return lines[0].startswith(";") or bool(re.fullmatch(r"(?:-?\d+(?:\.\d+)?\s+){17}-?\d+(?:\.\d+)?", lines[0]))
 
     def read(self, file: RawFile) -> Parsed:
-        """All jobs. Raises InputError where the file holds none."""
+        """Read all jobs. Raises InputError where the file holds none."""
         parsed = Parsed()
         header: dict[str, str] = {}
         try:
             with file.open() as stream:
-                frames = [_sound(parsed, block) for block in blocks(stream, file.path, header)]
+                frames = [_valid(parsed, block) for block in blocks(stream, file.path, header)]
         except UNREADABLE as error:
             raise InputError(f"{file.path}: cannot be read: {error}: is the file whole?") from error
         if not parsed.records:
-            raise InputError(f"{file.path}: no job in it: SWF has one line of {len(COLUMNS)} numbers a job")
+            raise InputError(f"{file.path}: holds no jobs: SWF has one line of {len(COLUMNS)} numbers per job")
         rows = pl.concat(frames)
         partial = rows["status"].is_in(PARTIAL)
         runs, of_runs = _runs(parsed, rows.filter(partial), set(rows.filter(~partial)["job"]), _start(header))
@@ -69,17 +69,17 @@ def _start(header: dict[str, str]) -> int:
     return int(text) if re.fullmatch(r"[0-9]{1,11}", text) and int(text) < schema.MOST["s"] else 0
 
 
-def _sound(parsed: Parsed, block: Block) -> pl.DataFrame:
-    """(line, raw, COLUMNS) of the lines that are jobs of a known status and within the bounds of the canonical tables.
+def _valid(parsed: Parsed, block: SwfBlock) -> pl.DataFrame:
+    """Return (line, raw, COLUMNS) of the lines with a known status and values within the canonical bounds.
 
-    The others are refused, each with its reason.
+    The other lines are rejected, each with its reason.
     """
     parsed.records += len(block.lines)
     numbers = block.numbers.with_columns(block.wrong)
     known = pl.col("status").is_in(list(STATES)) & (pl.col("job") >= 0)
     bounded = numbers.select(pl.col(name).clip(0).alias(bound) for name, bound in BOUNDS.items())
     why = numbers.select(
-        pl.coalesce("wrong", pl.when(~known).then(pl.lit("no SWF status or job number")), implausible(bounded))
+        pl.coalesce("wrong", pl.when(~known).then(pl.lit("invalid SWF status or job number")), implausible(bounded))
     )["wrong"]
     if why.null_count() == len(why):
         return pl.concat([block.lines, block.numbers], how="horizontal")
@@ -90,9 +90,9 @@ def _sound(parsed: Parsed, block: Block) -> pl.DataFrame:
 
 
 def _jobs(rows: pl.DataFrame, start: int, processors_are_nodes: bool) -> pl.DataFrame:
-    """The table `jobs` of the jobs' own lines. Nothing ran that was cancelled without a run time.
+    """Return the table `jobs` from the jobs' own lines. A job cancelled without a run time never ran.
 
-    Where every job of a log has status 0 (failed), the status was not recorded.
+    If every job of a log has status 0 (failed), the status was not recorded.
     """
     states = STATES if (rows["status"] != 0).any() else {**STATES, 0: "UNKNOWN"}
 
@@ -104,10 +104,10 @@ def _jobs(rows: pl.DataFrame, start: int, processors_are_nodes: bool) -> pl.Data
 
     ran = (pl.col("run") >= 0) & ~((pl.col("status") == 5) & (pl.col("run") <= 0))
     submit, wait, run = known("submit") + start, known("wait"), pl.when(ran).then(pl.col("run"))
-    # of a job cancelled in the queue the wait lasted until then
+    # the wait of a job cancelled in the queue ends at its cancellation
     end = pl.when(ran).then(submit + wait + run).when(pl.col("status") == 5).then(submit + wait)
     processors = pl.coalesce(positive("requested"), positive("allocated"))
-    memory = (positive("memory").cast(pl.Float64) * processors / 1024).clip(upper_bound=2.0**62)  # which is refused
+    memory = (positive("memory").cast(pl.Float64) * processors / 1024).clip(upper_bound=2.0**62)  # rejected later
     nodes = positive("allocated") if processors_are_nodes else pl.lit(None, dtype=pl.Int64)
     return rows.select(
         "line", "raw", pl.col("job").cast(pl.String).alias("job_id"), pl.col("job").alias("job_id_raw"),
@@ -122,7 +122,7 @@ def _jobs(rows: pl.DataFrame, start: int, processors_are_nodes: bool) -> pl.Data
     )  # fmt: skip
 
 
-# Columns of the table `jobs` that SWF holds as numbers.
+# Column of the table `jobs` -> column of SWF, where SWF writes a number for the name.
 NAMES = {"user_name": "user", "account": "group", "job_name": "executable", "qos": "queue", "partition": "partition"}
 
 
@@ -131,10 +131,10 @@ def _utc(seconds: pl.Expr) -> pl.Expr:
 
 
 def _runs(parsed: Parsed, parts: pl.DataFrame, own: set[int], start: int) -> tuple[list[dict[str, Any]], pl.DataFrame]:
-    """(runs of the jobs that were stopped and went on, a line for each such job that has none of its own).
+    """Return (runs of jobs that were stopped and resumed, a line for each such job without a line of its own).
 
-    The wait of a later part is since the end of the one before it; only the first has a submission, and without it no
-    time of a part is known. Parts that add up to more time than there is are refused.
+    The wait of a later part counts from the end of the part before. Only the first part has a submission; without it
+    the times of all parts are unknown. Parts whose times leave the allowed range are rejected.
     """
     runs: list[dict[str, Any]] = []
     lines: list[dict[str, Any]] = []
@@ -142,7 +142,7 @@ def _runs(parsed: Parsed, parts: pl.DataFrame, own: set[int], start: int) -> tup
         rows = group.to_dicts()
         at, ended = rows[0]["submit"], rows[0]["submit"]
         if start + at + sum(max(row["wait"], 0) + max(row["run"], 0) for row in rows) > schema.MOST["s"]:
-            why = f"with the other parts of job {rows[0]['job']} it ends after {schema.LAST_UTC} (UTC)"
+            why = f"the parts of job {rows[0]['job']} together end after {schema.LAST_UTC} (UTC)"
             parsed.rejects += [Reject(row["line"], why, row["raw"]) for row in rows]
             continue
         for number, row in enumerate(rows):
@@ -162,7 +162,7 @@ def _runs(parsed: Parsed, parts: pl.DataFrame, own: set[int], start: int) -> tup
 
 
 def _put_runs(parsed: Parsed, runs: list[dict[str, Any]], without_own: int) -> None:
-    """Replace the one attempt of jobs that were stopped and went on by their runs; a part counts as an allocation."""
+    """Replace the single attempt of jobs that were stopped and resumed by their runs; each part is an allocation."""
     if not runs:
         return
     jobs, attempts = parsed.tables["jobs"], parsed.tables["attempts"]

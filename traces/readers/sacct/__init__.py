@@ -1,1 +1,1 @@
-"""The reader of `sacct` dumps: text with any delimiter and any columns, and `sacct --json`. `reader` is the way in."""
+"""The reader of `sacct` dumps: text with any delimiter and any columns, and `sacct --json`. Start at `reader`."""

@@ -1,7 +1,7 @@
-"""The bytes of an sacct dump into blocks of whole records that each can be read by itself.
+"""Split the bytes of an sacct dump into blocks of whole records, which can be read independently.
 
-Blocks are cut where no record can run on, and where a header stands again: dumps that were put together with `cat` may
-each have columns of their own. A header inside a job's name is none: the record around it is put together first.
+A block ends at a place that no record can cross, and before another header, because dumps joined with `cat` may have
+different columns. A header inside a job's name does not count: the record around it is put together first.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from traces.readers.sacct import layout as sacct_layout
 from traces.readers.sacct.layout import Layout
 from traces.readers.sacct.mend import MOST_FORGED, MOST_LINES, Mender, fits
 
-MOST_SEEN = 2_000  # lines in which a place to cut a block is sought
+MOST_SEEN = 2_000  # lines searched for a place to cut a block
 LONGEST_HEADER = 1 << 14  # bytes
-IN_EVERY_HEADER = b"JobID"  # JobIDRaw too
+IN_EVERY_HEADER = b"JobID"  # matches JobIDRaw too
 
 
 @dataclass(frozen=True)
-class Block:
-    """Lines, each ended by a line break, how they are laid out, and how many lines of the file stand before them."""
+class SacctBlock:
+    """Lines of a dump, each ended by a line break, with their layout and the number of lines before them."""
 
     data: memoryview
     layout: Layout
     before: int
 
 
-def blocks(pieces: Iterable[bytes], layout: Layout, name: str, delimiter: str | None = None) -> Iterator[Block]:
-    """The records' lines in blocks that no record crosses; headers are left out, or blanked.
+def blocks(pieces: Iterable[bytes], layout: Layout, name: str, delimiter: str | None = None) -> Iterator[SacctBlock]:
+    """Yield the lines of the records in blocks that no record crosses; headers are left out or blanked.
 
-    `delimiter` is the one that was given for the file. Raises InputError for a line that does not end.
+    `delimiter` is the one given for the file. Raises InputError for a line of over LONGEST_LINE bytes.
     """
     rest = iter(pieces)
     following = next(rest, b"").removeprefix(b"\xef\xbb\xbf")
@@ -48,7 +48,7 @@ def blocks(pieces: Iterable[bytes], layout: Layout, name: str, delimiter: str | 
         while True:
             end = carry.rfind(b"\n") + 1
             if end == 0 and len(carry) > LONGEST_LINE:
-                raise InputError(f"{name}: over {LONGEST_LINE >> 20} MiB without a line break: this is no sacct dump")
+                raise InputError(f"{name}: over {LONGEST_LINE >> 20} MiB without a line break: not an sacct dump")
             begin = 0
             while skip and begin < end:
                 begin, skip, before = carry.index(b"\n", begin) + 1, skip - 1, before + 1
@@ -56,7 +56,7 @@ def blocks(pieces: Iterable[bytes], layout: Layout, name: str, delimiter: str | 
             at, new = (0, None) if skip else _next_header(carry, sought, end, layout, delimiter, last=not following)
             if new is None:
                 break
-            if replace(new, first=layout.first) == layout:  # of daily dumps put together: no reason to cut
+            if replace(new, first=layout.first) == layout:  # joined dumps with the same columns: no need to cut
                 stop = at
                 for _ in range(new.first):
                     stop = carry.index(b"\n", stop) + 1
@@ -64,25 +64,25 @@ def blocks(pieces: Iterable[bytes], layout: Layout, name: str, delimiter: str | 
                 carry, sought = b"".join((carry[:at], blank, carry[stop:])), stop
                 continue
             if at:
-                yield Block(memoryview(carry)[:at], layout, before)
+                yield SacctBlock(memoryview(carry)[:at], layout, before)
             before += carry.count(b"\n", 0, at)
             carry, layout, skip, sought = carry[at:], new, new.first, 0
-        # at: from there on a header may stand whose lines have not all come
+        # from `at` on there may be a header whose following lines are not read yet
         cut = end if not following else _cut(carry, 0, at, layout) if at else 0
         if cut == 0 and len(carry) > LONGEST_LINE:
-            cut = carry.rfind(b"\n") + 1  # so many lines without a whole record: text made to that end
+            cut = carry.rfind(b"\n") + 1  # so many lines without a whole record: hostile text
         if cut:
-            yield Block(memoryview(carry)[:cut], layout, before)  # a copy would take as long as reading
+            yield SacctBlock(memoryview(carry)[:cut], layout, before)  # a copy would take as long as reading
             before += carry.count(b"\n", 0, cut)
         carry, sought = carry[cut:], max(at - cut, 0)
 
 
 def _cut(data: bytes, begin: int, end: int, layout: Layout) -> int:
-    """Where to end a block of the whole lines data[begin:end]: before a clean line that no record can run into.
+    """Return where to end a block of the whole lines data[begin:end]: before a clean line that no record can reach.
 
-    A record takes at most MOST_LINES lines and begins with one that is not clean, unless it is one line. So no record
-    crosses the last of MOST_LINES + 1 clean lines in a row. `begin` where the last MOST_SEEN lines have none: the block
-    goes on.
+    A record of several lines has at most MOST_LINES lines and begins with one that is not clean. So no record crosses
+    the last of MOST_LINES + 1 consecutive clean lines. Returns `begin` if the last MOST_SEEN lines contain no such run;
+    then the block continues.
     """
     if layout.widths:
         return end
@@ -107,7 +107,7 @@ def _text(line: bytes) -> str:
 
 
 def is_clean(text: str, layout: Layout) -> bool:
-    """Is the line a whole record, as far as the forms of its columns tell?"""
+    """Return whether the line is a whole record, judged by the forms of its columns."""
     if layout.widths:
         return True
     parts = (text.removesuffix("\r") if layout.carriage else text).split(layout.delimiter)
@@ -121,9 +121,9 @@ def is_clean(text: str, layout: Layout) -> bool:
 def _next_header(
     data: bytes, begin: int, end: int, layout: Layout, delimiter: str | None, *, last: bool
 ) -> tuple[int, Layout | None]:
-    """(where the first header in the whole lines data[begin:end] stands, its layout), or (end, None).
+    """Find the first header in the whole lines data[begin:end]; return (its place, its layout), or (end, None).
 
-    (place, None) where lines that decide it have not come yet.
+    Returns (place, None) if the lines that decide about a header are not read yet.
     """
     at = begin
     while (at := data.find(IN_EVERY_HEADER, at, end)) >= 0:
@@ -144,15 +144,15 @@ def _next_header(
 
 
 def _lines(data: bytes, start: int, end: int) -> list[str]:
-    """Some lines of data[start:end]: all before a header, those that decide on it after it."""
+    """Return the lines of data[start:end] that are needed to judge a header."""
     return [_text(line) for line in data[start : min(end, start + (1 << 20))].split(b"\n", MOST_LINES + 3)[:-1]]
 
 
 def _is_genuine(before: list[str], after: list[str], old: Layout, new: Layout) -> bool:
-    """Is the line after[0] a header: do lines of its layout follow, and is it not inside a record of the old one?
+    """Return whether the line after[0] is a header: lines of its layout follow, and no record of the old one holds it.
 
-    A header of other columns decides how all that follows is read, so the lines around it must be clean too: more of
-    them than a user's text holds.
+    A header with other columns changes how all following lines are read. So the lines around it must be clean too, and
+    more of them than user text can hold.
     """
     records = after[new.first :]
     if new.columns != old.columns:

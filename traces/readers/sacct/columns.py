@@ -1,4 +1,4 @@
-"""The columns of sacct: their names, the forms of those that are read, and finding them in a header line."""
+"""The columns of sacct: their names, parsers of the columns that are read, and parsing a header line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from traces.readers import plausible
 from traces.readers.sacct import csv as sacct_csv
 from traces.slurm import text as slurm_text
 
-# `sacct --helpformat`, Slurm 17.11 to 24.05, and its older names; Dependency, which exports of the database add.
+# From `sacct --helpformat`, Slurm 17.11 to 24.05, with older names; exports of the database add Dependency.
 _NAMES = """
 Account AdminComment AllocCPUS AllocGRES AllocNodes AllocTRES AssocID AveCPU AveCPUFreq AveDiskRead AveDiskWrite
 AvePages AveRSS AveVMSize BlockID Cluster Comment Constraints ConsumedEnergy ConsumedEnergyRaw Container CPUTime
@@ -29,14 +29,14 @@ UserCPU WCKey WCKeyID WorkDir
 """
 NAMES = tuple(_NAMES.split())
 _BY_LOWER = {name.lower(): name for name in NAMES}
-# Text that a user chose: it may hold the delimiter and line breaks, which sacct does not escape.
+# Columns of user text, which may contain the delimiter and line breaks; sacct does not escape them.
 USER_TEXT = frozenset({
     "JobName", "Comment", "WorkDir", "SubmitLine", "AdminComment", "SystemComment", "Constraints", "Container",
     "Extra", "StdErr", "StdIn", "StdOut", "Reason", "WCKey",
 })  # fmt: skip
 TIMES = ("Submit", "Eligible", "Start", "End")
-# A local time as other values of SLURM_TIME_FORMAT print it: a space for the T, parts of a second, an offset from UTC
-# (polars' Rust knows the pattern too: [0-9], as \d is any digit of Unicode).
+# Local times printed with other values of SLURM_TIME_FORMAT: a space for the T, fractions of a second, an offset from
+# UTC. Polars' Rust uses the same pattern; [0-9] instead of \d, which matches every Unicode digit.
 OTHER_TIME = (
     r"^((?:19|20)[0-9]{2}-[01][0-9]-[0-3][0-9])[T ]([0-2][0-9]:[0-5][0-9]:[0-5][0-9])(?:\.[0-9]{1,9})?"
     r"(?: ?(Z|[+-][0-2][0-9]:?[0-5][0-9]))?$"
@@ -47,7 +47,7 @@ NO_VALUE = 0xFFFFFFFE  # NO_VAL of slurm.h; INFINITE is one more
 
 
 def is_time(text: str) -> None:
-    """Raises ValueError for what is neither a time nor one of the words for none."""
+    """Raise ValueError for text that is neither a time nor one of Slurm's words for no time."""
     if text in slurm_text.NO_TIME or re.fullmatch(EPOCH, text):
         return
     match = re.fullmatch(OTHER_TIME, text)
@@ -64,14 +64,14 @@ def is_time(text: str) -> None:
 
 
 def state(text: str) -> str | None:
-    """The base state; None for blank. Raises ValueError for what is no state."""
+    """Return the base state; None for blank. Raises ValueError for text that is not a state."""
     if not _STATE.fullmatch(text):
         raise ValueError(f"{text!r} is not a job state")
     return slurm_text.parse_state(text) if text else None
 
 
 def _count(text: str) -> int | None:
-    """A count; sacct prints large ones as 20K unless --noconvert, and the two highest of 32 bits mean none."""
+    """Parse a count. Without --noconvert, sacct prints large counts as 20K; the two highest 32-bit values mean none."""
     if not text:
         return None
     match = re.fullmatch(r"([0-9]{1,12})(?:\.([0-9]{1,6}))?([KM]?)", text)
@@ -79,7 +79,7 @@ def _count(text: str) -> int | None:
         raise ValueError(f"{text!r} is not a count")
     number = round(float(f"{match[1]}.{match[2] or 0}") * {"": 1, "K": 1000, "M": 1_000_000}[match[3]])
     if number >= 1 << 32:
-        raise ValueError(f"{text!r} is more than Slurm counts to")
+        raise ValueError(f"{text!r} does not fit in 32 bits")
     return None if number >= NO_VALUE else number
 
 
@@ -91,21 +91,21 @@ def _duration(text: str) -> float | None:
 
 def _one_line(text: str) -> None:
     if "\n" in text or "\t" in text:
-        raise ValueError("a line break or tab in a column that is no user text")
+        raise ValueError("a line break or tab in a column that does not hold user text")
 
 
 def _name(text: str) -> None:
     if len(text) > 80 or not re.fullmatch(r"(?:[^\s|]+(?: [^\s|]+)*)?", text):
-        raise ValueError(f"{text[:80]!r} is no name")
+        raise ValueError(f"{text[:80]!r} is not a name")
 
 
 def tres_gpus(text: str) -> int | None:
-    """GPUs of a TRES text, as `slurm_text.tres_gpus`. Raises ValueError for more than any machine has."""
+    """Return the GPUs of a TRES text, as `slurm_text.tres_gpus`. Raises ValueError for an implausible number."""
     return _plausible_gpus(slurm_text.tres_gpus(text))
 
 
 def gres_gpus(text: str) -> int | None:
-    """GPUs of an old GRES text, as `slurm_text.gres_gpus`. Raises ValueError for more than any machine has."""
+    """Return the GPUs of an old GRES text, as `slurm_text.gres_gpus`. Raises ValueError for an implausible number."""
     return _plausible_gpus(slurm_text.gres_gpus(text))
 
 
@@ -115,7 +115,7 @@ def _plausible_gpus(gpus: int | None) -> int | None:
 
 
 def memory(text: str) -> tuple[float, str] | None:
-    """(MiB, per) as `slurm_text.parse_memory_mib`. Raises ValueError for more than any machine has."""
+    """Return (MiB, per) as `slurm_text.parse_memory_mib` does. Raises ValueError for an implausible size."""
     parsed = slurm_text.parse_memory_mib(text)
     plausible.check("requested_mem_mib", parsed[0] if parsed else 0)
     return parsed
@@ -127,7 +127,7 @@ def _limit(text: str) -> int | None:
     return limit
 
 
-# Raises ValueError for a text that cannot stand in that column; what it returns is used where it is a number or state.
+# Parser of each column that is read; it raises ValueError for invalid text. Only numbers and states are used further.
 FORMS: dict[str, Callable[[str], Any]] = {
     "JobID": slurm_text.parse_job_id,
     "JobIDRaw": slurm_text.parse_job_id,
@@ -148,8 +148,8 @@ FORMS: dict[str, Callable[[str], Any]] = {
 
 
 READ = frozenset(FORMS) | {"JobName", "QOS", "Flags", "Reason", "Constraints", "Dependency"}
-# What tells where a column begins when user text has broken a record. An odd value in one of these columns is no
-# reason to refuse a record that is whole.
+# Patterns that help to find where a column begins in a record that user text broke. They do not apply to a whole
+# record: an odd value in one of these columns is no reason to reject it.
 _USUAL_FORMS = (
     (r"JobName", r"(?s).{0,1024}"),  # MAX_JOB_NAME of slurmctld
     (r"User|Account|Partition|UID|GID|Cluster", r"\S*"),
@@ -161,22 +161,22 @@ _USUAL_FORMS = (
     (r"(Ave|Min|System|User)CPU|CPUTime|ResvCPU|PlannedCPU|Reserved|Planned", r"([\d:.-]*|INVALID)"),
     (r"TRESUsage\w+", r"([\w/:.-]+=[^,|\s]*(,|$))*"),
     (r"Flags", r"[A-Za-z_,]*"),
-    (r"Reason", r"[\w .,:()\[\]/-]*"),  # of Slurm's own words
+    (r"Reason", r"[\w .,:()\[\]/-]*"),  # Slurm's own reasons
     (r"Dependency", r"[\w,:?()*+-]*"),
 )
 
 
 def check_usual(column: str, text: str) -> None:
-    """Raises ValueError where the text is not what usually stands in that column."""
+    """Raise ValueError where the text does not have the column's usual form."""
     for names, pattern in _USUAL_FORMS:
         if re.fullmatch(names, column):
             if not re.fullmatch(pattern, text):
-                raise ValueError(f"{text!r} is not of the form of {column}")
+                raise ValueError(f"{text!r} does not have the form of {column}")
             return
 
 
 def odd_value(named: Iterable[tuple[str, str]]) -> str | None:
-    """What is odd about the first of some (column, text) that has not the column's form; None where all have."""
+    """Describe the first of the given (column, text) pairs with an invalid text; None if all are valid."""
     for name, text in named:
         check = form(name)
         try:
@@ -188,12 +188,15 @@ def odd_value(named: Iterable[tuple[str, str]]) -> str | None:
 
 
 def form(column: str) -> Callable[[str], Any] | None:
-    """The form of a column; None for user text, which may be anything."""
+    """Return the parser of a column; None for user text, which may be anything."""
     return None if column in USER_TEXT else FORMS.get(column, _one_line)
 
 
 def canonical(name: str) -> str | None:
-    """sacct's spelling of a column name (any case, `%20` cut off, cut short by a fixed width); None if it has none."""
+    """Return sacct's spelling of a column name; None for an unknown name.
+
+    The name may be in any case, end with a width such as `%20`, or be cut short by a fixed width.
+    """
     plain = name.strip().split("%", 1)[0].lower()
     if plain in _BY_LOWER:
         return _BY_LOWER[plain]
@@ -203,25 +206,24 @@ def canonical(name: str) -> str | None:
 
 
 def from_fields(fields: tuple[str, ...]) -> list[str]:
-    """Column names of `--fields`. Raises InputError for an unknown or doubled one."""
+    """Return the column names of `--fields`. Raises InputError for an unknown or repeated name."""
     names = []
     for name in fields:
         full = canonical(name)
         if full is None:
-            raise InputError(f"--fields: {name!r} is no column of sacct: known are {', '.join(NAMES)}")
+            raise InputError(f"--fields: {name!r} is not a column of sacct: known are {', '.join(NAMES)}")
         names.append(full)
     doubled = sorted({name for name in names if names.count(name) > 1})
     if doubled:
-        raise InputError(f"--fields: {', '.join(doubled)} named twice")
+        raise InputError(f"--fields: {', '.join(doubled)} is given twice: name each column once")
     return names
 
 
 def from_header(line: str, delimiter: str | None) -> tuple[list[str], str, bool] | None:
-    """(columns, delimiter, trailing delimiter) of a header line; None where the line is no header.
+    """Parse a header line into (columns, delimiter, whether a delimiter ends the line); None if it is not a header.
 
-    A name that sacct does not know is kept as it is: its column is not read. Without a delimiter the text between the
-    first two known names is one, if it splits the line into names. Names of a CSV may be quoted, and the first blank
-    (the index of a data frame).
+    An unknown name is kept unchanged; its column is not read. If no delimiter is given, the text between the first two
+    known names is used. Names of a CSV may be quoted, and the first name may be blank (a data frame's index).
     """
     if delimiter is None:
         match = re.match(r'[\s",]*([A-Za-z]+)"?([^A-Za-z0-9_%"]+)"?[A-Za-z]', line)
@@ -235,28 +237,28 @@ def from_header(line: str, delimiter: str | None) -> tuple[list[str], str, bool]
     known = [name for name in names if name in FORMS or name in NAMES]
     if len(known) < 2 or len(known) < 0.6 * len(names):
         return None
-    # A column printed twice is the same column twice: the first is read.
+    # Of a column that is printed twice, the first is read.
     return [n if n not in names[:i] else f"{n} ({i})" for i, n in enumerate(names)], delimiter, trailing
 
 
 _WHOLE = (("JobID", "JobIDRaw"), ("Submit",), ("Start",), ("End", "ElapsedRaw", "Elapsed"))
-# What a record must tell at least: which job, and what became of it (a state is inferred from times where they are all
-# that there is). sacct's own default columns hold no time at all: how jobs ended still stands.
+# Columns that every dump must have: the job's id, and how it ended. The state is inferred from times if a dump has only
+# those. sacct's default columns hold no times, but they hold the end state.
 _NEEDED = (("JobID", "JobIDRaw"), ("State", "Start"), ("State", "End", "ElapsedRaw", "Elapsed"))
 
 
 def is_enough(columns: Sequence[str]) -> bool:
-    """Do the columns say which job, when submitted, when started and how long?
+    """Return whether the columns record the job, its submission, its start and its duration.
 
-    It is asked of a header among records: fewer columns could be a user's text.
+    A header between records must have all of these: a line with fewer of them could be user text.
     """
     return all(any(name in columns for name in choices) for choices in _WHOLE)
 
 
 def check_needed(columns: list[str], where: str) -> None:
-    """Raises InputError where the columns do not tell which job, or nothing of what became of it."""
+    """Raise InputError where the columns do not record the job's id or how it ended."""
     if "START_TIME" in columns or "SUBMIT_TIME" in columns:
-        raise InputError(f"{where}: printed by squeue, which forgets ended jobs: dump with `sacct -a -D -P`")
+        raise InputError(f"{where}: printed by squeue, which omits ended jobs: dump with `sacct -a -D -P`")
     for choices in _NEEDED:
         if not any(name in columns for name in choices):
             known = ", ".join(name for name in columns if name in NAMES)

@@ -1,7 +1,7 @@
-"""A dump that a spreadsheet, pandas or R has written as CSV: quotes are taken off, so that it reads as sacct's own.
+"""Remove the quotes of a dump that a spreadsheet, pandas or R wrote as CSV, so that it reads like sacct's own output.
 
-sacct never quotes. What was a comma between fields becomes STAND_IN; a comma or a line break inside quotes stays, and
-every line stays on its number.
+sacct never quotes. STAND_IN replaces commas between fields; commas and line breaks inside quotes stay. Line numbers do
+not change.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from collections.abc import Iterable, Iterator
 
 LONGEST_LINE = 1 << 26  # bytes
 STAND_IN = "\x1f"
-MOST_LINES = 50  # that one quoted field may be spread over
+MOST_LINES = 50  # that one quoted field may span
 
 
 def unquoted(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The pieces with STAND_IN between fields, cut after whole records, lines ended by a plain line break."""
+    """Yield the pieces with STAND_IN between fields, cut after whole records, with plain line breaks."""
     rest = b""
     for piece in pieces:
         text = rest + piece
         end = text.rfind(b"\n") + 1
         plain, unfinished = _plain(text[:end], last=False)
         rest = unfinished + text[end:]
-        if len(rest) > LONGEST_LINE:  # which will be refused
+        if len(rest) > LONGEST_LINE:  # a later stage rejects it
             plain, rest = plain + rest, b""
         yield plain
     yield _plain(rest if rest.endswith(b"\n") or not rest else rest + b"\n", last=True)[0]
 
 
 def _plain(text: bytes, *, last: bool) -> tuple[bytes, bytes]:
-    """(whole lines with their quotes taken off, the lines of a record that goes on behind them)."""
+    """Return (whole lines without quotes, the lines of a record that continues after the text)."""
     text = text.replace(b"\r\n", b"\n")
     if b'"' not in text:
         return text.replace(b",", STAND_IN.encode()), b""
@@ -45,7 +45,7 @@ def _plain(text: bytes, *, last: bool) -> tuple[bytes, bytes]:
         if record.count('"') % 2:
             if not last and end + 1 == len(lines) and end - at < MOST_LINES:
                 break
-            end, record = at, lines[at]  # a quote that does not close costs its own line
+            end, record = at, lines[at]  # an unclosed quote affects only its own line
         done.append(STAND_IN.join(fields(record)))
         at = end + 1
     encode = ("utf-8", "surrogateescape")
@@ -54,7 +54,7 @@ def _plain(text: bytes, *, last: bool) -> tuple[bytes, bytes]:
 
 
 def fields(record: str) -> list[str]:
-    """The fields of one record; as they stand between the commas where it is no CSV."""
+    """Return the fields of one record; if it is not valid CSV, the texts between the commas."""
     if '"' not in record:
         return record.split(",")
     try:

@@ -1,22 +1,22 @@
 """Three processor instructions that numba does not offer: load eight bytes, prefetch, count trailing zeros.
 
-`traces.readers.sacct.kernel` looks for delimiters eight bytes at a time instead of one, and needs these for it. Take
-the line `12|gpu|x` and the delimiter `|`:
+`traces.readers.sacct.kernel` needs them to search for delimiters eight bytes at a time. An example with the line
+`12|gpu|x` and the delimiter `|`:
 
 1. `eight` loads its first eight bytes as one 64-bit number. On x86 the first byte is the lowest: bytes 31 32 7c 67 70
    75 7c 78 become 0x787c7570677c3231.
-2. The kernel compares all eight with `|` (7c) by a few operations on the whole number, and gets a number in which the
-   high bit of a byte is set where the byte is a `|`: 0x0080000000800000.
+2. The kernel compares all eight bytes with `|` (7c) in a few operations on the whole number. In the result, the high
+   bit of a byte is set where the byte is a `|`: 0x0080000000800000.
 3. `lowest` counts the zero bits below the lowest set bit: 23. 23 // 8 = 2: the first delimiter is at byte 2.
 4. Clearing that bit leaves 0x0080000000000000; `lowest` gives 55, and 55 // 8 = 6: the next is at byte 6. Then nothing
    is left, and the next eight bytes are loaded.
 
-`fetch` computes nothing. Later passes over the dump jump from row to row, further than the processor foresees; asking
-for the bytes of a row that is read soon hides the time that memory takes to answer.
+`fetch` computes nothing. Later passes over the dump jump from row to row, too far for the processor to predict.
+Requesting the bytes of a later row early hides the latency of memory.
 
-Each name is declared twice. The plain function says what it means, in Python, and runs where compilation is switched
-off. Below it an `intrinsic` writes the instruction in LLVM's language, and an `overload` tells numba to use that
-intrinsic wherever compiled code calls the plain function. The functions check no bounds: the caller must.
+Each name is declared twice. The plain Python function defines the meaning, and runs where compilation is switched off.
+An `intrinsic` generates the instruction in LLVM, and an `overload` makes compiled code use that intrinsic wherever it
+calls the plain function. The functions do not check bounds; the caller must.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from numpy.typing import NDArray
 
 
 def eight(data: NDArray[np.uint8], at: int) -> np.uint64:
-    """data[at : at + 8], all of which must exist, as one number; the byte at `at` is its lowest."""
+    """Return data[at : at + 8] as one number, with the byte at `at` lowest; all eight bytes must exist."""
     return np.uint64(int.from_bytes(data[at : at + 8].tobytes(), "little"))
 
 
 def fetch(data: NDArray[np.uint8], at: int) -> None:
-    """Ask the processor to load the bytes around data[at], which must exist, into its cache: they are read soon."""
+    """Ask the processor to load the bytes around data[at], which must exist, into its cache for a later read."""
 
 
 def lowest(word: np.uint64) -> int:
-    """The position of the lowest bit that is 1, counted from 0; `word` must not be 0."""
+    """Return the position of the lowest set bit, counted from 0; `word` must not be 0."""
     return (int(word) & -int(word)).bit_length() - 1
 
 
 def _address(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """The address of element arguments[1] of the array arguments[0], as LLVM code."""
+    """Generate LLVM code for the address of element arguments[1] of the array arguments[0]."""
     return builder.gep(make_array(signature.args[0])(context, builder, arguments[0]).data, [arguments[1]])
 
 
@@ -67,7 +67,7 @@ def _fetch(_typing: Any, data: Any, at: Any) -> Any:
         kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer(), number, number, number])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
         place = _address(context, builder, signature, arguments)
-        builder.call(function, [place, *(ir.Constant(number, n) for n in (0, 3, 1))])  # to read, and more than once
+        builder.call(function, [place, *(ir.Constant(number, n) for n in (0, 3, 1))])  # for reading, high locality
         return context.get_dummy_value()
 
     return types.none(data, types.int64), generate
@@ -81,7 +81,7 @@ def _lowest(_typing: Any, word: Any) -> Any:
     return types.int64(types.uint64), generate
 
 
-_CALLS: tuple[Any, Any, Any] = (_eight, _fetch, _lowest)  # without the argument that numba puts before the others
+_CALLS: tuple[Any, Any, Any] = (_eight, _fetch, _lowest)  # numba adds their first argument itself
 _call_eight, _call_fetch, _call_lowest = _CALLS
 
 

@@ -1,10 +1,14 @@
-"""Records of sacct into jobs, attempts, steps and placements.
+"""Convert records of sacct to jobs, attempts, steps and placements.
 
-One id may have several records. Either a job was requeued or resized (each run has a record of its own, with a new
-submission), or dumps taken at different times hold the same job, or Slurm has used all its ids and begun again, and the
-id is now another job's. The rule beside `schema.REQUEUE_WITHIN_S` tells these apart; the key of a job that reuses an id
-carries its submission. Where a dump does not print submissions, the start is used instead. Where it prints no times,
-records of one id are runs of one job, in the order of the dump.
+One id may have several records, for one of three reasons:
+
+- A job was requeued or resized: each run has its own record, with a new submission.
+- Dumps taken at different times hold the same job.
+- Slurm used all its ids and started again, so the id belongs to another job.
+
+The rule documented at `schema.REQUEUE_WITHIN_S` distinguishes these. The key of a job with a reused id contains its
+submission. If a dump has no submissions, the start is used instead. If it has no times, records of one id are runs of
+one job, in the order of the dump.
 """
 
 from __future__ import annotations
@@ -17,9 +21,9 @@ from traces.schema import REQUEUE_WITHIN_S
 
 
 def fold(allocations: pl.DataFrame, steps: pl.DataFrame, *, single: bool = False) -> Parsed:
-    """The tables of the typed rows and the counts of what became of them; superseded rows count as duplicates.
+    """Convert typed rows to tables, and count the records; superseded rows count as duplicates.
 
-    `single`: no id has two allocation records and no step two records, which saves looking for them.
+    `single`: no id has two allocation records and no step two records, so the search for them is skipped.
     """
     superseded = 0
     if single:
@@ -49,10 +53,11 @@ def fold(allocations: pl.DataFrame, steps: pl.DataFrame, *, single: bool = False
 
 
 def _newest(rows: pl.DataFrame, key: list[str]) -> tuple[pl.DataFrame, int]:
-    """Rows without those that a newer record of the same run supersedes, and how many these were.
+    """Remove rows that a newer record of the same run supersedes; return the other rows and the number removed.
 
-    The same run has the same key and start. One that ran, but of which no start is printed, is superseded by a record
-    that says the same, and while it goes on by any that has ended; a record that never ran by one with the same key.
+    Records of the same run have the same key and start. A record that ran but has no start is superseded by an equal
+    record; if the run is still open, by any record of the key that ended. A record that never ran is superseded by any
+    record with the same key.
     """
     ordered = rows.sort(
         *key, pl.col("start_utc").is_null(), "start_utc", pl.col("state").is_in(OPEN), "end_utc", "line",
@@ -72,7 +77,7 @@ def _newest(rows: pl.DataFrame, key: list[str]) -> tuple[pl.DataFrame, int]:
 
 
 def _untimed(ordered: pl.DataFrame, key: list[str]) -> pl.DataFrame:
-    """The distinct runs among records that ran at a time that the dump does not print."""
+    """Return the distinct runs among records that ran but have no printed start."""
     printed = [name for name in ordered.columns if name not in {"line", "nodes"}]
     ended = ordered.filter(~pl.col("state").is_in(OPEN)).unique(printed, keep="last", maintain_order=True)
     still = ordered.filter(pl.col("state").is_in(OPEN)).unique(key, keep="last", maintain_order=True)
@@ -80,10 +85,10 @@ def _untimed(ordered: pl.DataFrame, key: list[str]) -> pl.DataFrame:
 
 
 def _keyed(allocations: pl.DataFrame) -> pl.DataFrame:
-    """Allocation rows with `job_key`; those of one job in order of (submit, start)."""
+    """Add `job_key` to allocation rows; rows of one job are in order of (submit, start)."""
     several = pl.col("base").is_duplicated()
     single = allocations.filter(~several).with_columns(pl.col("base").alias("job_key"))
-    # windows over as many groups as there are jobs take most of the time of reading: only these need them
+    # a window over one group per job would dominate the reading time, so only ids with several records get one
     return pl.concat([single, _uses_of_one_id(allocations.filter(several))])
 
 
@@ -130,10 +135,10 @@ def _attempts(allocations: pl.DataFrame, single: bool) -> pl.DataFrame:
 
 
 def _numbered(ran: pl.DataFrame) -> pl.DataFrame:
-    """The runs with their number in their job; a resized job's seconds counted once."""
+    """Number the runs within each job; seconds of a resized job are counted once."""
     several = pl.col("job_key").is_duplicated()
     single = ran.filter(~several).with_columns(pl.lit(0, dtype=pl.Int64).alias("attempt"))
-    # A resize closes the record; the next one has the job's own start and elapsed time: count from the resize on.
+    # A resize ends the record. The next record repeats the job's own start and elapsed time, so count from the resize.
     before = pl.col("end_utc").shift().over("job_key")
     resized = (before > pl.col("start_utc")).fill_null(False)
     since = (pl.col("end_utc") - before).dt.total_seconds().clip(0)
@@ -146,7 +151,7 @@ def _numbered(ran: pl.DataFrame) -> pl.DataFrame:
 
 
 def _jobs(allocations: pl.DataFrame, attempts: pl.DataFrame, single: bool) -> pl.DataFrame:
-    """The newest record of each job, with its first submission and start and the sums over its attempts."""
+    """Return the newest record of each job, with its first submission and start and the sums over its attempts."""
     if single:
         jobs = allocations.with_columns(
             (pl.col("allocated_gpus") * pl.when("ran").then("run_s")).alias("gpu_time_s"),
@@ -158,9 +163,9 @@ def _jobs(allocations: pl.DataFrame, attempts: pl.DataFrame, single: bool) -> pl
     eligible_wait = (pl.col("start_utc") - pl.col("eligible_utc")).dt.total_seconds()
     jobs = jobs.with_columns(
         pl.when(pl.col("state").is_in(OPEN)).then(None).otherwise("end_utc").alias("end_utc"),
-        # a requeue inside the hour of a clock change may print a submission after its start
+        # a requeue in the hour of a clock change may have a submission after its start
         pl.when(wait >= 0).then(wait).alias("wait_s"),
-        # and a requeue while it runs overwrites when a job became eligible: it is not known any more
+        # a requeue of a running job overwrites its eligible time
         pl.when(eligible_wait >= 0).then(eligible_wait).alias("eligible_wait_s"),
     )
     jobs = jobs.drop("base", "step_id", "max_rss_kib", "cpu_time_s", "nodes", "ran")
@@ -191,7 +196,7 @@ def _summed(allocations: pl.DataFrame, attempts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _steps(steps: pl.DataFrame, allocations: pl.DataFrame, single: bool) -> pl.DataFrame:
-    """Steps under the key of the job that had their id last when they were submitted."""
+    """Give each step the key of the latest job with its id at the time of the step."""
     if not single:
         steps = _owned(steps, allocations).sort("line")
     else:
@@ -214,7 +219,7 @@ def _steps(steps: pl.DataFrame, allocations: pl.DataFrame, single: bool) -> pl.D
 
 
 def _owned(steps: pl.DataFrame, allocations: pl.DataFrame) -> pl.DataFrame:
-    """Steps with job_key."""
+    """Add `job_key` to steps."""
     asked = pl.coalesce("submit_utc", "start_utc")
     keys = allocations.select("base", "job_key", asked.alias("from_utc")).unique(["base", "job_key", "from_utc"])
     at = pl.coalesce("submit_utc", "start_utc")
@@ -232,7 +237,7 @@ def _owned(steps: pl.DataFrame, allocations: pl.DataFrame) -> pl.DataFrame:
 
 
 def _placements(attempts: pl.DataFrame) -> pl.DataFrame:
-    """A row a node of each attempt, with its GPUs where the total divides."""
+    """Return one row for each attempt and node, with the node's GPUs if the total divides evenly."""
     listed = attempts.select("job_key", "attempt", "gpus", pl.col("listed").alias("node"))
     count = pl.col("node").list.len()
     each = pl.when((count > 0) & (pl.col("gpus") % count == 0)).then(pl.col("gpus") // count)

@@ -1,8 +1,12 @@
-"""`sacct --json` (data_parser v0.0.37 to v0.0.42) as the text columns that `sacct -P` prints, in batches of jobs.
+"""Convert `sacct --json` (data_parser v0.0.37 to v0.0.42) to the text columns of `sacct -P`, in batches of jobs.
 
-What is lost against `sacct -P`: exit codes, which Slurm 22.05 prints as SUCCESS for jobs that failed, are not read at
-all; the submission of an earlier run, where `--duplicates` was not given; the second half of a time that is a fraction.
-Times are seconds since 1970, so no clock change touches them. `line` in the tables is the number of the job's record.
+Compared with `sacct -P`, this loses some information:
+
+- Exit codes are not read, because Slurm 22.05 prints SUCCESS for failed jobs.
+- Without `--duplicates`, the submission of an earlier run is missing.
+- Fractions of a second are dropped.
+
+Times are epoch seconds, so clock changes do not affect them. `line` in the tables is the number of the job's record.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ _STARTED = {
 
 @dataclass
 class Records:
-    """Jobs and steps as text (`frame`, with `line` from 0), what could not be read, how many jobs came before."""
+    """Jobs and steps as text (`frame`, with `line` from 0), the rejects, and the number of jobs before them."""
 
     frame: pl.DataFrame
     rejects: list[Reject]
@@ -45,14 +49,14 @@ class Records:
 
 
 def recognises(head: bytes) -> bool:
-    """Does the file begin as `sacct --json` prints it?"""
+    """Return whether the file begins like the output of `sacct --json`."""
     text = head.decode("utf-8", errors="replace").removeprefix("\ufeff")
     known = "slurm" in text[:2000].lower() or (_JOBS.search(text) and '"job_id"' in text)
     return text.lstrip().startswith("{") and bool(known)
 
 
 def batches(file: RawFile) -> Iterator[Records]:
-    """All records, `BATCH` jobs at a time. Raises InputError for a file that has no list of jobs."""
+    """Yield all records, `BATCH` jobs at a time. Raises InputError for a file without a list of jobs."""
     rows: list[Row] = []
     rejects: list[Reject] = []
     count = before = 0
@@ -64,14 +68,14 @@ def batches(file: RawFile) -> Iterator[Records]:
             job = _job(element.value)
             steps = _listed(element.value, "steps")
         except _BROKEN as error:
-            rejects.append(Reject(count, f"no record of a job: {_reason_of(error)}", element.text))
+            rejects.append(Reject(count, f"not a job record: {_reason_of(error)}", element.text))
         else:
             rows.append((*job, count))
             for step in steps:
                 try:
                     rows.append((*_step(step, element.value), count))
                 except _BROKEN as error:
-                    rejects.append(Reject(count, f"no record of a step: {_reason_of(error)}", _plain(step)))
+                    rejects.append(Reject(count, f"not a step record: {_reason_of(error)}", _plain(step)))
         count += 1
         if count == BATCH:
             yield _records(rows, rejects, before)
@@ -87,15 +91,15 @@ def _records(rows: list[Row], rejects: list[Reject], before: int) -> Records:
 
 
 def _listed(record: dict[str, Any], name: str) -> list[Any]:
-    """A list of the record, empty where it has none."""
+    """Return a list of the record; [] where it is missing."""
     value = record.get(name)
     if value is None or isinstance(value, list):
         return value or []
-    raise ValueError(f"{name} {shown(str(value))} is no list")
+    raise ValueError(f"{name} {shown(str(value))} is not a list")
 
 
 def _plain(value: Any) -> str:
-    """The value as JSON; '' where it is nested too deep to be written."""
+    """Return the value as JSON; '' where it is nested too deep."""
     try:
         return json.dumps(value)
     except RecursionError:
@@ -103,7 +107,7 @@ def _plain(value: Any) -> str:
 
 
 def _texts(*row: str | None) -> tuple[str | None, ...]:
-    """The row. Raises ValueError for half a surrogate pair, which JSON may hold and no text may."""
+    """Return the row. Raises ValueError for half a surrogate pair, which is valid in JSON but not in UTF-8."""
     for text in row:
         if text and not text.isascii():
             text.encode()
@@ -111,7 +115,7 @@ def _texts(*row: str | None) -> tuple[str | None, ...]:
 
 
 def _reason_of(error: Exception) -> str:
-    """The error in words for whoever looks at the record."""
+    """Return the reason for a reject."""
     if isinstance(error, UnicodeEncodeError):
         return f"half a surrogate pair in {shown(error.object)}"
     if isinstance(error, KeyError):
@@ -120,9 +124,9 @@ def _reason_of(error: Exception) -> str:
 
 
 def _job(job: dict[str, Any]) -> tuple[str | None, ...]:
-    """The job's record. What a version or a filter leaves out is blank; id, state and times must be there."""
+    """Convert a job's record. Id, state and times are required; other missing fields become blank."""
     if "job_state" in job and "time" not in job:
-        raise ValueError("printed by squeue or scontrol, which forget ended jobs: dump with `sacct -a -D --json`")
+        raise ValueError("printed by squeue or scontrol, which omit ended jobs: dump with `sacct -a -D --json`")
     raw, times, tres = int(job["job_id"]), job["time"], job.get("tres") or {}
     return _texts(
         _printed(job), str(raw), _text(job.get("name")),
@@ -137,7 +141,7 @@ def _job(job: dict[str, Any]) -> tuple[str | None, ...]:
 
 
 def _printed(job: dict[str, Any]) -> str:
-    """The id as `sacct` prints it: of an array's task, of a component of a het job, else the number."""
+    """Return the id as `sacct` prints it, also for an array's task and a component of a heterogeneous job."""
     array, het = job.get("array") or {}, job.get("het") or {}
     if array.get("job_id"):
         task = _number(array.get("task_id"))
@@ -148,8 +152,8 @@ def _printed(job: dict[str, Any]) -> str:
 
 
 def _step(step: dict[str, Any], job: dict[str, Any]) -> tuple[str | None, ...]:
-    """The record of one step of a job."""
-    ident = step["step"]["id"]  # a text, of some versions an object
+    """Convert the record of one step of a job."""
+    ident = step["step"]["id"]  # a text; in some versions an object
     name = str(ident["step_id"] if isinstance(ident, dict) else ident).rsplit(".", 1)[-1].lower()
     times, tres = step["time"], step.get("tres") or {}
     listed = (tres.get("requested") or {}).get("max") or []
@@ -166,7 +170,7 @@ def _step(step: dict[str, Any], job: dict[str, Any]) -> tuple[str | None, ...]:
 
 
 def _number(value: Any) -> int | None:
-    """A number as it is, or as {"set": true, "infinite": false, "number": 5} (since 23.02); None where not set."""
+    """Return a plain number or one as {"set": true, "infinite": false, "number": 5} (since 23.02); None if not set."""
     if isinstance(value, dict):
         value = value["number"] if value["set"] and not value["infinite"] else None
     if value is None or value == "":
@@ -186,7 +190,7 @@ def _instant(value: Any) -> str | None:
 
 
 def _clock(value: Any) -> str | None:
-    """Seconds as sacct prints a duration."""
+    """Format seconds as sacct prints a duration."""
     seconds = _number(value)
     if seconds is None:
         return None
@@ -205,7 +209,7 @@ def _text(value: Any) -> str | None:
 
 
 def _state(value: Any) -> str | None:
-    """`current` is a text up to 23.02 and a list since, flags after the base state."""
+    """Return the state with its flags; `current` is a text up to 23.02, and later a list that begins with the state."""
     current = value["current"] if isinstance(value, dict) else value
     return _text(" ".join(map(str, current)) if isinstance(current, list) else current)
 
@@ -219,7 +223,7 @@ def _flags(flags: list[str]) -> str | None:
 
 
 def _tres(listed: list[dict[str, Any]] | None) -> str | None:
-    """A list of TRES as sacct prints it; memory is in MiB. What is not set (energy) is left out."""
+    """Format a list of TRES as sacct prints it; memory is in MiB. Values that are not set (energy) are left out."""
     parts = []
     for tres in listed or []:
         count = tres["count"]

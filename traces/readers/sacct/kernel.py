@@ -1,13 +1,14 @@
-"""The bytes of an sacct dump into typed columns, compiled.
+"""Compiled functions that convert the bytes of an sacct dump to typed columns.
 
-`split` looks for the delimiters once. After that a column is two arrays of positions, `before` and `end`, both (rows,):
-its text in row r is data[before[r] + 1 : end[r]], blank where that is empty. No text is copied. For the lines
-`7|RUNNING` and `8|FAILED` and the delimiter `|` the second column has before = [1, 11] and end = [9, 18].
+`split` finds all delimiters once. After that, a column is two arrays of positions, `before` and `end`, both (rows,).
+The text of row r is data[before[r] + 1 : end[r]]; empty means blank. No text is copied. For the lines `7|RUNNING` and
+`8|FAILED` and the delimiter `|`, the second column has before = [1, 11] and end = [9, 18].
 
-The other functions turn one such column into numbers. Each reads the plain forms of its kind (a time such as
-2024-05-01T10:00:00, a count such as 16) and returns flags, (rows,), of the rows in which it found one; a blank counts
-as found and has no value. All other rows are left to `traces.slurm.text`, which knows every form that Slurm prints,
-and is slower by orders of magnitude."""
+The other functions convert one such column to numbers. Each reads the plain formats of its kind (a time such as
+2024-05-01T10:00:00, a count such as 16). It returns flags, (rows,), for the rows that it could read; a blank counts as
+read and has no value. `traces.slurm.text` parses all other rows: it knows every format that Slurm prints, but is slower
+by orders of magnitude.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +32,13 @@ _BYTES = "Array(uint8, 1, 'C', readonly=True)"
 _TEXTS = f"{_BYTES}, int32[::1], int32[::1]"  # data, before, end
 _NEWLINE, _RETURN, _ZERO, _DOT, _COLON, _DASH, _UNDERSCORE, _PLUS, _K = 10, 13, 48, 46, 58, 45, 95, 43, 75
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2 ** 64 by the golden ratio (Knuth, TAOCP 3, 6.4)
-_EACH = np.uint64(0x0101010101010101)  # of eight bytes
+_EACH = np.uint64(0x0101010101010101)  # 1 in each of eight bytes
 _HIGH, _LOW = np.uint64(0x80) * _EACH, np.uint64(0x7F) * _EACH
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 def _kernel(signature: str) -> Callable[[compiled.Function], compiled.Function]:
-    """Compiled at import, so that no two threads compile; runs beside other threads."""
+    """Return a decorator that compiles at import, so that two threads never compile at once, and releases the GIL."""
     options: dict[str, Any] = {"nogil": True, "_nrt": False}
     return lambda function: compiled.jit(function, options, signature)
 
@@ -48,13 +49,13 @@ def _inline(function: compiled.Function) -> compiled.Function:
 
 @_inline
 def _fetch(data: Bytes, places: Places, row: int) -> None:
-    """Load the bytes of the row AHEAD rows later into the cache: the processor does not foresee the jump."""
+    """Load the bytes of the row AHEAD rows later into the cache, because the processor cannot predict the jump."""
     fetch(data, places[min(row + AHEAD, len(places) - 1)] + 1)
 
 
 @_inline
 def _word(data: Bytes, at: int, end: int) -> np.uint64:
-    """Up to eight bytes of data[at:end] as one number, zeros after them."""
+    """Return up to eight bytes of data[at:end] as one number, padded with zeros."""
     if at + 8 <= len(data):
         word = eight(data, at)
         return word if at + 8 <= end else word & (_ALL >> np.uint64(64 - 8 * (end - at)))
@@ -66,22 +67,27 @@ def _word(data: Bytes, at: int, end: int) -> np.uint64:
 
 @_kernel(f"int64({_BYTES}, int64, int64, boolean, int32[::1], int64[::1], boolean[::1])")
 def split(data: Bytes, mark: int, columns: int, trailing: bool, places: Places, starts: Int64s, whole: Flags) -> int:
-    """Find the fields of the lines that have that many columns, apart by `mark`, and return how many lines these are.
+    """Find the fields, separated by `mark`, of the lines with that many columns; return the number of such lines.
 
-    Out: starts (lines + 1,): where each line begins; whole (lines,): which have them; places (bytes + lines + 2,): for
-    each of these lines, one after the other, the place before its first field and the end of each field: one more than
-    the bytes of a line of nothing but delimiters. A carriage return before a line break is no part of the last.
+    Output arrays:
+
+    - starts (lines + 1,): the beginning of each line
+    - whole (lines,): which lines have that many columns
+    - places (bytes + lines + 2,): for each such line in turn, the position before its first field and the end of each
+      field; at most one more than the bytes of a line of delimiters only
+
+    A carriage return before a line break is not part of the last field.
     """
     marks, newlines = np.uint64(mark) * _EACH, np.uint64(_NEWLINE) * _EACH
-    base = rows = line = 0  # base: where in `places` the line at hand stands
+    base = rows = line = 0  # base: position of the current line in `places`
     top = 1
     places[0] = -1
     starts[0] = 0
     for at in range(0, len(data), 8):
         word = _word(data, at, len(data))
         a, b = word ^ marks, word ^ newlines
-        # the high bit of a byte is set here where that byte is 0 in a or in b: where it was a delimiter or a line break
-        # (Mycroft's trick, in the form without false hits; `instructions` has a worked example)
+        # set the high bit of each byte that is 0 in a or in b, which was a delimiter or a line break
+        # (Mycroft's trick, in the variant without false hits; `instructions` has a worked example)
         hits = ~((((a & _LOW) + _LOW) | a) & (((b & _LOW) + _LOW) | b)) & _HIGH
         while hits != 0:
             place = at + (lowest(hits) >> 3)
@@ -90,7 +96,7 @@ def split(data: Bytes, mark: int, columns: int, trailing: bool, places: Places, 
             if data[place] != _NEWLINE:
                 top += 1
                 continue
-            stop = place - (place > 0 and data[place - 1] == _RETURN)  # files of both kinds are put together, too
+            stop = place - (place > 0 and data[place - 1] == _RETURN)  # one file may mix both line endings
             fits = top - base == columns + trailing
             if trailing:
                 fits &= places[top - 1] == stop - 1
@@ -111,9 +117,10 @@ def split(data: Bytes, mark: int, columns: int, trailing: bool, places: Places, 
 def code(
     data: Bytes, before: Places, end: Places, seed: np.uint64, table: Places, codes: NDArray[np.uint32], first: Places
 ) -> int:
-    """Number the distinct texts in order from 1 on, 0 for a blank; returns one more than there are.
+    """Number the distinct texts in order, from 1, with 0 for blank; return the next unused number.
 
-    table (a power of two, twice the rows at least): zeros. Out: codes (rows,); first (rows + 1,): a row of each number.
+    table must be zeros, of a length that is a power of two and at least twice the rows. Output arrays: codes (rows,);
+    first (rows + 1,), a row of each number.
     """
     next_number = 1
     mask = len(table) - 1
@@ -152,7 +159,7 @@ def code(
 
 @_kernel(f"void({_TEXTS}, int64[::1], uint8[::1])")
 def copy(data: Bytes, before: Places, end: Places, offsets: Int64s, texts: Bytes) -> None:
-    """The texts one after the other in `texts`; offsets (rows + 1,) says where they go."""
+    """Copy the texts one after the other into `texts`, at offsets (rows + 1,)."""
     for row in range(len(before)):
         _fetch(data, before, row)
         to, begin = offsets[row], before[row] + 1
@@ -161,7 +168,10 @@ def copy(data: Bytes, before: Places, end: Places, offsets: Int64s, texts: Bytes
 
 
 def _form(text: bytes) -> tuple[np.uint64, np.uint64]:
-    """A pattern of at most eight bytes, 0 for a digit, as two words: its bytes, and what raises a misfit to 128."""
+    """Encode a pattern of at most eight bytes, with 0 for a digit, as two words.
+
+    The first holds its bytes. Adding the second sets the high bit of each byte that does not fit.
+    """
     most = bytes(0x76 if byte == _ZERO else 0x7F for byte in text.ljust(8, b"\0"))
     return np.uint64(int.from_bytes(text, "little")), np.uint64(int.from_bytes(most, "little"))
 
@@ -174,20 +184,20 @@ _NO_HOUR = np.uint64(int.from_bytes(b"00:", "little"))
 
 @_inline
 def _digits_of(word: np.uint64, form: np.uint64, most: np.uint64) -> np.uint64:
-    """The word's digits, each in its byte; a byte has its high bit set where the word does not fit the pattern."""
+    """Return the word's digits, one a byte; a byte that does not fit the pattern has its high bit set."""
     digits = word ^ form
     return digits | (((digits & _LOW) + most) & _HIGH)
 
 
 @_inline
 def _pair(digits: np.uint64, byte: int) -> Any:
-    """The number of two digits from that byte on."""
+    """Return the number of the two digits that begin at that byte."""
     return (np.int64(digits >> np.uint64(8 * byte)) & 15) * 10 + (np.int64(digits >> np.uint64(8 * byte + 8)) & 15)
 
 
 @_inline
 def _digits(data: Bytes, at: int, end: int) -> Any:
-    """The number that the one to 18 digits data[at:end] are; -1 where they are none."""
+    """Return the number in data[at:end]; -1 unless it is one to 18 digits."""
     if end <= at or end - at > 18:
         return -1
     number: Any = 0
@@ -201,7 +211,7 @@ def _digits(data: Bytes, at: int, end: int) -> Any:
 
 @_kernel(f"void({_TEXTS}, int64[::1], boolean[::1])")
 def times(data: Bytes, before: Places, end: Places, values: Int64s, certain: Flags) -> None:
-    """Microseconds since 1970 of YYYY-MM-DDTHH:MM:SS from 1900 to 2099."""
+    """Convert YYYY-MM-DDTHH:MM:SS, years 1900 to 2099, to microseconds since 1970."""
     for row in range(len(before)):
         _fetch(data, before, row)
         at = before[row] + 1
@@ -223,7 +233,7 @@ def times(data: Bytes, before: Places, end: Places, values: Int64s, certain: Fla
             continue
         if hour > 23 or minute > 59 or second > 59:
             continue
-        if month <= 2:  # years from March on: the day that comes and goes is their last
+        if month <= 2:  # count years from March, so that a leap day is their last day
             year, month = year - 1, month + 12
         days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * (month - 3) + 2) // 5 + day - 719_469
         values[row] = (days * 86_400 + hour * 3600 + minute * 60 + second) * 1_000_000
@@ -232,7 +242,7 @@ def times(data: Bytes, before: Places, end: Places, values: Int64s, certain: Fla
 
 @_kernel(f"void({_TEXTS}, int64[::1], boolean[::1])")
 def counts(data: Bytes, before: Places, end: Places, values: Int64s, certain: Flags) -> None:
-    """Whole numbers of nine digits at most, so that no sum of products leaves 64 bits."""
+    """Convert whole numbers of at most nine digits, so that sums of products fit in 64 bits."""
     for row in range(len(before)):
         _fetch(data, before, row)
         at, stop = before[row] + 1, end[row]
@@ -243,7 +253,7 @@ def counts(data: Bytes, before: Places, end: Places, values: Int64s, certain: Fl
 
 @_kernel(f"void({_TEXTS}, int64[::1], boolean[::1])")
 def sizes_kib(data: Bytes, before: Places, end: Places, values: Int64s, certain: Flags) -> None:
-    """KiB of a number of at most nine digits: of KiB where a K follows, else of bytes, rounded down."""
+    """Convert numbers of at most nine digits to KiB: with a K they are KiB, else bytes, rounded down."""
     for row in range(len(before)):
         _fetch(data, before, row)
         at, stop = before[row] + 1, end[row]
@@ -259,7 +269,7 @@ def sizes_kib(data: Bytes, before: Places, end: Places, values: Int64s, certain:
 
 @_kernel(f"void({_TEXTS}, float64[::1], boolean[::1])")
 def durations(data: Bytes, before: Places, end: Places, values: Float64s, certain: Flags) -> None:
-    """Seconds of [[D-]HH:]MM:SS[.mmm], every part of its usual width."""
+    """Convert [[D-]HH:]MM:SS[.mmm], with every part in its usual width, to seconds."""
     for row in range(len(before)):
         _fetch(data, before, row)
         at, stop = before[row] + 1, end[row]
@@ -288,7 +298,7 @@ def durations(data: Bytes, before: Places, end: Places, values: Float64s, certai
 
 @_inline
 def _past_digits(data: Bytes, at: int, end: int) -> int:
-    """The first place from `at` on that is no digit."""
+    """Return the first position from `at` on that is not a digit."""
     while at < end and data[at] >= _ZERO and data[at] < _COLON:
         at += 1
     return at
@@ -299,8 +309,10 @@ def ids(
     data: Bytes, before: Places, end: Places, numbers: Int64s, tasks: Int64s, digits: Places, stops: Places,
     certain: Flags,
 ) -> None:  # fmt: skip
-    """The parts of N, N_T and N+H, each with .STEP or without: N, T (-1 for none), where the digits of N end and where
-    the id does, at the dot of the step. A blank is no id, and not certain.
+    """Parse the ids N, N_T and N+H, each with an optional .STEP.
+
+    Returns N, T (-1 without one), the end of N's digits, and the end of the id at the step's dot. A blank is not
+    certain.
     """
     for row in range(len(before)):
         _fetch(data, before, row)

@@ -1,4 +1,4 @@
-"""How an sacct dump is laid out: its columns, what stands between them, and on which line its records begin."""
+"""The layout of an sacct dump: its columns, its delimiter, and the line on which its records begin."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from traces.errors import InputError
 from traces.readers.common import RawFile
 from traces.readers.sacct import columns as sacct_columns
 
-MOST_BEFORE = 20  # lines among which the header is sought
-DELIMITERS = ("|", "\t", "\x1f", "^|^", "|#", ";", ",")  # tried where neither a header nor --delimiter names one
+MOST_BEFORE = 20  # lines searched for the header
+DELIMITERS = ("|", "\t", "\x1f", "^|^", "|#", ";", ",")  # tried if there is neither a header nor --delimiter
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Columns in order, what stands between them, whether it also ends a line, the first line of records (0-based).
+    """The layout of an sacct dump.
 
-    `widths` are the widths of fixed columns (there is no delimiter then); `carriage`: lines end in CR LF.
+    `trailing`: the delimiter also ends a line. `first`: 0-based first line of records. `widths`: widths of fixed
+    columns, which have no delimiter. `carriage`: lines end in CR LF.
     """
 
     columns: tuple[str, ...]
@@ -31,19 +32,19 @@ class Layout:
 
     @property
     def user_text(self) -> tuple[int, ...]:
-        """Positions of the columns that hold user text."""
+        """Return the positions of the columns that hold user text."""
         return tuple(i for i, name in enumerate(self.columns) if name in sacct_columns.USER_TEXT)
 
     @property
     def read(self) -> tuple[int, ...]:
-        """Positions of the columns that are read."""
+        """Return the positions of the columns that are read."""
         return tuple(i for i, name in enumerate(self.columns) if name in sacct_columns.READ)
 
 
 def find_layout(file: RawFile, lines: Sequence[str]) -> Layout:
-    """How the file is laid out, by its first lines, `--fields` and `--delimiter`. Raises InputError where none fits.
+    """Infer the layout from the file's first lines, `--fields` and `--delimiter`. Raises InputError if none fits.
 
-    Text may stand before the header (a count, a command line, a warning); where the columns are named it may not.
+    Other text may precede the header (a count, a command line, a warning), except with `--fields`.
     """
     for at in range(min(len(lines), 1 if file.fields else MOST_BEFORE)):
         layout = announced(lines, at, file.delimiter)
@@ -51,7 +52,7 @@ def find_layout(file: RawFile, lines: Sequence[str]) -> Layout:
             return layout
     carriage = bool(lines) and lines[0].endswith("\r")
     if file.fields is None:
-        raise InputError(f"{file.path}:1: no sacct header: name the columns with --fields (sacct --noheader)")
+        raise InputError(f"{file.path}:1: no sacct header (sacct --noheader?): name the columns with --fields")
     columns = tuple(sacct_columns.from_fields(file.fields))
     sample = [line.removesuffix("\r") if carriage else line for line in lines[:200] if line]
     for delimiter in (file.delimiter,) if file.delimiter else DELIMITERS:
@@ -62,15 +63,15 @@ def find_layout(file: RawFile, lines: Sequence[str]) -> Layout:
             if sum(fits) * 2 > len(fits) and ends:
                 return Layout(columns, delimiter, trailing, 0, carriage=carriage)
     raise InputError(
-        f"{file.path}:1: the lines do not have the {counted(len(columns), 'column')} of --fields: check it and "
+        f"{file.path}:1: the lines do not have the {counted(len(columns), 'column')} of --fields: check --fields and "
         "--delimiter"
     )
 
 
 def announced(lines: Sequence[str], at: int, delimiter: str | None) -> Layout | None:
-    """The layout that a header on line `at` announces, `first` the line after it; None where no header stands there.
+    """Return the layout that a header on line `at` declares, with `first` the line after it; None without a header.
 
-    Rows of tabs may stand under a header of fixed width (TACC's own tool prints them so).
+    Rows separated by tabs may follow a header of fixed width (TACC's own tool prints them so).
     """
     carriage = lines[at].endswith("\r")
     fixed = fixed_header(lines, at)
@@ -92,7 +93,7 @@ def announced(lines: Sequence[str], at: int, delimiter: str | None) -> Layout | 
 
 
 def fixed_header(lines: Sequence[str], start: int) -> list[str] | None:
-    """Column names of a fixed-width header that a line of dashes follows."""
+    """Return the column names of a fixed-width header, which a line of dashes follows; None without one."""
     if len(lines) < start + 2 or not re.fullmatch(r"[- ]*-{3,}[- ]*", lines[start + 1].removesuffix("\r")):
         return None
     names = [sacct_columns.canonical(name) or name for name in lines[start].split()]

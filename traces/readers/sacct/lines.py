@@ -1,6 +1,6 @@
-"""The lines of a block of an sacct dump into rows of text.
+"""Split the lines of a block of an sacct dump into columns of text.
 
-Lines with the right number of delimiters are split in bulk; `traces.readers.sacct.mend` puts the others together.
+Lines with the right number of delimiters are split in bulk; `traces.readers.sacct.mend` repairs the others.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from traces.readers.sacct.fields import Field, fields_of, kernel
+from traces.readers.sacct.fields import SacctField, fields_of, kernel
 from traces.readers.sacct.layout import Layout
 
-STAND_IN = b"\x1f"  # for a delimiter of several bytes, while the lines are split
+STAND_IN = b"\x1f"  # replaces a delimiter of several bytes while the lines are split
 NEWLINE = 10
 PIECE_BYTES = 1 << 17
 
 
 def _text(data: bytes | memoryview, layout: Layout) -> bytes | memoryview:
-    """The block as UTF-8, with U+FFFD where it is not, lines ended by a plain line break."""
+    """Return the block as UTF-8 with plain line breaks; bytes that are not UTF-8 become U+FFFD."""
     if not layout.carriage and _is_utf8(data):
         return data
     block = bytes(data).replace(b"\r\n", b"\n") if layout.carriage else bytes(data)
     if layout.carriage and _is_utf8(block):
         return block
     pieces, at = [], 0
-    while at < len(block):  # in pieces of whole lines, as nearly all are well and repairing one is slow
+    while at < len(block):  # in pieces of whole lines: nearly all are valid, and repairing a piece is slow
         end = block.rfind(b"\n", at, at + PIECE_BYTES) + 1 or len(block)
         piece = block[at:end]
         if not _is_utf8(piece):
-            # a width counts bytes, and may cut a character in two
+            # a fixed width counts bytes, and may cut a character in two
             broken = piece.decode("utf-8", errors="surrogateescape" if layout.widths else "replace")
             piece = broken.encode("utf-8", errors="replace")
         pieces.append(piece)
@@ -41,7 +41,7 @@ def _text(data: bytes | memoryview, layout: Layout) -> bytes | memoryview:
 
 
 def _is_utf8(block: bytes | memoryview) -> bool:
-    """As Arrow finds it: in a twentieth of the time of `bytes.decode`, which builds the text."""
+    """Return whether the block is UTF-8. Arrow checks in a twentieth of the time of `bytes.decode`."""
     if np.frombuffer(block, np.uint8).max(initial=0) < 128:
         return True
     ends = pa.py_buffer(np.array([0, len(block)], np.int64))
@@ -54,23 +54,25 @@ def _is_utf8(block: bytes | memoryview) -> bool:
 
 @dataclass
 class Lines:
-    """The lines of a block. `fields`: the columns that are read of those lines (`whole`) that have the right number of
-    columns, by name; `numbers` (rows,): these lines, 0-based.
+    """The lines of a block.
+
+    `whole` marks the lines with the right number of columns; `numbers` (rows,) are their 0-based numbers. `fields`
+    holds their columns that are read, by name.
     """
 
     data: bytes | memoryview
     starts: NDArray[np.int64]  # (lines + 1,) offsets in data
     whole: NDArray[np.bool_]  # (lines,)
     numbers: NDArray[np.int64]
-    fields: dict[str, Field]
+    fields: dict[str, SacctField]
 
     def line(self, number: int) -> str:
-        """Text of a line, 0-based, without its end."""
+        """Return the text of a line (0-based) without its line break."""
         return bytes(self.data[self.starts[number] : self.starts[number + 1] - 1]).decode("utf-8", errors="replace")
 
 
 def split(data: bytes | memoryview, layout: Layout) -> Lines:
-    """The lines of a block and, of those with the right number of delimiters, the columns."""
+    """Find the lines of a block, and the columns of lines with the right number of delimiters."""
     data = _text(data, layout)
     if layout.widths:
         return _fixed(bytes(data), layout)
@@ -80,16 +82,16 @@ def split(data: bytes | memoryview, layout: Layout) -> Lines:
     bytes_of = np.frombuffer(plain, np.uint8)
     lines, width = int(np.count_nonzero(bytes_of == NEWLINE)), len(layout.columns) + 1
     starts, whole = np.empty(lines + 1, np.int64), np.empty(lines, np.bool_)
-    places = np.empty(len(plain) + lines + 2, np.int32)  # mostly too long: what is not written takes no memory
+    places = np.empty(len(plain) + lines + 2, np.int32)  # mostly too long, but unwritten pages take no memory
     one = mark[0] if len(mark) == 1 else STAND_IN[0]
     rows = kernel().split(bytes_of, one, len(layout.columns), layout.trailing, places, starts, whole)
-    ends = places[: rows * width].reshape(rows, width).T.copy()  # a column's places together
-    fields = {layout.columns[n]: Field(bytes_of, ends[n], ends[n + 1]) for n in layout.read}
+    ends = places[: rows * width].reshape(rows, width).T.copy()  # one contiguous row for each column
+    fields = {layout.columns[n]: SacctField(bytes_of, ends[n], ends[n + 1]) for n in layout.read}
     return Lines(data, starts if plain is data else _starts(data), whole, np.flatnonzero(whole), fields)
 
 
 def _with_stand_in(data: bytes, mark: bytes) -> bytes:
-    """The data with a stand-in of one byte for the delimiter; a line that holds that byte is left blank."""
+    """Replace the delimiter by STAND_IN; a line that already contains STAND_IN becomes blank."""
     if STAND_IN not in data:
         return data.replace(mark, STAND_IN)
     return b"\n".join(b"" if STAND_IN in line else line.replace(mark, STAND_IN) for line in data.split(b"\n"))
@@ -101,7 +103,7 @@ def _starts(data: bytes | memoryview) -> NDArray[np.int64]:
 
 
 def _kept(data: bytes, starts: NDArray[np.int64], whole: NDArray[np.bool_]) -> bytes:
-    """The whole lines alone."""
+    """Return only the whole lines."""
     if whole.all():
         return data
     edges = np.flatnonzero(np.diff(whole, prepend=False, append=False))
@@ -110,8 +112,10 @@ def _kept(data: bytes, starts: NDArray[np.int64], whole: NDArray[np.bool_]) -> b
 
 
 def _fixed(data: bytes, layout: Layout) -> Lines:
-    """Lines of fixed width: a space between columns, and one at the end. A line of another length is not whole, unless
-    blanks were taken off its end: then it ends with a column, which is set to the right.
+    """Split lines of fixed width, with a space after every column.
+
+    A line of another length is not whole, unless it was stripped of trailing blanks: then it ends at the end of a
+    right-aligned column.
     """
     starts = _starts(data)
     length = sum(layout.widths) + len(layout.widths)
@@ -131,7 +135,7 @@ def _fixed(data: bytes, layout: Layout) -> Lines:
 
 
 def _decoded(values: pl.Series) -> pl.Series:
-    """Bytes as text. A line may stand a byte off its widths, so that a column begins or ends within a character."""
+    """Decode bytes to text. A shifted line may begin or end a column within a character."""
     try:
         return values.cast(pl.String)
     except pl.exceptions.ComputeError:
@@ -139,13 +143,13 @@ def _decoded(values: pl.Series) -> pl.Series:
         return pl.Series(values.name, texts, dtype=pl.String)
 
 
-# Columns that still tell something when they are cut: ids and times do not, and make the record unreadable.
+# Columns that remain useful when they are cut. A cut id or time makes the record unreadable.
 _LEFT_CUT = frozenset({"State", "JobName", "User", "Account", "Partition", "QOS", "Group", "Cluster"})
 _MUST_BE_WHOLE = frozenset({"JobID", "JobIDRaw", "Submit", "Eligible", "Start", "End", "Elapsed", "ElapsedRaw"})
 
 
 def _uncut(text: pl.Expr, column: str, width: int) -> pl.Expr:
-    """The text, null where blank and where sacct cut it short with a `+` (node lists, TRES): it is not known."""
+    """Return the text; null where it is blank or sacct cut it short with a `+` (node lists, TRES)."""
     text = pl.when(text != "").then(text)
     if column in _LEFT_CUT or column in _MUST_BE_WHOLE:
         return text

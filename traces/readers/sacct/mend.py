@@ -1,7 +1,7 @@
-"""Records that user text broke: sacct does not escape, so a job name may hold the delimiter or a line break.
+"""Repair records that user text broke: sacct does not escape, so a job name may hold the delimiter or a line break.
 
-A broken record is put together again where the forms of all its other columns leave one way only; else it is rejected
-whole. This is the slow way, walked only where lines are not clean.
+A broken record is repaired if the forms of all its other columns allow only one reading; otherwise it is rejected as a
+whole. This slow path runs only for lines that are not clean.
 """
 
 from __future__ import annotations
@@ -17,20 +17,25 @@ from traces.readers.sacct.layout import Layout
 
 CUT, BROKEN = "cut short", "the delimiter or a line break in user text"
 _FEATURES = "Constraints"
-MOST_LINES = 50  # that one record may be spread over
+MOST_LINES = 50  # that one record may span
 MOST_EXCESS = 200  # delimiters in the user text of one record
-MOST_FORGED = 8  # whole lines inside a broken record: a text of a user holds no more
-MOST_TRIED = 50_000  # columns, before a record is given up: a hostile file must not take for ever
+MOST_FORGED = 8  # lines inside a broken record that look whole; user text holds no more
+MOST_TRIED = 50_000  # columns tried before a record is given up, so that a hostile file cannot take unbounded time
 
 
 class Mender:
-    """Walks over the lines that are not clean, in order.
+    """Repairs or rejects, in order, the lines of a block that are not clean.
 
-    `line(n)` is the text of line n (0-based), `clean` (lines,) says which lines are whole records. Afterwards `mended`
-    holds (first line, columns) of records put together, `taken` the clean lines that turned out to lie inside one,
-    `tails` the text that goes on after a clean line, `rejects` the rest (line 0-based), `joined` all lines of records
-    put together or refused as one. Where the last column is user text, lines that begin nothing go on with the record
-    before them, unless `goes_on` is false.
+    `line(n)` is the text of line n (0-based); `clean` (lines,) marks the lines that are whole records. If the last
+    column is user text, lines that begin no record continue the record before them, unless `goes_on` is false.
+
+    Results of `run`:
+
+    - `mended`: first line -> columns of a repaired record
+    - `taken`: clean lines that turned out to be inside a record
+    - `tails`: text that continues the last column of a clean line
+    - `rejects`: the remaining lines (0-based)
+    - `joined`: all lines of records that were repaired, or rejected as one
     """
 
     def __init__(
@@ -44,16 +49,16 @@ class Mender:
         self.joined: set[int] = set()
         self.mended: dict[int, list[str]] = {}
         self.rejects: list[Reject] = []
-        self.tried = 0  # columns of the record at hand
+        self.tried = 0  # columns tried for the current record
         ids = [layout.columns.index(name) for name in ("JobID", "JobIDRaw") if name in layout.columns]
         first_text = layout.user_text[0] if layout.user_text else len(layout.columns)
         self.goes_on = goes_on and layout.columns[-1] in sacct_columns.USER_TEXT and not layout.trailing
-        self.identified = max(min(ids) + 1, first_text)  # columns by which the start of a record is known
+        self.identified = max(min(ids) + 1, first_text)  # leading columns that identify the start of a record
 
     def run(self) -> None:
-        """Puts together the lines that a line break in a text has cut, from the first to the last."""
+        """Repair or reject all lines that are not clean, from the first to the last."""
         done = -1
-        owner = -1  # line of the record that ended on the line before, to whose last column a fragment may belong
+        owner = -1  # line of the record that ended on the previous line; a fragment may belong to its last column
         for at in np.flatnonzero(~self.clean).tolist():
             if at <= done:
                 continue
@@ -80,7 +85,7 @@ class Mender:
                 self._reject(line, self.line(line))
 
     def _is_broken_record(self, line: int) -> bool:
-        """True if the line has half the columns of a record: then it is a broken record, no rest of a job name."""
+        """Return whether the line has at least half the columns of a record, too many for the rest of a job name."""
         return self.line(line).count(self.layout.delimiter) * 2 >= len(self.layout.columns)
 
     def _text(self, first: int, last: int) -> str:
@@ -93,16 +98,16 @@ class Mender:
             self.mended[owner][-1] += tail
 
     def _record(self, at: int) -> tuple[int, int]:
-        """Mend or reject the record that starts here; (last line of it, its line if mended else -1)."""
+        """Repair or reject the record that starts here; return (its last line, its first line if repaired else -1)."""
         text = ""
         self.tried = 0
         for end in range(at, min(at + MOST_LINES, len(self.clean))):
             raw = self.line(end)
             text = raw if end == at else f"{text}\n{raw}"
             if self.clean[end]:
-                continue  # a name may hold what looks like a whole record, but no record ends with one
+                continue  # a name may contain a line that looks whole, but a record cannot end with one
             if end > at and self.starts(raw):
-                break  # the next record, broken too: the one at hand must not swallow it
+                break  # this is the next record, which is broken too
             inside = [n for n in range(at, end + 1) if self.clean[n]]
             if len(inside) > MOST_FORGED:
                 break
@@ -122,20 +127,20 @@ class Mender:
         return last, -1
 
     def _fragment(self, at: int, too: Callable[[int], bool] = lambda _line: True) -> int:
-        """The last of the lines from here on that are neither clean nor the start of a record, and satisfy `too`."""
+        """Return the last of the lines from here that are neither clean nor start a record, and that satisfy `too`."""
         end, lines = at, len(self.clean)
         while end + 1 < lines and not self.clean[end + 1] and too(end + 1) and not self.starts(self.line(end + 1)):
             end += 1
         return end
 
     def starts(self, raw: str) -> bool:
-        """Can a record start with this line: do the columns up to the id and the first user text have their forms?"""
+        """Return whether a record can start here: the columns up to the id and the first user text have their forms."""
         parts = raw.split(self.layout.delimiter)
         if not any(parts):
             return False
         if len(parts) == 1 and self.layout.columns[0] not in ("JobID", "JobIDRaw"):
-            return False  # one word tells nothing where it may stand for an account
-        if len(parts) < self.identified:  # broken before: what is there, except the cut last part, must fit as it is
+            return False  # a single word could be any text, if the first column is not the id
+        if len(parts) < self.identified:  # broken early: all parts except the last, which is cut, must fit
             named = zip(self.layout.columns, parts[:-1] or parts, strict=False)
             return all(fits(name, value, strict=True) for name, value in named)
         spent, self.tried = self.tried, 0
@@ -145,10 +150,10 @@ class Mender:
         return first_way is not None
 
     def _readings(self, text: str) -> list[list[str]]:
-        """The columns of the text for each way of sharing out its delimiters that gives each its form, two at most.
+        """Return the possible readings of the text as columns of valid form, at most two.
 
-        Ways that differ only in columns that are not read (comments, command lines) are one, and so are those that
-        differ in the features asked for, which are then left blank: they say nothing of what became of the job.
+        Readings that differ only in columns that are not read (comments, command lines) count as one. So do readings
+        that differ in the requested features, which then become blank; the features do not affect how the job ended.
         """
         parts = text.split(self.layout.delimiter)
         if self.layout.trailing and parts.pop() != "":
@@ -159,8 +164,8 @@ class Mender:
         readings: dict[tuple[str, ...], list[str]] = {}
         for fields in self._ways(parts, 0, 0, excess, len(self.layout.columns)):
             named = zip(self.layout.columns, fields, strict=True)
-            told = tuple(value for name, value in named if name in sacct_columns.READ and name != _FEATURES)
-            first = readings.setdefault(told, fields)
+            values_read = tuple(value for name, value in named if name in sacct_columns.READ and name != _FEATURES)
+            first = readings.setdefault(values_read, fields)
             if _FEATURES in self.layout.columns:
                 place = self.layout.columns.index(_FEATURES)
                 first[place] = first[place] if first[place] == fields[place] else ""
@@ -169,9 +174,9 @@ class Mender:
         return list(readings.values()) if self.tried <= MOST_TRIED else []
 
     def _ways(self, parts: list[str], column: int, at: int, excess: int, end: int) -> Iterator[list[str]]:
-        """Every way in which the columns from `column` to `end` take the parts from `at` on, `excess` into user text.
+        """Yield every assignment of the parts from `at` on to the columns from `column` to `end`.
 
-        Where `end` is not the last column, parts may be left over.
+        `excess` delimiters belong to user text. If `end` is not the last column, parts may be left over.
         """
         if column == end:
             if excess == 0 or end < len(self.layout.columns):
@@ -193,7 +198,7 @@ class Mender:
 
 
 def fits(name: str, value: str, strict: bool = False) -> bool:
-    """Can the text stand in that column? `strict` asks of columns that are not read too."""
+    """Return whether the text is valid in that column; `strict` also checks columns that are not read."""
     form = sacct_columns.form(name)
     try:
         if form is not None:
@@ -206,21 +211,21 @@ def fits(name: str, value: str, strict: bool = False) -> bool:
 
 
 def reason(layout: Layout, text: str) -> str:
-    """Why the text is no record of the layout."""
+    """Return why the text is not a record of the layout."""
     parts = text.split(layout.delimiter)
     width = len(layout.columns) + layout.trailing
     if len(parts) != width:
         what = CUT if len(parts) < width else BROKEN
-        return f"{len(parts)} fields where {width} are due: {what}"
+        return f"{len(parts)} fields instead of {width}: {what}"
     odd = sacct_columns.odd_value(zip(layout.columns, parts, strict=False))
-    return odd or f"{BROKEN} leaves several readings"
+    return odd or f"{BROKEN} allows several readings"
 
 
 def remedy(reject: Reject) -> str:
-    """What to do about a dump none of whose lines is a record; empty where the columns are there and a value is bad."""
+    """Return advice for a dump without a valid record; '' if the reject has the right columns but an invalid value."""
     if not reject.reason.endswith((CUT, BROKEN)):
         return ""
     return (
-        ": a delimiter or line break stands in a field, the file is cut, or the header is that of another dump; dump "
-        "it again with sacct -P --delimiter '^|^', or with --json"
+        ": a field contains a delimiter or line break, the file is cut, or the header belongs to another dump; dump "
+        "again with sacct -P --delimiter '^|^', or with --json"
     )

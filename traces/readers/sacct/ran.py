@@ -1,11 +1,11 @@
-"""Which records of sacct ran, for how long and on what; and the end state of those whose state the dump lacks."""
+"""Decide which records of sacct ran, for how long and on which resources; infer states if the dump has none."""
 
 from __future__ import annotations
 
 import polars as pl
 
 OPEN = ("PENDING", "RUNNING", "SUSPENDED")  # not over yet
-# A job in one of these states has run. One that was cancelled, or missed its deadline, may never have.
+# A job in one of these states ran. A cancelled job, or one that missed its deadline, may never have run.
 RAN_BY_STATE = (
     "COMPLETED", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REQUEUED", "RESIZING", "RUNNING", "SUSPENDED",
     "TIMEOUT",
@@ -13,9 +13,9 @@ RAN_BY_STATE = (
 
 
 def settled(rows: pl.DataFrame, *, has_state: bool, has_start: bool, has_end: bool) -> pl.DataFrame:
-    """Typed rows with `state`, `state_is_inferred`, `ran` and `run_s`; `has_...`: does the dump print that column?
+    """Add `state`, `state_is_inferred`, `ran` and `run_s` to typed rows; `has_...`: whether the dump has that column.
 
-    Without the column End a record that is over by its state ended when it had run for its elapsed and suspended time.
+    Without the column End, the end of a finished record is its start plus elapsed and suspended time.
     """
     rows = _states(rows, has_state)
     if has_state and not has_end:
@@ -26,7 +26,7 @@ def settled(rows: pl.DataFrame, *, has_state: bool, has_start: bool, has_end: bo
 
 
 def _states(rows: pl.DataFrame, has_state: bool) -> pl.DataFrame:
-    """`state` and `state_is_inferred`: without a State column, from times, limit and exit code."""
+    """Add `state` and `state_is_inferred`; without a column State it is inferred from times, limit and exit code."""
     if has_state:
         return rows.with_columns(pl.col("state").fill_null("UNKNOWN"), pl.lit(False).alias("state_is_inferred"))
     run = (pl.col("end_utc") - pl.col("start_utc")).dt.total_seconds()
@@ -48,10 +48,10 @@ def _states(rows: pl.DataFrame, has_state: bool) -> pl.DataFrame:
 
 
 def _never_started(rows: pl.DataFrame) -> pl.DataFrame:
-    """Clear start and sizes held of records that never ran, and settle the run time of the others.
+    """Clear start and held resources of records that never ran, and compute the run time of the others.
 
-    Before Slurm 22.05 a job cancelled while pending has Start = End (bug 7449); a job that ran for less than a second
-    has them too, but also nodes or an AllocTRES where the dump prints these, or a state that only a run ends in.
+    Before Slurm 22.05, a job cancelled while pending has Start = End (bug 7449). So does a job that ran for less than a
+    second, but it also has nodes or an AllocTRES (if the dump prints these), or a state that implies a run.
     """
     held = pl.col("nodes").is_not_null() | pl.col("has_alloc_tres").fill_null(False)
     run = (pl.col("end_utc") - pl.col("start_utc")).dt.total_seconds()
@@ -63,7 +63,7 @@ def _never_started(rows: pl.DataFrame) -> pl.DataFrame:
         | (still & pl.col("is_unassigned").fill_null(False))
     )
     rows = rows.with_columns((~never.fill_null(True)).alias("ran"))
-    # sacct itself clamps a start after the end to the end; in the hour of a clock change it only seems so
+    # sacct itself clamps a start after the end to the end; in the hour of a clock change the order is only apparent
     before = pl.col("ran") & (run < 0).fill_null(False) & ~pl.col("is_time_ambiguous")
     start = pl.when(pl.col("ran")).then(pl.min_horizontal("start_utc", pl.coalesce("end_utc", "start_utc")))
     rows = rows.with_columns(start.alias("start_utc"), before.alias("is_end_before_start"))
@@ -71,9 +71,10 @@ def _never_started(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _without_starts(rows: pl.DataFrame) -> pl.DataFrame:
-    """As `_never_started`, of a dump without the column Start: a job ran where it has run time, else by its state.
+    """Do the same as `_never_started` for a dump without the column Start.
 
-    One that failed at once has none, and ran. A step is only recorded once it has started.
+    A job ran if it has run time or its state implies a run; a job that failed at once ran without run time. Every step
+    ran, because steps are recorded only after they start.
     """
     by_state = pl.col("state").is_in(RAN_BY_STATE) | pl.col("step_id").is_not_null()
     ran = (pl.col("elapsed_s") > 0).fill_null(False) | by_state
@@ -81,7 +82,7 @@ def _without_starts(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _held_while_run(rows: pl.DataFrame) -> pl.DataFrame:
-    """`run_s`, and no sizes held of records that never ran."""
+    """Add `run_s`, and set the held resources of records that never ran to 0."""
     run = (pl.col("end_utc") - pl.col("start_utc")).dt.total_seconds() - pl.col("suspended_s")
     kept = [
         pl.when("ran").then(pl.col(name)).otherwise(pl.lit(0)).alias(name)

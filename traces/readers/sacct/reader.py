@@ -1,9 +1,8 @@
-"""Slurm `sacct` dumps: any delimiter, with a header or without one (`--fields`), fixed width, and `--json`.
+"""Reader of Slurm `sacct` dumps: any delimiter, with a header or without one (`--fields`), fixed width, and `--json`.
 
-The odd cases are those of Slurm's own manual pages and sources; the tests name them one by one. A dump is read a block
-at a time, two at once, so that memory does not grow with it: `blocks` cuts it, `lines` splits lines,
-`typed` types the columns, `spill` keeps the rows until all is read, `jobs` folds them into jobs and
-attempts.
+The special cases come from Slurm's manual pages and sources; the tests list them. Blocks are read two at a time, so
+that memory does not grow with the dump: `blocks` cuts the dump, `lines` splits lines, `typed` types the columns,
+`spill` keeps the rows on disk until all is read, `jobs` folds them into jobs and attempts.
 """
 
 from __future__ import annotations
@@ -30,27 +29,27 @@ from traces.readers.sacct import layout as sacct_layout
 from traces.readers.sacct import lines as sacct_lines
 from traces.readers.sacct import mend as sacct_mend
 from traces.readers.sacct import typed as sacct_typed
-from traces.readers.sacct.blocks import Block
+from traces.readers.sacct.blocks import SacctBlock
 from traces.readers.sacct.fields import fields_of
 from traces.readers.sacct.jobs import fold
 from traces.readers.sacct.json import COLUMNS
 from traces.readers.sacct.layout import Layout
-from traces.readers.sacct.spill import Batch, Spill
+from traces.readers.sacct.spill import Spill, SpilledBatch
 
 BLOCK_BYTES = 1 << 24
-THREADS = 2  # polars uses every core for some of a block, Python and numpy one: two blocks at once keep two cores busy
+THREADS = 2  # polars uses every core for part of a block, but Python and numpy only one: two blocks keep two cores busy
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 @dataclass
 class Piece:
-    """What one block came to: its typed rows in the spill, and its rejects; lines count from 0 in both.
+    """The result of one block: its typed rows in the spill, and its rejects; both count lines from 0.
 
-    `before`: lines (or records of JSON) of the file before the block.
+    `before`: number of lines (or JSON records) of the file before the block.
     """
 
-    batch: Batch
+    batch: SpilledBatch
     before: int
     rows: int
     rejects: list[Reject]
@@ -67,7 +66,7 @@ class Sacct:
     version = 6
 
     def recognises(self, file: RawFile, head: bytes) -> bool:
-        """Does a header of sacct stand on one of the first lines, or do the lines have the columns of `--fields`?"""
+        """Return whether one of the first lines is a header of sacct, or `--fields` is given for a text file."""
         if sacct_json.recognises(head):
             return True
         lines = _lines(head)
@@ -77,12 +76,12 @@ class Sacct:
         return file.fields is not None and b"\0" not in head
 
     def read(self, file: RawFile) -> Parsed:
-        """All records of the file, written to `file.tables` as they are folded.
+        """Read all records of the file and write them to `file.tables` as they are folded.
 
-        Raises InputError for a missing column or a file without one whole record.
+        Raises InputError for a missing column or a file without a whole record.
         """
         if file.tables is None or file.folder is None:
-            raise ValueError("sacct is read into a folder")
+            raise ValueError("the sacct reader needs file.tables and file.folder")
         parsed, jobs = Parsed(), self._jobs(file)
         rejected = next(iter(self._before_header(file, parsed)), None)
         spill = Spill(file.folder / "spill")
@@ -98,7 +97,7 @@ class Sacct:
                 piece.batch.first = piece.before + 1
                 spill.batches.append(piece.batch)
             if parsed.records == parsed.rejected + len(parsed.rejects):
-                why = "it holds none"
+                why = "the file holds none"
                 if rejected:
                     why = f"{rejected.reason} (line {rejected.line}){sacct_mend.remedy(rejected)}"
                 raise InputError(f"{file.path}: no record could be read: {why}")
@@ -112,9 +111,9 @@ class Sacct:
 
     @staticmethod
     def layout(file: RawFile) -> Layout | None:
-        """How the lines of the file are laid out, by its first ones; None for JSON.
+        """Infer the layout of the file from its first lines; None for JSON.
 
-        Raises InputError where it has no header and `--fields` do not fit, and for a missing column.
+        Raises InputError if it has no header and `--fields` do not fit, and for a missing column.
         """
         head = file.head()
         if sacct_json.recognises(head):
@@ -125,7 +124,7 @@ class Sacct:
 
     @staticmethod
     def _jobs(file: RawFile) -> Iterator[Work]:
-        """What is to be done with each block. Raises InputError as `read` does."""
+        """Return the work for each block, as functions. Raises the same InputErrors as `read`."""
         layout = Sacct.layout(file)
         if layout is None:
             return (partial(_json_piece, batch, file.settings) for batch in sacct_json.batches(file))
@@ -138,7 +137,7 @@ class Sacct:
 
     @staticmethod
     def _before_header(file: RawFile, parsed: Parsed) -> list[Reject]:
-        """Text before the header, which is refused; a count of rows is none."""
+        """Return the rejects for text before the header; a count of rows is not rejected."""
         layout = Sacct.layout(file)
         if layout is None:
             return []
@@ -146,13 +145,13 @@ class Sacct:
         header = layout.first - (2 if sacct_layout.fixed_header(lines, layout.first - 2) else 1)
         for at, text in enumerate(lines[: max(header, 0)]):
             if text.strip() and not text.strip().isdecimal():
-                parsed.rejects.append(Reject(at + 1, "it stands before the header", text))
+                parsed.rejects.append(Reject(at + 1, "text before the header", text))
         parsed.records += len(parsed.rejects)
         return parsed.rejects
 
 
 def _lines(head: bytes) -> list[str]:
-    """The whole lines of the first bytes."""
+    """Return the whole lines of the file's first bytes."""
     text = head.decode("utf-8", errors="replace").removeprefix("\ufeff")
     lines = text.split("\n")
     if lines[-1] == "" or (len(head) >= HEAD_BYTES and len(lines) > 1):
@@ -161,7 +160,7 @@ def _lines(head: bytes) -> list[str]:
 
 
 def _in_order(pool: ThreadPoolExecutor, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """`work` of each item, in order, some items ahead in the pool's threads."""
+    """Apply `work` to each item in the pool's threads, some items ahead; yield the results in order."""
     ahead: deque[Future[Result]] = deque()
     try:
         for item in items:
@@ -175,26 +174,26 @@ def _in_order(pool: ThreadPoolExecutor, work: Callable[[Item], Result], items: I
             future.cancel()
 
 
-def _text_piece(block: Block, settings: ClusterSettings, spill: Spill, number: int) -> Piece:
-    """A block of lines."""
+def _text_piece(block: SacctBlock, settings: ClusterSettings, spill: Spill, number: int) -> Piece:
+    """Read a block of lines."""
     rows, kept, rejects, slow = records(block.data, block.layout, settings)
     return Piece(spill.put(number, rows, kept), block.before, int(kept.sum()), rejects, slow)
 
 
 def _json_piece(records: sacct_json.Records, settings: ClusterSettings, spill: Spill, number: int) -> Piece:
-    """A batch of JSON records."""
+    """Read a batch of JSON records."""
     fields, line = fields_of(records.frame.drop("line")), records.frame["line"].to_numpy()
     rows, valid = sacct_typed.typed(fields, line, settings)
     rejects = list(records.rejects)
     for n, at, why in _refused(rows, valid):
         values = records.frame.row(n)
         odd = sacct_columns.odd_value((name, text or "") for name, text in zip(COLUMNS, values, strict=False))
-        rejects.append(Reject(at, odd or why or "a value is not of its form", str(values)))
+        rejects.append(Reject(at, odd or why or "a value has the wrong form", str(values)))
     return Piece(spill.put(number, rows, valid), records.before, int(valid.sum()), rejects, 0)
 
 
 def _refused(rows: pl.DataFrame, valid: pl.Series) -> list[tuple[int, int, str | None]]:
-    """(row, line, what is out of bounds if anything is) of the rows that are not valid."""
+    """Return (row, line, the value out of bounds or None) of the rows that are not valid."""
     at = (~valid).arg_true()
     refused = rows[at]
     return list(zip(at.to_list(), refused["line"].to_list(), sacct_typed.out_of_bounds(refused).to_list(), strict=True))
@@ -203,9 +202,9 @@ def _refused(rows: pl.DataFrame, valid: pl.Series) -> list[tuple[int, int, str |
 def records(
     data: bytes | memoryview, layout: Layout, settings: ClusterSettings
 ) -> tuple[pl.DataFrame, pl.Series, list[Reject], int]:
-    """(typed rows, which of them are kept, rejects, lines that went the slow way) of a block; lines count from 0.
+    """Read a block into (typed rows, which of them are kept, rejects, number of lines not read in bulk).
 
-    Rows that are not kept are left among the others, as a copy without them takes long.
+    Lines count from 0. Rows that are not kept stay in the frame, because a copy without them would be slow.
     """
     lines = sacct_lines.split(data, layout)
     rows, kept = sacct_typed.typed(lines.fields, lines.numbers, settings)
@@ -231,14 +230,14 @@ def records(
     rejects = mender.rejects
     if mender.mended:
         mended, odd = _mended(mender, layout, settings)
-        rows = pl.concat([rows, mended])  # at the end: sorting a block for them takes a fifth of its time
+        rows = pl.concat([rows, mended])  # appended unsorted, because sorting would take a fifth of a block's time
         kept = kept.extend(pl.repeat(True, len(mended), eager=True))
         rejects = sorted([*rejects, *odd], key=lambda reject: reject.line)
     return rows, kept, rejects, slow
 
 
 def _mended(mender: sacct_mend.Mender, layout: Layout, settings: ClusterSettings) -> tuple[pl.DataFrame, list[Reject]]:
-    """The records put together as typed rows; those with a value that no column can hold are refused."""
+    """Return the repaired records as typed rows, and rejects for those with a value out of range."""
     read = layout.read
     names = [layout.columns[n] for n in read]
     texts = [[fields[n] or None for n in read] for fields in mender.mended.values()]
@@ -252,15 +251,15 @@ def _mended(mender: sacct_mend.Mender, layout: Layout, settings: ClusterSettings
 
 
 def _fixed_rejects(lines: sacct_lines.Lines, clean: NDArray[np.bool_], layout: Layout) -> list[Reject]:
-    """Lines of fixed width that are no records: nothing tells where a broken one goes on."""
+    """Return rejects for lines of fixed width that are not records; broken ones cannot be repaired."""
     length = sum(layout.widths) + len(layout.widths)
     rejects = []
     for at in np.flatnonzero(~clean).tolist():
         text = lines.line(at)
         if not text.strip():
             continue
-        why = "a column that must be whole is cut short, or not of its form"
+        why = "a required column is cut short or has the wrong form"
         if not lines.whole[at]:
-            why = f"{len(text.encode())} bytes where {length} are due: a line break in user text, or cut short"
+            why = f"{len(text.encode())} bytes instead of {length}: a line break in user text, or cut short"
         rejects.append(Reject(at, why, text))
     return rejects

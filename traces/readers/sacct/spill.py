@@ -1,9 +1,8 @@
-"""Typed rows of a dump, kept on disk until all of it is read: only then is it known which ids have several records.
+"""Typed rows of a dump, kept on disk until it is read completely, when it is known which ids have several records.
 
-A dump is folded into jobs a block at a time. The few ids with several records (requeues, resizes, ids used again, a
-record printed twice), wherever in the dump they stand, are folded apart, in buckets that fit in memory whatever their
-number. What stays in memory for a record is the 8 bytes of a hash: two ids that share one are folded apart together,
-by their text.
+A dump is folded into jobs a block at a time. The few ids with several records (requeues, resizes, reused ids, records
+printed twice) may be anywhere in the dump. They are folded separately, in buckets that fit in memory. Memory holds only
+an 8-byte hash of each record. Ids with the same hash go to the same bucket, where their texts distinguish them.
 """
 
 from __future__ import annotations
@@ -17,40 +16,40 @@ import polars as pl
 from numpy.typing import NDArray
 
 Hashes = NDArray[np.uint64]
-BUCKET_ROWS = 100_000  # allocation records, about, that are folded at once
+BUCKET_ROWS = 100_000  # approximate number of allocation records that are folded at once
 
 
 @dataclass
-class Batch:
-    """One block's rows in the spill: files of its allocations and steps, and the hashes of their keys."""
+class SpilledBatch:
+    """One block's rows in the spill: its number, which names its files, and the hashes of the keys."""
 
     number: int
     allocations: Hashes  # (allocations,) of the id
     steps: Hashes  # (steps,) of id, step and submission
-    first: int = 0  # number of the line before the block's first
+    first: int = 0  # number of the block's first line in the file, from 1
 
 
 @dataclass
 class Spill:
-    """The folder that the rows wait in."""
+    """The folder of rows that wait to be folded."""
 
     folder: Path
-    batches: list[Batch] = field(default_factory=list)
+    batches: list[SpilledBatch] = field(default_factory=list)
 
-    def put(self, number: int, rows: pl.DataFrame, kept: pl.Series) -> Batch:
-        """Write those of one block's rows that are kept; may be called from several threads with different numbers."""
+    def put(self, number: int, rows: pl.DataFrame, kept: pl.Series) -> SpilledBatch:
+        """Write the kept rows of one block; threads may call this at once with different numbers."""
         is_step = rows["step_id"].is_not_null()
         allocations = rows.filter(kept & ~is_step)
         steps = rows.select(STEP_COLUMNS).filter(kept & is_step)
         allocations.write_ipc_stream(self._file("allocations", number))
         steps.write_ipc_stream(self._file("steps", number))
         key = steps.select(pl.struct("base", "step_id", "submit_utc").hash()).to_series()
-        return Batch(number, allocations["base"].hash().to_numpy(), key.to_numpy())
+        return SpilledBatch(number, allocations["base"].hash().to_numpy(), key.to_numpy())
 
     def _file(self, kind: str, number: int, bucket: int | str = "all") -> Path:
         return self.folder / f"{kind}-{bucket}-{number}.arrow"
 
-    def _read(self, batch: Batch) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def _read(self, batch: SpilledBatch) -> tuple[pl.DataFrame, pl.DataFrame]:
         frames = []
         for kind in ("allocations", "steps"):
             path = self._file(kind, batch.number)
@@ -59,7 +58,7 @@ class Spill:
         return frames[0], frames[1]
 
     def folds(self) -> Iterator[tuple[pl.DataFrame, pl.DataFrame, bool]]:
-        """(allocations, steps, whether each id is single) in portions that are folded by themselves, each row once."""
+        """Yield (allocations, steps, whether every id is unique) in portions that can be folded independently."""
         if len(self.batches) == 1:
             yield *self._read(self.batches[0]), False
             return
@@ -102,9 +101,9 @@ STEP_COLUMNS = (
 
 
 def _doubled(hashes: Sequence[Hashes]) -> tuple[Hashes, int]:
-    """(the values that occur more than once, sorted; how many there are of them in all)."""
+    """Return (the sorted values that occur more than once; the total number of their occurrences)."""
     parts, count = [], 0
-    for top in range(16):  # a sixteenth at a time, so that no second copy of all is made
+    for top in range(16):  # a sixteenth at a time, to avoid a second copy of all hashes
         part = np.concatenate([h[h >> np.uint64(60) == top] for h in hashes])
         part.sort()
         doubled = np.flatnonzero(part[1:] == part[:-1])
@@ -115,7 +114,7 @@ def _doubled(hashes: Sequence[Hashes]) -> tuple[Hashes, int]:
 
 
 def _among(hashes: Hashes, doubled: Hashes) -> NDArray[np.bool_]:
-    """Which of the hashes are among the sorted values."""
+    """Return which of the hashes are among the sorted values."""
     if len(doubled) == 0:
         return np.zeros(len(hashes), dtype=np.bool_)
     at = np.minimum(np.searchsorted(doubled, hashes), len(doubled) - 1)

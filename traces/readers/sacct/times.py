@@ -1,7 +1,7 @@
-"""sacct's times to UTC. They are local, without an offset, so that the hour of a clock change comes twice.
+"""Convert sacct's times to UTC. They are local times without an offset, so an hour repeats at a clock change.
 
-Which of the two it is, is settled from the elapsed seconds where the dump has them, else from the order of events and
-the time limit; what nothing settles is read as the earlier and flagged.
+The elapsed seconds settle which of the two hours is meant; without them, the order of events and the time limit do. A
+time that nothing settles is read as the earlier one and flagged.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from numpy.typing import NDArray
 
 from traces.readers.common import localized
 from traces.readers.sacct.columns import EPOCH, OTHER_TIME, TIMES
-from traces.readers.sacct.fields import Field
+from traces.readers.sacct.fields import SacctField
 from traces.slurm.text import NO_TIME
 
-KILL_WAIT_S = 30  # Slurm's default KillWait: a job at its limit may live that much longer
-SLACK_S = 30  # and some seconds pass until the node has told the controller
+KILL_WAIT_S = 30  # Slurm's default KillWait: a job may run that much longer than its limit
+SLACK_S = 30  # allowance for the delay until the node reports the end to the controller
 
 
-def to_utc(rows: pl.DataFrame, fields: Mapping[str, Field], zone: str) -> tuple[pl.DataFrame, NDArray[np.bool_]]:
-    """(rows with submit_utc, eligible_utc, start_utc, end_utc, is_time_ambiguous and has_alloc_tres; valid).
+def to_utc(rows: pl.DataFrame, fields: Mapping[str, SacctField], zone: str) -> tuple[pl.DataFrame, NDArray[np.bool_]]:
+    """Return (rows with submit_utc, eligible_utc, start_utc, end_utc, is_time_ambiguous and has_alloc_tres; valid).
 
-    `fields` holds the times as printed; `rows` holds elapsed_s, suspended_s and limit_s. A time that is none is null;
-    valid is false where a text is no time.
+    `fields` holds the times as printed; `rows` holds elapsed_s, suspended_s and limit_s. A word for no time becomes
+    null; valid is false where a text is not a time.
     """
     names = [f"{column.lower()}_utc" for column in TIMES]
     valid = np.ones(len(rows), np.bool_)
@@ -54,8 +54,8 @@ def to_utc(rows: pl.DataFrame, fields: Mapping[str, Field], zone: str) -> tuple[
     return rows.drop(f"{name}_late" for name in names), valid
 
 
-def _instants(printed: Field, zone: str) -> tuple[pl.Series, pl.Series, NDArray[np.bool_]]:
-    """(earliest, latest, valid) of one column of times."""
+def _instants(printed: SacctField, zone: str) -> tuple[pl.Series, pl.Series, NDArray[np.bool_]]:
+    """Convert one column of times to (earliest, latest, valid)."""
     micros, rest = printed.read("times")
     early, late = _in_utc(micros.cast(pl.Datetime("us")), zone)
     valid = np.ones(len(printed), np.bool_)
@@ -67,7 +67,7 @@ def _instants(printed: Field, zone: str) -> tuple[pl.Series, pl.Series, NDArray[
 
 
 def _rare(printed: pl.Series, zone: str) -> tuple[pl.Series, pl.Series, pl.Series]:
-    """As `_instants`, of texts of another form."""
+    """Convert texts of rare forms as `_instants` does."""
     rest = printed.to_frame("t").select(
         pl.when(pl.col("t").str.contains(EPOCH) & (pl.col("t") != "4294967295")).then(pl.col("t")).cast(pl.Int64)
     )
@@ -77,7 +77,7 @@ def _rare(printed: pl.Series, zone: str) -> tuple[pl.Series, pl.Series, pl.Serie
 
 
 def _other_forms(printed: pl.Series, zone: str) -> tuple[pl.Series, pl.Series]:
-    """(earliest, latest) of times that other settings of SLURM_TIME_FORMAT print; parts of a second are cut off."""
+    """Convert times of other SLURM_TIME_FORMAT settings to (earliest, latest); drop fractions of a second."""
     frame = printed.to_frame("t").select(
         day=pl.col("t").str.extract(OTHER_TIME, 1),
         clock=pl.col("t").str.extract(OTHER_TIME, 2),
@@ -97,7 +97,7 @@ def _other_forms(printed: pl.Series, zone: str) -> tuple[pl.Series, pl.Series]:
 
 
 def _in_utc(local: pl.Series, zone: str) -> tuple[pl.Series, pl.Series]:
-    """(earliest, latest) naive UTC; one conversion where no time falls into a clock change."""
+    """Convert to (earliest, latest) naive UTC, with a single conversion if no time is in a clock change."""
     if zone == "UTC":
         return local, local
     aware = local.dt.replace_time_zone(zone, ambiguous="null", non_existent="null")
@@ -124,10 +124,10 @@ def _settled(rows: pl.DataFrame, asked: pl.DataFrame, names: list[str]) -> pl.Da
 
 
 def settle_hour(row: dict[str, Any]) -> tuple[tuple[datetime | None, ...], bool]:
-    """((submit, eligible, start, end), still ambiguous) of a record with a time in a doubled hour.
+    """Settle a record with a time in a repeated hour: return ((submit, eligible, start, end), still ambiguous).
 
-    Of all readings, those in the order submit <= start <= end whose run agrees best with the elapsed seconds, or lies
-    within the limit; of several the earliest.
+    The best reading has its times in order, and a run that agrees best with the elapsed seconds or is within the limit.
+    Of several best readings, the earliest is returned.
     """
     names = ("submit_utc", "eligible_utc", "start_utc", "end_utc")
     choices = [sorted({row[n], row[f"{n}_late"]}) if row[n] is not None else [None] for n in names]
@@ -138,7 +138,7 @@ def settle_hour(row: dict[str, Any]) -> tuple[tuple[datetime | None, ...], bool]
 
 
 def _misfit(row: dict[str, Any], reading: tuple[datetime | None, ...]) -> tuple[int, float]:
-    """(times out of order, seconds off the elapsed time or over the limit): the less, the better."""
+    """Return (number of times out of order, seconds off the elapsed time or 1 if over the limit); less is better."""
     submit, eligible, start, end = reading
     stated = [t for t in (submit, eligible, start, end) if t is not None]
     disorder = sum(a > b for a, b in pairwise(stated))

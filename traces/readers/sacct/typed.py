@@ -1,7 +1,7 @@
-"""Text columns of sacct into typed rows, one a record, and which of them have every column in its form.
+"""Convert text columns of sacct to typed rows, one a record, and report which rows have only valid columns.
 
-What is common goes through polars in bulk; only distinct texts, and those of an odd form, go through the functions of
-`traces.slurm.text`, which say what the forms are.
+Polars and the kernel convert common forms in bulk. Only distinct texts, and texts of rare forms, go through the
+functions of `traces.slurm.text`, which define the forms.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from traces.readers.plausible import implausible
 from traces.readers.sacct import columns as sacct_columns
 from traces.readers.sacct import ran as sacct_ran
 from traces.readers.sacct import times as sacct_times
-from traces.readers.sacct.fields import Field, kernel, series
+from traces.readers.sacct.fields import SacctField, kernel, series
 from traces.slurm import text as slurm_text
 
 _ID = re.compile(
@@ -33,13 +33,13 @@ _ONE_BRACKET = r"^[^\[\],\s]*\[[0-9]{1,9}(?:-[0-9]{1,9})?(?:,[0-9]{1,9}(?:-[0-9]
 
 
 def typed(
-    fields: Mapping[str, Field], line: NDArray[np.int64], settings: ClusterSettings
+    fields: Mapping[str, SacctField], line: NDArray[np.int64], settings: ClusterSettings
 ) -> tuple[pl.DataFrame, pl.Series]:
-    """(rows, valid): one typed row a record, with whether it `ran`, and whether all its columns have their forms.
+    """Return (rows, valid): a typed row for each record, and whether all its columns are valid.
 
-    `fields` has each column of the dump that is read, `line` (rows,) the line of each record. Ids, names and states are
-    as in the canonical tables; times are naive UTC; what the dump lacks is null. A row that is not valid holds nulls
-    where it does not fit.
+    `fields` holds each column of the dump that is read, `line` (rows,) the line of each record. Ids, names and states
+    are as in the canonical tables; times are naive UTC; `ran` says whether the record ran. Missing columns are null. A
+    row that is not valid has nulls in its invalid columns.
     """
     column = _Columns(fields, len(line))
     rows = pl.DataFrame({"line": line}).with_columns(
@@ -76,14 +76,14 @@ def typed(
 
 
 def out_of_bounds(rows: pl.DataFrame) -> pl.Series:
-    """Why each typed row cannot be (`implausible`), the GPU time of a run included; null where nothing is wrong."""
+    """Return why each typed row is implausible, including the GPU time of its run; null where it is plausible."""
     return implausible(rows.with_columns((pl.col("allocated_gpus") * pl.col("run_s")).alias("gpu_time_s")))
 
 
 class _Columns:
-    """Typed columns of the fields; one that the dump lacks is null. `valid` (rows,): whose texts had their forms."""
+    """Typed columns of a dump; a missing column is null. `valid` (rows,) marks the rows whose texts were valid."""
 
-    def __init__(self, fields: Mapping[str, Field], rows: int) -> None:
+    def __init__(self, fields: Mapping[str, SacctField], rows: int) -> None:
         self.fields = fields
         self.rows = rows
         self.valid = np.ones(rows, np.bool_)
@@ -93,31 +93,31 @@ class _Columns:
         return name in self.fields
 
     def none(self, kind: Any) -> pl.Series:
-        """A column of nulls."""
+        """Return a column of nulls."""
         return pl.Series([None], dtype=kind).new_from_index(0, self.rows)
 
     def codes(self, name: str) -> tuple[pl.Series, pl.Series]:
-        """(distinct texts of the column, the number of each row's), found once."""
+        """Return (distinct texts of the column, the index of each row's text), computed once."""
         if name not in self._codes:
             self._codes[name] = self.fields[name].codes()
         return self._codes[name]
 
     def text(self, name: str) -> pl.Series:
-        """The text, null where blank."""
+        """Return the text, null where blank."""
         if name not in self.fields:
             return self.none(pl.String)
         distinct, codes = self.codes(name)
         return distinct.gather(codes)
 
     def is_text(self, name: str, text: str) -> pl.Series:
-        """Is it that text? Null where blank."""
+        """Return whether the column has that text; null where blank."""
         if name not in self.fields:
             return self.none(pl.Boolean)
         distinct, codes = self.codes(name)
         return (distinct == text).gather(codes)
 
     def mapped(self, name: str, convert: Callable[[str], Any], kind: Any) -> pl.Series:
-        """`convert` of each distinct text."""
+        """Convert each distinct text with `convert`."""
         if name not in self.fields:
             return self.none(kind)
         values, valid = map_codes(*self.codes(name), convert, kind)
@@ -125,21 +125,21 @@ class _Columns:
         return values
 
     def word(self, name: str) -> pl.Series:
-        """The text, which must be one word."""
+        """Return the text, which must be a valid name."""
         if name in self.fields:
             self.mapped(name, sacct_columns.FORMS[name], pl.Object)
         return self.text(name)
 
     def count(self, name: str) -> pl.Series:
-        """A whole number."""
+        """Convert to whole numbers."""
         return self._read(name, "counts", np.int64)
 
     def duration(self, name: str) -> pl.Series:
-        """Seconds of [DD-[HH:]]MM:SS[.mmm]."""
+        """Convert [DD-[HH:]]MM:SS[.mmm] to seconds."""
         return self._read(name, "durations", np.float64)
 
     def size_kib(self, name: str) -> pl.Series:
-        """KiB of a size."""
+        """Convert sizes to KiB."""
         return self._read(name, "sizes_kib", np.int64)
 
     def _read(self, name: str, form: str, kind: Any) -> pl.Series:
@@ -154,7 +154,7 @@ class _Columns:
         return values.scatter(odd, new)
 
     def nodes(self, name: str) -> pl.Series:
-        """The nodes of a list, each once; null for none."""
+        """Return the distinct nodes of each node list; null without nodes."""
         if name not in self.fields:
             return self.none(pl.List(pl.String))
         distinct, codes = self.codes(name)
@@ -165,9 +165,9 @@ class _Columns:
 
 
 def node_lists(texts: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """(the nodes of each list, each node once, null for none; valid). `slurm_text.expand_nodes` says what a list is.
+    """Expand node lists to (the distinct nodes of each list, null without nodes; valid), as `slurm_text.expand_nodes`.
 
-    Single nodes and one bracket at the end of a name, which are nearly all, are expanded in bulk.
+    Single nodes and names with one bracket at the end, nearly all lists, are expanded in bulk.
     """
     frame = texts.to_frame("text").with_row_index("code")
     text = pl.col("text")
@@ -210,7 +210,7 @@ def node_lists(texts: pl.Series) -> tuple[pl.Series, pl.Series]:
 
 
 def started_by(flags: str) -> str | None:
-    """Which scheduler pass started the job, by sacct's Flags."""
+    """Return the scheduler pass that started the job, from sacct's Flags; None if they do not name it."""
     for flag, name in (("SchedMain", "main"), ("SchedBackfill", "backfill"), ("SchedSubmit", "submit")):
         if flag in flags:
             return name
@@ -222,19 +222,19 @@ def _limit(column: _Columns, name: str) -> pl.Series:
 
 
 def _ids(column: _Columns) -> list[pl.Series]:
-    """job_id (without its step), job_id_raw, base (the key before reuse is settled), array ids and step_id."""
+    """Return job_id (without its step), job_id_raw, base (the key before reuse is settled), array ids, step_id."""
     printed = column.fields["JobID" if "JobID" in column else "JobIDRaw"]
     parts = _parts(printed)
     column.valid &= parts.valid
-    job_id = Field(printed.data, printed.before, parts.stops).texts()
+    job_id = SacctField(printed.data, printed.before, parts.stops).texts()
     if "JobIDRaw" in column:
         raw = column.fields["JobIDRaw"]
-        of_raw = _parts(raw) if raw is not printed else parts
-        column.valid &= of_raw.valid
-        base, number = Field(raw.data, raw.before, of_raw.digits).texts(), pl.Series(of_raw.numbers)
+        raw_parts = _parts(raw) if raw is not printed else parts
+        column.valid &= raw_parts.valid
+        base, number = SacctField(raw.data, raw.before, raw_parts.digits).texts(), pl.Series(raw_parts.numbers)
     else:
         base, number = job_id, series(parts.numbers, parts.digits == parts.stops)
-    distinct, codes = Field(printed.data, parts.stops, printed.end).codes()
+    distinct, codes = SacctField(printed.data, parts.stops, printed.end).codes()
     return [
         job_id.alias("job_id"),
         number.alias("job_id_raw"),
@@ -247,18 +247,16 @@ def _ids(column: _Columns) -> list[pl.Series]:
 
 @dataclass(frozen=True)
 class _Parts:
-    """Of each id (rows,): its number, its task (RANGE for several, NO_ARRAY for none), where in the bytes its first
-    digits end and where it ends itself, before the dot of a step; whether it is of the form of an id.
-    """
+    """The parts of ids; every array is (rows,)."""
 
     numbers: NDArray[np.int64]
-    tasks: NDArray[np.int64]
-    digits: NDArray[np.int32]
-    stops: NDArray[np.int32]
-    valid: NDArray[np.bool_]
+    tasks: NDArray[np.int64]  # RANGE for several tasks, NO_ARRAY for none
+    digits: NDArray[np.int32]  # end of the id's first digits in the bytes
+    stops: NDArray[np.int32]  # end of the id in the bytes, before the dot of a step
+    valid: NDArray[np.bool_]  # whether the text has the form of an id
 
 
-def _parts(ids: Field) -> _Parts:
+def _parts(ids: SacctField) -> _Parts:
     numbers, tasks = np.empty((2, len(ids)), np.int64)
     digits, stops = np.empty((2, len(ids)), np.int32)
     valid = np.empty(len(ids), np.bool_)
@@ -278,7 +276,7 @@ def _parts(ids: Field) -> _Parts:
 
 
 def _sizes(column: _Columns, settings: ClusterSettings) -> list[pl.Expr]:
-    """Nodes, CPUs, GPUs and memory, requested and allocated, as the record prints them."""
+    """Return nodes, CPUs, GPUs and memory of each record, requested and allocated."""
 
     def first(*names: str) -> pl.Series:
         counts = [column.count(name) for name in names if name in column]
@@ -313,13 +311,16 @@ def _tres_count(text: str, part: str) -> int | None:
 def _gpus(
     column: _Columns, nodes: pl.Series, requested_nodes: pl.Series, settings: ClusterSettings
 ) -> tuple[pl.Series, pl.Series]:
-    """(allocated, requested) GPUs: TRES, else the GRES columns of old Slurm, else whole nodes of the cluster's size."""
+    """Return (allocated, requested) GPUs from TRES, else from old Slurm's GRES columns, else from nodes.
+
+    Without any of these columns, a job holds all GPUs of its nodes, as many as `settings.gpus_per_node` declares.
+    """
     held = column.mapped("AllocTRES", sacct_columns.tres_gpus, pl.Int64)
     asked = column.mapped("ReqTRES", sacct_columns.tres_gpus, pl.Int64)
     columns = [c for c in ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES") if c in column]
     if not columns and settings.gpus_per_node is not None:
         return nodes * settings.gpus_per_node, requested_nodes * settings.gpus_per_node
-    # AllocGRES prints the job's total, ReqGRES what was asked of each node.
+    # AllocGRES holds the job's total, ReqGRES the request per node.
     held_old = column.mapped("AllocGRES", sacct_columns.gres_gpus, pl.Int64)
     asked_old = column.mapped("ReqGRES", sacct_columns.gres_gpus, pl.Int64) * requested_nodes
     requested = pl.select(pl.coalesce(asked, asked_old, held, held_old)).to_series()
@@ -332,7 +333,7 @@ def _size_mib(text: str) -> float | None:
 
 
 def _tres_mib(column: _Columns, name: str) -> pl.Series:
-    """MiB of a TRES column's mem, over all nodes; null where it names none."""
+    """Return the MiB of a TRES column's mem, over all nodes; null without mem."""
 
     def of_tres(text: str) -> float | None:
         value = slurm_text.parse_tres(text).get("mem")
@@ -342,7 +343,7 @@ def _tres_mib(column: _Columns, name: str) -> pl.Series:
 
 
 def _memory(column: _Columns, nodes: pl.Series, cpus: pl.Series) -> pl.Series:
-    """MiB asked for over all nodes: mem of ReqTRES, else ReqMem a node (`n`), a CPU (`c`) or in all."""
+    """Return the requested MiB over all nodes: mem of ReqTRES, else ReqMem per node (`n`), CPU (`c`) or in total."""
 
     def per(text: str) -> str | None:
         parsed = sacct_columns.memory(text)
@@ -354,5 +355,5 @@ def _memory(column: _Columns, nodes: pl.Series, cpus: pl.Series) -> pl.Series:
         tres=_tres_mib(column, "ReqTRES"),
     )
     times = pl.when(pl.col("per") == "n").then("nodes").when(pl.col("per") == "c").then("cpus").otherwise(1)
-    whole = pl.coalesce("tres", pl.col("size") * times).round().clip(upper_bound=2.0**62)  # `implausible` refuses it
+    whole = pl.coalesce("tres", pl.col("size") * times).round().clip(upper_bound=2.0**62)  # `implausible` rejects it
     return frame.select(whole.cast(pl.Int64)).to_series()

@@ -145,7 +145,7 @@ def test_the_error_for_an_unknown_file_says_what_was_tried_and_what_is_nearest(l
         lake.ingest(path)
     told = str(caught.value)
     assert all(name in told for name in READERS)
-    assert "nearest is helios, which has duration, node_num, queue besides" in told
+    assert "nearest is helios, but the file lacks duration, node_num, queue" in told
 
 
 def test_the_newest_of_several_rows_of_one_id_stands(lake: Lake) -> None:

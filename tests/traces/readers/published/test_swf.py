@@ -48,7 +48,7 @@ def slowly(text: str) -> list[tuple[int, Numbers | str]]:
         except ValueError:
             values = [math.nan]
         if len(words) != len(COLUMNS):
-            found.append((number, f"{len(words)} fields where SWF has 18"))
+            found.append((number, f"{len(words)} fields, but SWF has 18"))
         elif any(math.isnan(value) for value in values):
             found.append((number, "not a number"))
         elif any(abs(value) >= 2**53 for value in values):

@@ -22,7 +22,7 @@ from traces.readers.common import coded
 from traces.readers.sacct import columns as sacct_columns
 from traces.readers.sacct import lines as sacct_lines
 from traces.readers.sacct import typed as sacct_typed
-from traces.readers.sacct.fields import Field
+from traces.readers.sacct.fields import SacctField
 from traces.readers.sacct.layout import Layout
 from traces.readers.sacct.mend import Mender
 from traces.slurm import text as slurm_text
@@ -57,7 +57,7 @@ def _slow_time(text: str | None) -> datetime | None:
 @example(["2024-02-29T23:59:59", "2023-02-29T00:00:00", "2023-12-31T23:59:60", None, "2026-06-01 00:01:39"])
 @example(["2024-02-29T23:59:59\u00e9", "2024-02-29T23:59:5\u00e9", "\u00e9" * 9 + "x"])
 def test_times_are_those_of_python(texts: list[str | None]) -> None:
-    micros, odd = Field.of(pl.Series(texts, dtype=pl.String)).read("times")
+    micros, odd = SacctField.of(pl.Series(texts, dtype=pl.String)).read("times")
     assert micros.cast(pl.Datetime("us")).to_list() == [_slow_time(text) for text in texts]
     assert odd.tolist() == [n for n, text in enumerate(texts) if text and _slow_time(text) is None]
 
@@ -82,7 +82,7 @@ def test_forms_are_those_of_the_slow_functions(
     form: str, kind: Any, slow: Callable[[str], Any], texts: list[str]
 ) -> None:
     """What the kernel is certain of is what the definition says; what it says of nothing else is told as odd."""
-    values, odd = Field.of(pl.Series(texts, dtype=pl.String)).read(form, kind)
+    values, odd = SacctField.of(pl.Series(texts, dtype=pl.String)).read(form, kind)
     for row, text in enumerate(texts):
         if row in odd:
             assert values[row] is None
@@ -90,7 +90,7 @@ def test_forms_are_those_of_the_slow_functions(
             assert values[row] == slow(text)
     for usual in ("12", "00:01:02", "7-00:01:02", "05:07.250", "4K"):
         fits = {"counts": "12", "durations": "00:01:02 7-00:01:02 05:07.250", "sizes_kib": "12 4K"}[form].split()
-        assert (len(Field.of(pl.Series([usual])).read(form, kind)[1]) == 0) == (usual in fits)
+        assert (len(SacctField.of(pl.Series([usual])).read(form, kind)[1]) == 0) == (usual in fits)
 
 
 _IDS = st.from_regex(
@@ -104,8 +104,8 @@ _IDS = st.from_regex(
 def test_ids_are_those_of_the_slow_function(ids: list[tuple[str, str]]) -> None:
     """Whichever rows the kernel leaves: number, task and step are what `parse_job_id` says."""
     frame = pl.DataFrame(ids, schema={"JobID": pl.String, "JobIDRaw": pl.String}, orient="row")
-    fields = {column.name: Field.of(column) for column in frame} | {
-        name: Field.of(pl.Series([None] * len(ids), dtype=pl.String)) for name in ("Submit", "Start", "End")
+    fields = {column.name: SacctField.of(column) for column in frame} | {
+        name: SacctField.of(pl.Series([None] * len(ids), dtype=pl.String)) for name in ("Submit", "Start", "End")
     }
     rows, valid = sacct_typed.typed(fields, np.arange(len(ids)), ClusterSettings("c"))
     for (printed, raw), row, fits in zip(ids, rows.iter_rows(named=True), valid, strict=True):
@@ -162,7 +162,7 @@ def test_codes_give_the_texts_back(texts: list[str | None]) -> None:
 @given(st.lists(st.text("ab", max_size=20), max_size=60))
 @example(["abababab", "ababababa", "abababababababab", "abababab", ""])
 def test_the_kernels_codes_give_the_texts_back(texts: list[str]) -> None:
-    distinct, codes = Field.of(pl.Series(texts, dtype=pl.String)).codes()
+    distinct, codes = SacctField.of(pl.Series(texts, dtype=pl.String)).codes()
     assert [distinct[code] or "" for code in codes] == texts
     assert distinct.to_list() == [None, *dict.fromkeys(filter(None, texts))]
 

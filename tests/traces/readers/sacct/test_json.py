@@ -96,7 +96,7 @@ def test_a_list_that_is_closed_too_early_goes_on(end: str, piece: int) -> None:
 def test_what_cannot_be_delimited_is_one_reject_with_its_extent() -> None:
     text = f'{{"jobs": [{record(1)}, {{"account": "never closed, {"x" * 10_000}'
     first, second = elements(text, 997)
-    assert (first.value["n"], second.wrong) == (1, "no JSON in these 10,027 characters: the file ends within it")
+    assert (first.value["n"], second.wrong) == (1, "10,027 characters are not valid JSON: the file ends within it")
     assert second.text.startswith('{"account": "never closed') and len(second.text) == 2_000
 
 
@@ -107,8 +107,8 @@ def test_what_cannot_be_delimited_is_one_reject_with_its_extent() -> None:
         ('{"jobs": [{}, ', ["the file ends within the list of jobs"]),
         ('{"jobs": [{}]} {"errors": []}', ["a JSON document without a list of jobs"]),
         ('{"jobs": [{}]} sacct: error {"jobs": [{}]}', ["in these 13 characters: text between JSON documents"]),
-        ('{"jobs": [{}], oops, "jobs": [{}]}', ["in these 6 characters: a key and its value are due"]),
-        ('{"jobs": [{}], {}, {}]}', ["in these 8 characters: a key and its value are due"]),
+        ('{"jobs": [{}], oops, "jobs": [{}]}', ["6 characters are not valid JSON: expected a key and its value"]),
+        ('{"jobs": [{}], {}, {}]}', ["8 characters are not valid JSON: expected a key and its value"]),
         ('{"jobs": [{}]}', []),
     ],
 )
@@ -161,16 +161,16 @@ def _with(number: int, old: str, new: str) -> str:
 HOSTILE = {
     "half a surrogate pair in a name": (_with(2, '"a|b\\nc"', '"\\ud800"'), "half a surrogate pair"),
     "half a surrogate pair in a TRES": (_with(2, '"gpu:a100"', '"gpu:\\udfff"'), "half a surrogate pair"),
-    "Infinity": (_with(2, '"elapsed": 3600', '"elapsed": Infinity'), "Infinity is no number of JSON"),
-    "NaN": (_with(2, '"elapsed": 3600', '"elapsed": NaN'), "NaN is no number of JSON"),
+    "Infinity": (_with(2, '"elapsed": 3600', '"elapsed": Infinity'), "Infinity is not a JSON number"),
+    "NaN": (_with(2, '"elapsed": 3600', '"elapsed": NaN'), "NaN is not a JSON number"),
     "1e999": (_with(2, '"elapsed": 3600', '"elapsed": 1e999'), "infinity"),
-    "steps that are a number": (_with(2, '"steps": []', '"steps": 7'), "steps '7' is no list"),
-    "flags that are a number": (_with(2, '"flags": ["STARTED_ON_BACKFILL"]', '"flags": 7'), "flags '7' is no list"),
+    "steps that are a number": (_with(2, '"steps": []', '"steps": 7'), "steps '7' is not a list"),
+    "flags that are a number": (_with(2, '"flags": ["STARTED_ON_BACKFILL"]', '"flags": 7'), "flags '7' is not a list"),
     "an integer of 5,000 digits": (_with(2, '"elapsed": 3600', f'"elapsed": {"9" * 5_000}'), "5000 digits"),
     "nested 100,000 deep": (_with(2, '"elapsed": 3600', f'"elapsed": {"[" * 100_000}{"]" * 100_000}'), "too deep"),
     "nested 900 deep": (_with(2, '"nodes": "n[01-02]"', f'"nodes": {"[" * 900}{"]" * 900}'), "node list"),
     "a number where a record is due": ("7", "TypeError"),
-    "a step that is a number": (_with(2, '"steps": []', '"steps": [7]'), "no record of a step"),
+    "a step that is a number": (_with(2, '"steps": []', '"steps": [7]'), "not a step record"),
 }  # fmt: skip
 
 

@@ -140,7 +140,7 @@ def test_a_json_record_without_its_state_says_so(lake: Lake) -> None:
     lame = {name: value for name, value in job(False, steps=[]).items() if name != "state"}
     (result,) = lake.ingest(lake.put("dump.json", json.dumps({"jobs": [job(False, job_id=101), lame]})))
     assert result.rejects == 1
-    assert lake.table("rejects")["reason"].to_list() == ["no record of a job: no field 'state'"]
+    assert lake.table("rejects")["reason"].to_list() == ["not a job record: no field 'state'"]
 
 
 def test_json_without_jobs_is_refused(lake: Lake) -> None:
