@@ -1,6 +1,6 @@
-"""Deep Q-learning on what is observed and on what simulated futures say: the recipe of `dqn` with their waits.
+"""Deep Q-learning on observations and simulated futures: the recipe of `dqn`, with the futures' waits.
 
-The rules that it imitates first hold `simulate-ahead`.
+The rules that it imitates first include `simulate-ahead`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from models.policies.dqn import DQN
 
 @dataclass
 class DQNAhead(DQN):
-    """Double DQN beside the lower quartile and the median of the futures' waits."""
+    """Double DQN with the lower quartile and the median of the futures' waits as additional inputs."""
 
     name: str = "dqn-ahead"
     inputs: tuple[str, ...] = RELATIVE_AHEAD

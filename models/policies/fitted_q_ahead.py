@@ -1,6 +1,6 @@
-"""Optimal stopping on what is observed and on what simulated futures say: the recipe of `fitted-q`, with their waits.
+"""Optimal stopping on observations and simulated futures: the recipe of `fitted-q`, with the futures' waits.
 
-The untrained rule follows the median wait of the futures (`models.ahead.futures`) in place of the start estimate.
+The untrained rule follows the median wait of the futures (`models.ahead.futures`) instead of the start estimate.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from models.policies.fitted_q import FittedQ
 
 @dataclass
 class FittedQAhead(FittedQ):
-    """Fitted Q-iteration beside the lower quartile and the median of the futures' waits."""
+    """Fitted Q-iteration with the lower quartile and the median of the futures' waits as additional inputs."""
 
     name: str = "fitted-q-ahead"
     base: str = "ahead_wait_p50_h"

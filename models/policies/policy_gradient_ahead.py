@@ -1,6 +1,6 @@
-"""Policy gradient on what is observed and on what simulated futures say: `policy-gradient` with their waits.
+"""Policy gradient on observations and simulated futures: the recipe of `policy-gradient`, with the futures' waits.
 
-The actor begins as the rule on the futures' median wait, and the rules that it imitates first hold `simulate-ahead`.
+The actor begins as the rule on the futures' median wait. The rules that it imitates first include `simulate-ahead`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from models.policies.policy_gradient import PolicyGradient
 
 @dataclass
 class PolicyGradientAhead(PolicyGradient):
-    """Proximal policy optimisation beside the lower quartile and the median of the futures' waits."""
+    """Proximal policy optimisation with the lower quartile and the median of the futures' waits as inputs."""
 
     name: str = "policy-gradient-ahead"
     inputs: tuple[str, ...] = RELATIVE_AHEAD

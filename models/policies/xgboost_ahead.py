@@ -1,6 +1,6 @@
-"""XGBoost on what is observed and on what simulated futures say: the recipe of `xgboost`, with the futures' waits.
+"""XGBoost on observations and simulated futures: the recipe of `xgboost`, with the futures' waits.
 
-What is predicted is how far the wait is from the median wait of the futures (`models.ahead.futures`).
+The target is the wait relative to the median wait of the futures (`models.ahead.futures`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from models.policies.xgboost import XGBoostMean
 
 @dataclass
 class XGBoostAhead(XGBoostMean):
-    """Gradient boosting with the squared error of the logarithm, beside the futures."""
+    """Gradient boosting with the squared error of the logarithm, with the futures as additional inputs."""
 
     name: str = "xgboost-ahead"
     base: str = "ahead_wait_p50_h"

@@ -71,7 +71,7 @@ def _fit(
             seeds=seeds,
             tracker=tracker,
             keep=keep,
-            but=kept,
+            already_fitted=kept,
             hyperparameters=study.settings.hyperparameters,
         )
     else:

@@ -11,7 +11,7 @@ from models.study.fits import scenario_key
 from models.study.futures import futures_digest
 from models.study.pair_tables import pair_fingerprint
 from models.study.windows import Window
-from models.training.sweep import Found, sweep
+from models.training.sweep import SearchResult, sweep
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 from traces.files.locks import locked
@@ -20,7 +20,7 @@ FOLDER = "searches"
 MADE_BY = ("models.training.sweep",)
 
 
-def search(study: Study, policy: str, window: Window, *, trials: int, budget_s: float, seed: int = 0) -> Found:
+def search(study: Study, policy: str, window: Window, *, trials: int, budget_s: float, seed: int = 0) -> SearchResult:
     """Searches on the window's pairs until there are so many trials or the time is used up, each trial a run in MLflow.
 
     A search of the same pairs by the same code is gone on with. Raises what `sweep` raises.
@@ -47,7 +47,7 @@ def journal_path(study: Study, policy: str, window: Window, seed: int) -> Path:
     return where / f"{policy}-{made_from[:12]}.journal"
 
 
-def as_toml(study: Study, found: Found) -> str:
+def as_toml(study: Study, found: SearchResult) -> str:
     """What to write into clusters.toml."""
     lines = [f"{name} = {value:.6g}" for name, value in found.best.values.items()]
     return "\n".join([f"[{study.scenario.cluster}.hyperparameters.{found.policy}]", *lines]) + "\n"

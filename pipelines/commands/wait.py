@@ -13,7 +13,7 @@ from traces.errors import InputError
 from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
-    from models.queue_time.ask import Request
+    from models.queue_time.ask import WaitRequest
     from traces.clusters import ClusterSettings
 
 
@@ -123,7 +123,7 @@ def _scored(
     )  # fmt: skip
 
 
-def _answered(folder: DataFolder, settings: ClusterSettings, request: Request, live: bool) -> dict[str, Any]:
+def _answered(folder: DataFolder, settings: ClusterSettings, request: WaitRequest, live: bool) -> dict[str, Any]:
     from dataclasses import asdict, replace
 
     from models.queue_time.ask import answer
@@ -157,9 +157,9 @@ def _answered(folder: DataFolder, settings: ClusterSettings, request: Request, l
 
 def _request(
     folder: DataFolder, settings: ClusterSettings, asked: dict[str, Any], names: tuple[str, str, str, str]
-) -> Request:
+) -> WaitRequest:
     """What is asked for: a job's or a script's values, then the options, which win. Raises InputError."""
-    from models.queue_time.ask import Request
+    from models.queue_time.ask import WaitRequest
 
     partition, user, account, qos = names
     told: dict[str, Any] = {"partition": partition, "user": user, "account": account, "qos": qos}
@@ -181,7 +181,7 @@ def _request(
     if "limit_s" not in known:
         raise InputError("no limit is known: give --limit 48h, --like JOBID or a --script with --time")
     merged = {name: value or known.get(name, "") for name, value in told.items()}
-    return Request(int(known.get("nodes", 1)), int(known["limit_s"]), **merged)
+    return WaitRequest(int(known.get("nodes", 1)), int(known["limit_s"]), **merged)
 
 
 def _whole_nodes(settings: ClusterSettings, gpus: int) -> int:

@@ -14,7 +14,7 @@ from features.conventions import RULES, UNTRAINED
 from features.observe import FEATURES
 from models.comparison.compare import Comparison, compare
 from models.comparison.differences import COMPARED, Difference, best_rule, pool
-from models.comparison.outcomes import Outcome, play_all
+from models.comparison.outcomes import PolicyOutcome, play_all
 from models.comparison.rules import beside, is_rule
 from models.protocol import Learner, PairTable, TrainedPolicy
 from models.registry import POLICIES, make_policy
@@ -91,8 +91,8 @@ def test_every_draw_of_a_difference_is_that_of_the_twin() -> None:
 
 
 def test_the_rule_is_picked_on_the_select_window_among_those_that_learned_nothing() -> None:
-    def outcome(policy: str, *gaps: float) -> Outcome:
-        return Outcome(policy, "v", "k", tuple(map(float, range(len(gaps)))), 0.0, np.array(gaps)[None, :, None])
+    def outcome(policy: str, *gaps: float) -> PolicyOutcome:
+        return PolicyOutcome(policy, "v", "k", tuple(map(float, range(len(gaps)))), 0.0, np.array(gaps)[None, :, None])
 
     select = [
         outcome("reactive", 3.0),

@@ -10,8 +10,8 @@ import pytest
 
 from agent.eyes import Eyes
 from agent.memory import Memory
-from agent.sight import Request as Asked
 from agent.sight import Scene, Sight, sight_of
+from agent.sight import WaitRequest as Asked
 from agent.slurm.accounting import Past, PastJob
 from agent.slurm.commands import Commands
 from agent.slurm.limits import Limits
@@ -20,7 +20,7 @@ from agent.slurm.queue import JOBS, Job, Queue
 from agent.slurm.settings import Partition
 from features.submission.index import FEATURES
 from features.submission.log import SubmissionLog
-from models.queue_time.ask import Request, answer, observed_of
+from models.queue_time.ask import WaitRequest, answer, observed_of
 from models.queue_time.live import look, seen_live
 from models.queue_time.make import make
 from models.queue_time.stored import Stored
@@ -32,7 +32,7 @@ from traces.errors import InputError, WorkError
 NODES = frozenset(f"n{number}" for number in range(10))
 LIMIT_S = 2 * 86_400
 PARTITIONS = {name: Partition(name, NODES, 1, "", LIMIT_S, name == "p0", {}) for name in ("p0", "p1")}
-REQUEST = Request(2, 6 * 3600, "p0", "u1", "a1", "normal")
+REQUEST = WaitRequest(2, 6 * 3600, "p0", "u1", "a1", "normal")
 
 
 @pytest.fixture(scope="module")

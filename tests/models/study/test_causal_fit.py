@@ -14,7 +14,7 @@ from models import recorded_waits, registry
 from models.comparison.outcomes import content_digest
 from models.policies.dqn import DQN
 from models.policies.fitted_q import FittedQ
-from models.policies.forest import Forest
+from models.policies.forest import RandomForest
 from models.policies.lightgbm import LightGBMQuantile
 from models.policies.policy_gradient import PolicyGradient
 from models.policies.xgboost import XGBoostMean
@@ -39,7 +39,7 @@ UNTIL_S = EPOCH_S + 939 * 3600 + 1040  # in the sixth week, on a busy day, at no
 UNTIL = datetime(1970, 1, 1) + timedelta(seconds=UNTIL_S)
 SCENARIO: dict[str, Any] = {"pair_nodes": (1, 4), "limit_s": 12 * 3600, "every_s": 24 * 3600}
 LEARNERS = {
-    "forest": Forest(trees=3),
+    "forest": RandomForest(trees=3),
     "xgboost": XGBoostMean(rounds=3),
     "lightgbm": LightGBMQuantile(rounds=3),
     "fitted-q": FittedQ(rounds=3, improvement_rounds=3),
