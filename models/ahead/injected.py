@@ -51,7 +51,7 @@ from traces.progress import Progress
 Int64s = NDArray[np.int64]
 
 
-class Who(NamedTuple):
+class Owners(NamedTuple):
     """User and name of each job of a workload, int64, (jobs,); all equal if the log does not record them."""
 
     user: Int64s  # numbers from 0
@@ -61,7 +61,7 @@ class Who(NamedTuple):
 def starts_ahead(
     table: PairTable,
     workload: Workload,
-    who: Who,
+    owners: Owners,
     *,
     scheduler: str,
     capacity: int,
@@ -98,7 +98,7 @@ def starts_ahead(
                 world.first_extra + 2 * thread, int(table.pair_nodes[i]), int(table.limit_s[i]), int(table.submit_s[i]),
                 int(table.predecessor_end_s[i]), decision_s[fresh[table.offset[i] : table.offset[i + 1]]],
             )  # fmt: skip
-            _play_pair(cluster, branches, room, workload, who, one, played[rows])
+            _play_pair(cluster, branches, room, workload, owners, one, played[rows])
             done[thread] += 1
 
     play(0, order[:1])  # compiles here: numba's compiler is not safe in threads
@@ -138,7 +138,7 @@ def _play_pair(
     branches: tuple[State, State],
     room: Room,
     workload: Workload,
-    who: Who,
+    owners: Owners,
     pair: _Pair,
     out: Int64s,
 ) -> None:
@@ -155,7 +155,7 @@ def _play_pair(
     start_s, run_s = starts[: len(workload)], np.minimum(workload.run_s, workload.limit_s)
     end_s = np.where(start_s >= 0, start_s + run_s, NEVER)
     ended = end_s < pair.end_s
-    known = history(end_s[ended], run_s[ended], workload.limit_s[ended], who.user[ended], who.name[ended])
+    known = history(end_s[ended], run_s[ended], workload.limit_s[ended], owners.user[ended], owners.name[ended])
     starts[:] = until_now
     _inject(cluster, branch, base, pair.row, pair.submit_s)
     days = (pair.decision_s - workload.submit_s[0]) // DAY_S
@@ -164,7 +164,7 @@ def _play_pair(
     for d, now in enumerate(pair.decision_s.tolist()):
         if now - 1 > branch.scalars[NOW]:
             advance(jobs, knobs, branch, starts, now - 1, NONE)
-        _play(jobs, knobs, branch, pair.row, past, known, who, room, now, pair.end_s, cycles[d], out[d])
+        _play(jobs, knobs, branch, pair.row, past, known, owners, room, now, pair.end_s, cycles[d], out[d])
     starts[:] = until_now
 
 
@@ -183,7 +183,7 @@ def _play(
     predecessor: int,
     past: Past,
     known: History,
-    who: Who,
+    owners: Owners,
     room: Room,
     now: int,
     end_s: int,
@@ -203,7 +203,7 @@ def _play(
         if row == predecessor:
             drawn_s[i, :] = limit_s
         else:
-            found = like_runs(known, who.user[row], who.name[row], limit_s, elapsed_s, known_s, share, weight)
+            found = like_runs(known, owners.user[row], owners.name[row], limit_s, elapsed_s, known_s, share, weight)
             spread(row, RUN, quantile)
             draw_run_s(share, weight, found, limit_s, elapsed_s, quantile, drawn_s[i])
     for k in range(futures):

@@ -166,7 +166,7 @@ class _Measured:
         difference = None
         if best is not None and of_rule is not None:
             less = differences.less_rule(compared, of_rule)
-            difference = differences.told(best, less, is_spread=row["blocks"] > 1)
+            difference = differences.difference_row(best, less, is_spread=row["blocks"] > 1)
             if cell.load == "all":
                 bounds = int(cell.submit_s.min()), int(cell.submit_s.max())
                 counts = row["n"], row["blocks"], *bounds

@@ -60,7 +60,7 @@ def less_rule(figures: Mapping[str, Floats], of_rule: Mapping[str, Floats]) -> d
     return {name: figures[name] - of_rule[name] for name in COMPARED}
 
 
-def told(rule: str, figures: Mapping[str, Floats], *, is_spread: bool) -> dict[str, Any]:
+def difference_row(rule: str, figures: Mapping[str, Floats], *, is_spread: bool) -> dict[str, Any]:
     """A difference as `baton evaluate --json` prints it; without intervals if the pairs are of one block."""
     return {
         "rule": rule,

@@ -1,4 +1,4 @@
-"""A study's searches for hyper-parameters, as they are kept under `artifacts/searches`: gone on with, not made anew."""
+"""A study's searches for hyper-parameters, stored under `artifacts/searches` and resumed from there."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ MADE_BY = ("models.training.sweep",)
 
 
 def search(study: Study, policy: str, window: Window, *, trials: int, budget_s: float, seed: int = 0) -> SearchResult:
-    """Searches on the window's pairs until there are so many trials or the time is used up, each trial a run in MLflow.
+    """Search on the window's pairs until there are `trials` trials or the time is used; each trial is a run in MLflow.
 
-    A search of the same pairs by the same code is gone on with. Raises what `sweep` raises.
+    A search of the same pairs by the same code is resumed. Raises what `sweep` raises.
     """
     from models.tracking.search_runs import search_run
 
@@ -39,7 +39,7 @@ def search(study: Study, policy: str, window: Window, *, trials: int, budget_s: 
 
 
 def journal_path(study: Study, policy: str, window: Window, seed: int) -> Path:
-    """Where Optuna writes the trials; the name holds what they are made from."""
+    """The file in which Optuna writes the trials; its name holds the digest of their inputs."""
     pairs = [pair_fingerprint(study.data, one, window) for one in study.fit_scenarios(window.until_s)]
     ahead = [futures_digest()] if looks_ahead(policy) else []
     made_from = digest(pairs, policy, seed, code_digest(*MADE_BY), *ahead)
@@ -48,6 +48,6 @@ def journal_path(study: Study, policy: str, window: Window, seed: int) -> Path:
 
 
 def as_toml(study: Study, found: SearchResult) -> str:
-    """What to write into clusters.toml."""
+    """The lines to add to clusters.toml."""
     lines = [f"{name} = {value:.6g}" for name, value in found.best.values.items()]
     return "\n".join([f"[{study.scenario.cluster}.hyperparameters.{found.policy}]", *lines]) + "\n"

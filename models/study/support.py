@@ -1,7 +1,7 @@
-"""What a trace supports: how many pairs with a known outcome it has in each window, and how many it takes.
+"""Check what a trace supports: count the pairs with a known outcome in each window, and compare with the minimum.
 
-Asked before anything is trained. Until the pairs are built, the most that there can be is counted; then the pairs
-themselves are.
+The check comes before training. Until the pairs are built, it counts the most that there can be; then it counts the
+pairs.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from traces.store import derived
 from traces.store.folder import DataFolder
 
 # Starts of each pair size, one every 4 h, at times when the log has jobs.
-LEAST_FIT = 42  # a week: what is learned has seen every hour of the week
-LEAST_SELECT = 12  # two days: every hour of the day twice, or one odd night picks the settings
+LEAST_FIT = 42  # a week: training has seen every hour of the week
+LEAST_SELECT = 12  # two days: every hour of the day twice, so that no single odd night picks the settings
 LEAST_REPORT = 6  # a day: fewer are anecdotes, not a comparison
-AROUND_S = 12 * HOUR_S  # with no submission that near, a pair starts into a hole of the log and learns nothing
+AROUND_S = 12 * HOUR_S  # without a submission that near, a pair starts in a gap of the log and teaches nothing
 
 
 def why_no_policies(data: DataFolder, cluster: str, settings: ClusterSettings | None = None) -> str | None:
-    """Why this cluster's trace supports no provisioning policies, in one sentence; None where it does.
+    """Explain in one sentence why this cluster's trace supports no provisioning policies; None if it does.
 
-    Nothing is trained or simulated to find out. Without `settings` the declared ones count.
+    The check trains and simulates nothing. Without `settings` the declared ones are used.
     """
     settings = settings or clusters.resolve(data, cluster=cluster)
     if why := inputs.why_not_replayed(data, settings):
@@ -49,17 +49,17 @@ def why_no_policies(data: DataFolder, cluster: str, settings: ClusterSettings | 
 
 
 def headline_study(data: DataFolder, settings: ClusterSettings) -> Study:
-    """The study that policies are trained, compared and released in.
+    """The study in which policies are trained, compared and released.
 
-    The calibrated world's where the trace supports it, else the plain world's; `why_not_calibrated` says why. Raises
-    InputError where the trace cannot be replayed.
+    It is in the calibrated world if the trace supports it, else in the plain world; `why_not_calibrated` gives the
+    reason. Raises InputError if the trace cannot be replayed.
     """
     world = CALIBRATED if why_not_calibrated(data, settings) is None else PLAIN
     return open_study(data, settings, world=world)
 
 
 def why_not_calibrated(data: DataFolder, settings: ClusterSettings) -> str | None:
-    """Why policies are not judged on jobs that were cut by their limit, in one sentence; None where they are."""
+    """Explain in one sentence why policies are not judged on jobs that were cut by their limit; None if they are."""
     try:
         return too_few_pairs(open_study(data, settings, world=CALIBRATED))
     except InputError as error:
@@ -67,7 +67,7 @@ def why_not_calibrated(data: DataFolder, settings: ClusterSettings) -> str | Non
 
 
 def why_plain(data: DataFolder, settings: Iterable[ClusterSettings]) -> dict[str, str]:
-    """`why_not_calibrated` of those clusters whose policies were compared in the plain world, by cluster."""
+    """`why_not_calibrated` of the clusters whose policies were compared in the plain world, by cluster."""
     why: dict[str, str] = {}
     for one in settings:
         with suppress(InputError):  # no comparison there
@@ -78,7 +78,7 @@ def why_plain(data: DataFolder, settings: Iterable[ClusterSettings]) -> dict[str
 
 
 def too_few_pairs(study: Study) -> str | None:
-    """Why the pairs of the study's windows are too few to learn from, in one sentence; None where they suffice."""
+    """Explain in one sentence why the windows have too few pairs to learn from; None if they have enough."""
     if study.scenario.pairs == RECORDED:
         return _too_few_recorded(study)
     windows = study.windows
@@ -93,19 +93,19 @@ def too_few_pairs(study: Study) -> str | None:
         counts, is_counted = _known(study, window, until_s)
         size, count = min(counts.items(), key=lambda item: item[1])
         if count < least:
-            what = "pair" if count == 1 else "pairs"
-            known = "is known when it ends" if until_s else "the trace can tell"
+            noun = "pair" if count == 1 else "pairs"
+            known = "is known when it ends" if until_s else "is in the trace"
             most = "" if is_counted else "at most "
             return (
-                f"the trace is too short to {purpose}: the {name} window ({window}) holds {most}{count} {what} of "
+                f"the trace is too short to {purpose}: the {name} window ({window}) holds {most}{count} {noun} of "
                 f"{counted(size, 'node')} that start among the log's jobs and whose outcome {known}; "
-                f"it takes {least}"
+                f"at least {least} are needed"
             )
     return None
 
 
 def _too_few_recorded(study: Study) -> str | None:
-    """As `too_few_pairs`, by how many jobs the log shows cut by their limit."""
+    """As `too_few_pairs`, by the number of jobs that the log shows cut by their limit."""
     scenario, windows = study.scenario, study.windows
     cut = inputs.cut_by_limit(study.data, scenario.cluster, scenario.limit_s)
     for name, window, least in (
@@ -118,7 +118,7 @@ def _too_few_recorded(study: Study) -> str | None:
         if count < least:
             return (
                 f"the log shows {counted(count, 'job')} cut by a limit of at least {scenario.limit_s / HOUR_S:g} h "
-                f"in the {name} window ({window}); it takes {least}"
+                f"in the {name} window ({window}); at least {least} are needed"
             )
     return None
 
@@ -126,7 +126,7 @@ def _too_few_recorded(study: Study) -> str | None:
 def _known(study: Study, window: Window, until_s: int | None) -> tuple[dict[int, int], bool]:
     """(pairs of each size that start in the window and have an outcome before `until_s`, whether they were counted).
 
-    Where they are not built yet, all are taken to be known that could be: a pair lasts at least its limit.
+    If they are not built yet, the number is the most possible, because a pair lasts at least its limit.
     """
     scenario = study.scenario
     if window == study.windows.fit:

@@ -1,4 +1,4 @@
-"""What MLflow keeps of a search for hyper-parameters: a parent run a search, a child a trial."""
+"""Record a search for hyper-parameters in MLflow: a parent run for the search, a child run for each trial."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def search_run(
     data: DataFolder, context: Context, policy: str, pairs: PairTable
 ) -> Iterator[Callable[[SearchTrial], None]]:
-    """What records each trial, while the parent run is open; trials of an earlier sitting are in a parent of their own.
+    """Yield a function that records a trial, while the parent run is open; a resumed search has a new parent.
 
     A child has the trial's hyper-parameters, its cost at each instant (`forward_cost_h`, hours a pair) and whether it
     was stopped.

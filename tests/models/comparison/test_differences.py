@@ -212,13 +212,13 @@ def test_an_interval_that_holds_zero_is_no_verdict_and_one_above_it_loses() -> N
 
 
 def test_windows_that_overlap_are_refused_and_what_is_not_in_all_is_left_out() -> None:
-    with pytest.raises(InputError, match="begins before the one before it ends"):
+    with pytest.raises(InputError, match="begins before the previous one ends"):
         pool([[window(0, spread(0.0, 1.0))], [window(0, spread(0.0, 1.0))]])
     first, later = window(0, spread(0.0, 1.0)), window(1, spread(0.0, 1.0))
     wide = replace(first, size="8", until_s=later.from_s)  # its pairs end where those of the next window begin
     early = replace(later, size="8", from_s=first.until_s)
     for windows in ([[first, wide], [later]], [[wide, first], [later]], [[first], [later, early]], [[first], [early]]):
-        with pytest.raises(InputError, match="begins before the one before it ends"):
+        with pytest.raises(InputError, match="begins before the previous one ends"):
             pool(windows)
     assert len(pool([[first], [later]])) == 1
     other = replace(window(1, spread(0.0, 1.0)), policy="dqn")

@@ -125,7 +125,7 @@ def test_a_mixture_of_the_released_ten_can_be_gone_on_with(tmp_path: Path) -> No
 def test_a_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "kept.npz"
     trained(path, 1)
-    with pytest.raises(InputError, match=r"no whole checkpoint \(\d+ numbers where there are \d+ weights\)"):
+    with pytest.raises(InputError, match=r"no whole checkpoint \(\d+ numbers for \d+ weights\)"):
         checkpoints.load(path, networks.transformer(SMALL), {})
 
 
@@ -223,7 +223,7 @@ def test_trees_on_flattened_states_know_what_the_snapshots_say(kind: str) -> Non
 
 
 def test_unknown_trees_are_refused() -> None:
-    with pytest.raises(InputError, match="unknown trees 'oak' of Mirage; known: forest, xgboost"):
+    with pytest.raises(InputError, match="unknown tree model 'oak' of Mirage; known: forest, xgboost"):
         peers.fit_trees("oak", HISTORIES, 0)
 
 

@@ -103,7 +103,7 @@ def test_ten_minutes_are_those_of_the_house() -> None:
 
 
 def test_a_method_without_a_form_is_refused() -> None:
-    with pytest.raises(InputError, match="'qbets' has no form that is released; known: limits, expected"):
+    with pytest.raises(InputError, match="'qbets' has no releasable form; methods with one: limits, expected"):
         distribution("qbets", make_method("qbets").fit(sized_rows(), 0), OF, {})
 
 

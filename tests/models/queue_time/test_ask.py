@@ -97,12 +97,12 @@ def test_what_no_node_can_satisfy_never_starts(stored: Stored) -> None:
     longest_s = stored.manifest["partitions"]["p0"]
     assert why_never(stored, WaitRequest(1, longest_s, partition="p0")) is None
     above = why_never(stored, WaitRequest(1, longest_s + 1, partition="p0"))
-    assert above is not None and "the longest that a job of partition 'p0' had" in above
+    assert above is not None and "the longest limit of any job in partition 'p0'" in above
 
 
 def test_what_was_never_seen_falls_back_and_is_said(stored: Stored) -> None:
     told = answer(stored, WaitRequest(1, HOUR_S, partition="new", user="nobody", account="none", qos="odd"))
-    assert [note.split(" was never seen")[0] for note in told["notes"][:4]] == [
+    assert [note.split(" is not in the log")[0] for note in told["notes"][:4]] == [
         "user 'nobody'", "account 'none'", "partition 'new'", "qos 'odd'",
     ]  # fmt: skip
     assert told["never"] is None and told["quantiles_s"]["0.5"] >= 0
@@ -139,12 +139,12 @@ def test_a_model_fitted_earlier_is_corrected_by_what_became_of_the_jobs_since(
     now_s = int(stored.manifest["now_s"])
     request = WaitRequest(4, DAY_S, partition="p0", qos=stored.manifest["usual"]["qos"])
     told = answer(stored, request)
-    assert told["outcomes"] == 0 and not any("became of" in note for note in told["notes"])
+    assert told["outcomes"] == 0 and not any("outcomes of" in note for note in told["notes"])
     earlier = replace(stored.model, manifest={**stored.model.manifest, "trained_on": {"until_s": now_s - 10 * DAY_S}})
     made = make(log, LAB, {"made_from": "", "code": "", "champion": 1}, earlier)
     told = answer(made, request)
     assert told["outcomes"] > 0
-    assert f"moved by what became of {told['outcomes']} jobs since the model was fitted" in told["notes"]
+    assert f"corrected by the outcomes of {told['outcomes']} jobs since the model was fitted" in told["notes"]
 
     rows = submitted_jobs(log, now_s).rows
     since = rows.take((rows.submit_s >= now_s - 10 * DAY_S) & (rows.submit_s < now_s))

@@ -10,8 +10,8 @@ import pytest
 
 from agent.eyes import Eyes
 from agent.memory import Memory
+from agent.sight import Request as Asked
 from agent.sight import Scene, Sight, sight_of
-from agent.sight import WaitRequest as Asked
 from agent.slurm.accounting import Past, PastJob
 from agent.slurm.commands import Commands
 from agent.slurm.limits import Limits
@@ -89,7 +89,7 @@ def test_a_cluster_seen_live_is_the_one_that_the_log_ends_with(log: SubmissionLo
     assert not differing
     told, from_log = answer(live, REQUEST), answer(stored, REQUEST)
     assert told["quantiles_s"] == pytest.approx(from_log["quantiles_s"])
-    assert any(note.startswith("live: what became of earlier jobs is from the log") for note in told["notes"])
+    assert any(note.startswith("live: the outcomes of earlier jobs are from the log") for note in told["notes"])
     assert not any("partition" in one["change"] for one in told["sooner"]), "one look sees the queue of one partition"
 
 
@@ -116,7 +116,7 @@ def test_no_slurm_and_no_nodes_are_refused(stored: Stored, tmp_path: Path, monke
     with pytest.raises(WorkError, match="--live: squeue"):
         look(Commands({"PATH": str(tmp_path)}), stored, Asked(1, 3600, "u1"))
     of_cpus = replace(stored, manifest={**stored.manifest, "unit": "CPUs"})
-    with pytest.raises(InputError, match="--live counts nodes, and the log of cluster 'lab' counts CPUs"):
+    with pytest.raises(InputError, match="--live counts nodes, but the log of cluster 'lab' counts CPUs"):
         look(Commands({"PATH": str(tmp_path)}), of_cpus, Asked(1, 3600, "u1"))
     with pytest.raises(ValueError, match="nothing has been looked at"):
         Eyes(Commands({}), Asked(1, 3600, "u1")).newcomer()

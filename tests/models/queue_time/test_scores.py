@@ -146,5 +146,5 @@ def test_a_window_is_scored_and_a_short_one_is_refused(ground: SubmittedJobs) ->
     assert best["difference_to_best_naive"]["method"] == best["method"]
     with pytest.raises(InputError, match="0 jobs that started were submitted from"):
         judge_jobs(ground, "lab", to_s + 50 * DAY_S, to_s + 60 * DAY_S, from_s, methods, 0)
-    with pytest.raises(InputError, match="may be fitted on; at least 100"):
+    with pytest.raises(InputError, match="can be used to fit; at least 100"):
         judge_jobs(ground, "lab", from_s, to_s, ORIGIN_S + 2 * DAY_S, methods, 0)

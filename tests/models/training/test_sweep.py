@@ -31,7 +31,7 @@ def test_splits_look_forward_and_learn_from_nothing_that_was_not_known() -> None
 
 
 def test_too_few_pairs_are_refused() -> None:
-    with pytest.raises(InputError, match="a search needs 10 pairs on either side of each of 3 instants; of these 30"):
+    with pytest.raises(InputError, match="a search needs 10 pairs on either side of each of 3 instants; with these 30"):
         splits(PAIRS.take(np.arange(30)))
 
 

@@ -79,7 +79,10 @@ def test_what_was_found_is_kept_and_an_interrupted_run_leaves_it(
         (("--schedulers", "fifo,easy", "--from", "2030-01-01"), "has no job that ran in that time"),
         (("--schedulers", "fifo,easy", "--seeds", 2), "--seeds belong to schedulers that share GPUs"),
         (("--schedulers", "fifo", "--profiles", "mine"), "unknown profiles 'mine': known are stated, none"),
-        (("--schedulers", "fifo"), "how many GPUs cluster 'small' has is not known: give --nodes and --gpus-per-node"),
+        (
+            ("--schedulers", "fifo"),
+            "the number of GPUs of cluster 'small' is unknown: give --nodes and --gpus-per-node",
+        ),
         (("--schedulers", "fifo", "--nodes", 2, "--gpus-per-node", 4, "--from", "2030-01-01"), "has no job that ran"),
         (("--schedulers", "fifo", "--nodes", 2, "--gpus-per-node", 4, "--change", "nodes=-2"), "leaves 0 nodes"),
         (("--schedulers", "fifo", "--nodes", 1, "--gpus-per-node", 2), "none of the 6 jobs fits the cluster of 2 GPUs"),
