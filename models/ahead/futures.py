@@ -161,8 +161,8 @@ def _week(
     done: Int64s,
 ) -> Int64s:
     """The starts of those of `submissions` whose rules are fitted at `from_s`; rows in order of time."""
-    nobody = np.zeros(0, np.int64)
-    world, place = week_world(record, from_s, Extra(nobody, nobody, nobody, nobody), fit_span_s)
+    no_jobs = np.zeros(0, np.int64)
+    world, place = week_world(record, from_s, Extra(no_jobs, no_jobs, no_jobs, no_jobs), fit_span_s)
     workspace = futures_workspace(record, known, world, place, most)
     followed = world.branch(0, 0)
     names = ("at_s", "nodes", "limit_s", "user", "name", "priority", "horizon_s", "own_row", "own_end_s", "row")

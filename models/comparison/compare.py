@@ -23,7 +23,7 @@ from models.comparison.differences import Difference
 from models.comparison.groups import Group, groups
 from models.comparison.one_thread import one_thread
 from models.comparison.outcomes import PolicyOutcome, play_all, play_users
-from models.comparison.rules import beside
+from models.comparison.rules import missing_baselines
 from models.comparison.settings import chosen, headline
 from models.protocol import NONE, PairTable, TrainedPolicy
 from models.scenario import Context
@@ -78,7 +78,7 @@ def compare(
             f"{counted(len(trained), 'trained policy')} to compare; widen the report window, or train first"
         )
     made = Comparison()
-    everything = [*trained, *beside(trained, report)]
+    everything = [*trained, *missing_baselines(trained, report)]
     seeds_of: dict[str, list[int]] = {}
     for one in everything:
         seeds_of.setdefault(one.name, []).append(one.seed)

@@ -29,7 +29,7 @@ from features.bootstrap import BLOCK_S, DRAWS, block_count, interval, resampled_
 from features.conventions import INDICATIVE_BELOW_BLOCKS, PROMISED_RISKS, RULES
 from models.comparison.one_thread import one_thread
 from models.comparison.outcomes import play
-from models.comparison.rules import beside
+from models.comparison.rules import missing_baselines
 from models.protocol import PairTable, TrainedPolicy, concatenate
 from simulator.metrics import NOTICED_WAIT_S
 from traces import instants
@@ -107,7 +107,7 @@ def promises(
     `next_setting` is that of the week after the window, None for submitting at once; unless `is_next_promised`, it does
     not keep the risk.
     """
-    everything = [*trained, *(one for one in beside(trained, report) if one.name in RULES)]
+    everything = [*trained, *(one for one in missing_baselines(trained, report) if one.name in RULES)]
     rows = []
     for name in dict.fromkeys(one.name for one in everything):
         artifacts = [one.artifact for one in everything if one.name == name]

@@ -13,7 +13,7 @@ from models.protocol import Learner, PairTable, TrainedPolicy
 from models.registry import POLICIES, looks_ahead, make_policy
 
 
-def beside(trained: Sequence[TrainedPolicy], pairs: PairTable) -> list[TrainedPolicy]:
+def missing_baselines(trained: Sequence[TrainedPolicy], pairs: PairTable) -> list[TrainedPolicy]:
     """The baselines missing among the trained policies: the rules of RULES, then `NAME-untrained` of each learner.
 
     A learner may appear under another name (`champion`); its artifact holds its own. pairs: any, because a rule has

@@ -125,7 +125,7 @@ def answer(
     data: DataFolder,
     settings: ClusterSettings,
     question: Question,
-    tell: Callable[[str], None] = lambda _name: None,
+    report: Callable[[str], None] = lambda _name: None,
     workers: int | None = None,
 ) -> list[pl.DataFrame]:
     """Make the two tables of TABLES. Raises InputError as `asked` does."""
@@ -133,7 +133,7 @@ def answer(
     from models.what_if.schedulers import replays
 
     every = asked(data, settings, question)
-    return frames(settings.name, every, replays(every, tell, workers))
+    return frames(settings.name, every, replays(every, report, workers))
 
 
 def made_from(data: DataFolder, settings: ClusterSettings) -> str:

@@ -41,7 +41,7 @@ class HgbBins:
 
 
 def _one_thread() -> Any:
-    """Use one thread: beside other work, threads that wait for each other cost many times what a second one saves."""
+    """Use one thread: under other load, threads that wait for each other cost more than a second one saves."""
     from threadpoolctl import threadpool_limits
 
     return threadpool_limits(1, "openmp")

@@ -41,14 +41,14 @@ class _Bounds:
     def forecast(self, rows: Rows) -> Forecast:
         """Forecast each row from the starts in its partition before it."""
         past, out = rows.past, np.empty((len(rows), len(LEVELS)))
-        everybody = _Starts(past.start_s, past.wait_s)
+        all_starts = _Starts(past.start_s, past.wait_s)
         for one in np.unique(rows.partition):
             mine = past.partition == one
             own = _Starts(past.start_s[mine], past.wait_s[mine])
             for row in np.flatnonzero(rows.partition == one):
                 waits = own.before(rows.submit_s[row])
                 if len(waits) < LEAST:
-                    waits = everybody.before(rows.submit_s[row])
+                    waits = all_starts.before(rows.submit_s[row])
                 out[row] = np.sort(waits)[places(len(waits))] if len(waits) else self.without
         return forecast_of(out)
 

@@ -46,9 +46,9 @@ def study_of(root: Path, hours: tuple[int, int, int], hole_h: tuple[int, int] = 
     ("hours", "hole_h", "why"),
     [
         (ENOUGH, (0, 0), None),
-        ((168, 52, 24), (0, 0), "learn from: the fit window|at most 41 pairs of 1 node |known when it ends|at least 42"),
-        ((172, 48, 24), (0, 0), "pick settings on: the select|at most 11 pairs of 1 node |known when it ends|at least 12"),
-        ((172, 8, 24), (0, 0), "pick settings on: the select|at most 1 pair of 1 node |known when it ends|at least 12"),
+        ((168, 52, 24), (0, 0), "learn from: the fit window|at most 41 pairs of 1 node |known when|at least 42"),
+        ((172, 48, 24), (0, 0), "pick settings on: the select|at most 11 pairs of 1 node |known when|at least 12"),
+        ((172, 8, 24), (0, 0), "pick settings on: the select|at most 1 pair of 1 node |known when|at least 12"),
         ((172, 52, 20), (0, 0), "compare on: the report|at most 5 pairs of 1 node |in the trace|at least 6"),
         (ENOUGH, (20, 48), "learn from: the fit window|at most 41 pairs"),  # the start at 36 h is 16 and 12 h off
         (ENOUGH, (20, 47), None),
