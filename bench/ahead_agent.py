@@ -25,8 +25,8 @@ from bench.asked_window import opened, parser
 from features.ahead.played import FutureInputs, starts
 from features.ahead.summary import AHEAD, FUTURES, summary
 from features.observe import FEATURES
-from models.ahead.futures import Asked, start_in_futures
-from models.ahead.table import asked_of
+from models.ahead.futures import HypotheticalJobs, start_in_futures
+from models.ahead.table import successors_of
 from models.policies.simulate_ahead import SimulateAhead
 from models.study.pair_tables import predecessors_in
 from simulator.recorded.future import STEP_S
@@ -57,9 +57,9 @@ def main() -> None:
     given = wanted.parse_args()
     study, window = opened(given)
     pairs, (record, predecessors) = study.pairs(window), predecessors_in(study.data, study.scenario, window)
-    every = asked_of(pairs, record, predecessors)
+    every = successors_of(pairs, record, predecessors)
     rows = np.unique(np.linspace(0, len(every) - 1, given.decisions).astype(np.int64))
-    asked = Asked(**{name: getattr(every, name)[rows] for name in Asked.__dataclass_fields__})
+    asked = HypotheticalJobs(**{name: getattr(every, name)[rows] for name in HypotheticalJobs.__dataclass_fields__})
     compiled = start_in_futures(record, asked)
     rule = SimulateAhead().fit(pairs, 0)[0]
     took_s, apart_s, there, stopped = [], [], [], []

@@ -21,7 +21,7 @@ from features.ahead.summary import AHEAD
 from features.bootstrap import block_count, interval, start_weights
 from features.conventions import interruption_h, overlap_h
 from models.ahead.table import starts_ahead, with_futures
-from models.ahead.told import Told
+from models.ahead.told import RevealedTruth
 from models.comparison.outcomes import at_overlap, oracle_rows, stopping_rows
 from models.policies.simulate_ahead import FACTORS
 from models.protocol import PairTable
@@ -66,9 +66,9 @@ def main() -> None:
     blocks = block_count(pairs.submit_s, int(pairs.submit_s.min()))
     print(f"n {len(pairs)}, {blocks} blocks, {len(pairs.decision_s)} decisions, {given.futures} futures", flush=True)
     for known in product((False, True), repeat=3):
-        told = Told(*known)
+        told = RevealedTruth(*known)
         count = 1 if all(known) else given.futures
-        starts = starts_ahead(pairs, record, predecessors, told=told, futures=count)
+        starts = starts_ahead(pairs, record, predecessors, revealed=told, futures=count)
         wait_h = with_futures(pairs, starts).ahead[:, LOWER]
         gap_h = pairs.gap_h[stopping_rows(pairs, np.asarray(FACTORS)[:, None] * wait_h >= left_h)]
         names = [name for name, is_told in told._asdict().items() if is_told]

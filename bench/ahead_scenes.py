@@ -10,7 +10,7 @@ from features.ahead.arrivals import MOST_S
 from features.ahead.plain import FAR_S, FutureUserLimits, Usable
 from features.ahead.played import FutureInputs, ObservedJob, PastArrival
 from features.ahead.run_times import history
-from models.ahead.futures import HOUR_S, Asked
+from models.ahead.futures import HOUR_S, HypotheticalJobs
 from models.recorded_pairs import week_of, week_world
 from simulator.cluster import advance
 from simulator.recorded.branch import ARRIVED, OWN, TAKEN, usable_nodes
@@ -20,7 +20,7 @@ from simulator.recorded.state import PENDING, RUNNING
 from simulator.recorded.world import Extra
 
 
-def scene_of(record: RecordedTrace, asked: Asked, d: int) -> FutureInputs:
+def scene_of(record: RecordedTrace, asked: HypotheticalJobs, d: int) -> FutureInputs:
     """The scene of job `d` of `asked`. Nothing is read that was recorded at or after its instant.
 
     Over 50 lines: what a scene is made of, field by field.

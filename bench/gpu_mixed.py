@@ -17,25 +17,25 @@ from collections.abc import Sequence
 import numpy as np
 
 from bench.gpu_headlines import MIXED, Settings, generated
-from models.what_if.changes import AS_IT_IS, Scene
+from models.what_if.changes import AS_IT_IS, GpuScene
 from models.what_if.differences import rows
 from models.what_if.schedulers import combinations, replays, without_unplaceable
 from simulator.gpu.cluster import of_nodes
 from simulator.gpu.jobs import of_arrays
 
 
-def scene(weeks: int, load: float) -> Scene:
+def scene(weeks: int, load: float) -> GpuScene:
     """The cluster, and `weeks` weeks of jobs that ask for `load` of what its GPUs could do if all were T4."""
     cluster = of_nodes(MIXED.gpus, tuple(MIXED.types), MIXED.reference)
     jobs = generated(Settings(weeks, None, 0), cluster.gpus, load)
     submit_s = np.array([job.submit_s for job in jobs])
     gpus, run_s = np.array([job.gpus for job in jobs]), np.array([job.run_s for job in jobs])
-    return without_unplaceable(Scene(cluster, of_arrays(submit_s, gpus, run_s).drawn(0)))
+    return without_unplaceable(GpuScene(cluster, of_arrays(submit_s, gpus, run_s).drawn(0)))
 
 
-def tell(base: Scene, schedulers: list[str], draws: int, changes: Sequence[str] = ()) -> None:
+def tell(base: GpuScene, schedulers: list[str], draws: int, changes: Sequence[str] = ()) -> None:
     """Replays the scene under each scheduler in turn, as it is and changed; prints every figure beside the first's."""
-    for line in base.said:
+    for line in base.assumptions:
         print(line)
     began = time.process_time()
 
@@ -43,7 +43,7 @@ def tell(base: Scene, schedulers: list[str], draws: int, changes: Sequence[str] 
         print(f"{name}: {time.process_time() - began:.0f} s of processor so far", flush=True)
 
     outcomes = replays(combinations(base, schedulers, changes, draws), done, workers=1)
-    for line in dict.fromkeys(line for outcome in outcomes for line in outcome.said):
+    for line in dict.fromkeys(line for outcome in outcomes for line in outcome.assumptions):
         print(line)
     for row in rows(base.jobs, outcomes):
         low, high = row["draws"]

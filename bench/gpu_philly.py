@@ -16,7 +16,7 @@ import numpy as np
 
 from bench.bench_gpu import TRACE, philly
 from bench.gpu_mixed import tell
-from models.what_if.changes import Scene
+from models.what_if.changes import GpuScene
 from models.what_if.schedulers import without_unplaceable
 from simulator.gpu.cluster import of_nodes
 
@@ -37,7 +37,7 @@ def main() -> None:
         jobs = jobs.take((passed_s >= 0) & (passed_s < given.weeks * WEEK_S))
     cluster = of_nodes(np.full(given.gpus // 8, 8, dtype=np.int64))
     print(f"{len(jobs):,} jobs of Philly, {cluster.gpus} GPUs")
-    tell(without_unplaceable(Scene(cluster, jobs)), given.schedulers.split(","), 1)
+    tell(without_unplaceable(GpuScene(cluster, jobs)), given.schedulers.split(","), 1)
 
 
 if __name__ == "__main__":

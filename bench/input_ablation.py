@@ -19,7 +19,7 @@ from typing import Any, cast
 import numpy as np
 
 from bench.ahead_rules import BUDGETS_H
-from models.comparison.outcomes import Outcome, at_overlap, play
+from models.comparison.outcomes import PolicyOutcome, at_overlap, play
 from models.learning.masking import hidden_at_random
 from models.protocol import PairTable, Policy
 from models.registry import make_policy
@@ -28,7 +28,7 @@ from traces import clusters
 from traces.store.folder import DataFolder
 
 
-def words(outcome: Outcome, pairs: PairTable) -> str:
+def words(outcome: PolicyOutcome, pairs: PairTable) -> str:
     """Interruption at each budget and the least cost, of gaps (seeds, settings, pairs)."""
     lost, doubled = outcome.interruption_h.mean(axis=2), outcome.overlap_h.mean(axis=2)
     reactive_h = np.full(len(lost), np.maximum(pairs.gap_h[pairs.last], 0.0).mean())

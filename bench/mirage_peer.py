@@ -28,7 +28,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.peer_rows import print_table
-from models.comparison.outcomes import Outcome, play, play_frozen_average, play_oracle
+from models.comparison.outcomes import PolicyOutcome, play, play_frozen_average, play_oracle
 from models.mirage import learners
 from models.mirage.networks import Sizes
 from models.mirage.peers import Budget, fit_foundation, fit_trees
@@ -70,7 +70,7 @@ def hourly(pairs: PairTable) -> PairTable:
 
 def rows_of(
     kind: str, on_fit: Histories, on_judged: Sequence[Histories], budget: Budget, seed: int, updates: int | None
-) -> Iterator[list[Outcome]]:
+) -> Iterator[list[PolicyOutcome]]:
     """The rows of one kind, each on all that is judged, with what their training came to on standard error."""
     if kind in learners.KINDS:
         learned = learners.fit(kind, on_fit, budget, seed, updates)
@@ -87,7 +87,7 @@ def rows_of(
         yield [one.outcome(histories, 1) for histories in on_judged]
 
 
-def together(parts: Sequence[Outcome]) -> Outcome:
+def together(parts: Sequence[PolicyOutcome]) -> PolicyOutcome:
     """The outcomes of all seeds as one."""
     return replace(parts[0], gap_h=np.concatenate([one.gap_h for one in parts]))
 
@@ -128,7 +128,7 @@ def main() -> None:
     sizes = Sizes(width=options.width, inner=options.inner, experts=options.experts)
     budget = Budget(options.minutes * 60, sizes, data.root / "mirage")
 
-    played: list[dict[str, list[Outcome]]] = [{} for _ in windows]
+    played: list[dict[str, list[PolicyOutcome]]] = [{} for _ in windows]
     for kind in options.kinds:
         for seed in options.seeds:
             for of_row in rows_of(kind, on_fit, on_judged, budget, seed, options.updates):

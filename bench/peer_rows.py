@@ -13,7 +13,7 @@ import numpy as np
 from features.bootstrap import DRAWS, interval
 from features.conventions import OVERLAP_BUDGETS_H
 from models.comparison.cells import at_budget, cells, drawn, figures
-from models.comparison.outcomes import Outcome
+from models.comparison.outcomes import PolicyOutcome
 from models.comparison.settings import headline
 from models.protocol import PairTable
 
@@ -21,7 +21,7 @@ FIGURES = ("cost_w1", *(at_budget(name) for name in OVERLAP_BUDGETS_H))
 
 
 def print_table(
-    pairs: PairTable, outcomes: Sequence[Outcome], on_select: Mapping[str, Outcome], loads: Sequence[str]
+    pairs: PairTable, outcomes: Sequence[PolicyOutcome], on_select: Mapping[str, PolicyOutcome], loads: Sequence[str]
 ) -> None:
     """Prints it for pairs of one size; `on_select`, by policy, are outcomes on the select window's pairs of that size.
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from models.queue_time.artifact import described, distribution
 from models.queue_time.conformal import Calibrated
-from models.queue_time.ground import ground_of, read_log
+from models.queue_time.ground import read_log, submitted_jobs
 from models.queue_time.registry import make_method
 from traces.store.folder import DataFolder
 
@@ -28,7 +28,7 @@ WANTED = 10_000  # a second
 
 def measure(data: Path, cluster: str, until_s: int, methods: list[str], rows: int, times: int) -> None:
     """Print a line a method: the least and the most of `times` measurements, by the clock and of the processor."""
-    ground = ground_of(read_log(DataFolder(data), cluster), until_s, None)
+    ground = submitted_jobs(read_log(DataFolder(data), cluster), until_s, None)
     fit_on = ground.known(until_s)
     print(f"{fit_on.sum():,} jobs to fit on, {rows:,} observations, load average {os.getloadavg()[0]:.1f}")
     at = np.arange(rows) % len(ground.rows)

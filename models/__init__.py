@@ -1,6 +1,6 @@
-"""Provisioning policies, the environment they learn in, their evaluation, the artifact they leave as, and tracking.
+"""Provisioning policies, their environment, training, evaluation, artifacts and tracking.
 
-`mlflow` is imported in `models.tracking.store`, `models.tracking.runs` and `models.tracking.versions` alone, torch in
-the learners alone, both inside functions. Imports `agent`, `features`, `simulator` and `traces`; never `assets`,
-`pipelines` or `reports`.
+Only `models.tracking.store`, `models.tracking.runs` and `models.tracking.versions` import `mlflow`, and only the
+learners import torch. Both do so inside functions. This package imports `agent`, `features`, `simulator` and `traces`;
+never `assets`, `pipelines` or `reports`.
 """

@@ -1,4 +1,4 @@
-"""How a process that another one started ends: with it, whatever it is doing."""
+"""End a child process together with its parent, whatever the child is doing."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
 def end_with_parent() -> None:
-    """Leave Ctrl-C to the parent, and end at once however the parent ends: see prctl(2). Linux alone has the latter.
+    """Leave Ctrl-C to the parent, and end as soon as the parent ends. See prctl(2), which only Linux has.
 
-    Elsewhere the process ends after its present work, when it finds the connection closed.
+    On other systems the process ends after its present work, when it finds the connection closed.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":

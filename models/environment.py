@@ -1,9 +1,9 @@
-"""The environment for researchers' own learners: when to submit the successor, behind Gymnasium's interface.
+"""A Gymnasium environment for researchers' own learners: when to submit the successor.
 
-`ProvisioningEnv` plays one pair at a time, as `models.batched_pairs` plays many for Baton's learners, and
-`ScaledObservation` shows a learner what it observes on one scale. Importing this module registers the environment, so
-that `gymnasium.make("models.environment:Baton/Provisioning-v0", data="data", cluster="sample")` makes it from a data
-folder; `models.study.from_data.make_env` says what else it takes.
+`ProvisioningEnv` plays one pair at a time; `models.batched_pairs` plays many at once for Baton's own learners.
+`ScaledObservation` puts the observations on one scale. Importing this module registers the environment.
+`gymnasium.make("models.environment:Baton/Provisioning-v0", data="data", cluster="sample")` then makes it from a data
+folder; `models.study.from_data.make_env` documents the other arguments.
 """
 
 from __future__ import annotations
@@ -101,10 +101,10 @@ class ProvisioningEnv(gymnasium.Env[Float32s, np.int64]):
     def __init__(
         self, table: PairTable, *, weight: float = 1.0, every: int = 1, render_mode: str | None = None
     ) -> None:
-        """The pairs of `table`, a decision every so many (`every`) of its own, with `weight` of an hour of overlap.
+        """Play the pairs of `table`, using every `every`-th decision, with `weight` of an hour of overlap.
 
         `render_mode` "ansi" makes `render` return a line of text. Raises ValueError for an empty table, a weight that
-        is not positive, an `every` below 1 and an unknown render mode.
+        is not positive, an `every` below 1, or an unknown render mode.
         """
         if not weight > 0:
             raise ValueError(f"weight of overlap {weight}; it must be positive")
@@ -124,7 +124,8 @@ class ProvisioningEnv(gymnasium.Env[Float32s, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Float32s, dict[str, Any]]:
-        """At the first decision of a pair: of `options["pair"]`, else of one drawn. Raises ValueError for no pair."""
+        """Start a pair at its first decision: `options["pair"]`, else one drawn. Raises ValueError for an unknown
+        pair."""
         super().reset(seed=seed)
         pair = (options or {}).get("pair")
         if pair is not None and not 0 <= int(pair) < len(self.table):
@@ -134,14 +135,14 @@ class ProvisioningEnv(gymnasium.Env[Float32s, np.int64]):
         return self._observe(rows), {"pair": chosen}
 
     def step(self, action: np.int64) -> tuple[Float32s, float, bool, bool, dict[str, Any]]:
-        """Wait (0) or submit (1)."""
+        """Wait (0) or submit (1) at the present decision."""
         after = self.pairs.step(np.asarray([int(action) == SUBMIT]))
         interruption, overlap, done = float(after.interruption_h[0]), float(after.overlap_h[0]), bool(after.done[0])
         info = {"interruption_h": interruption, "overlap_h": overlap} if done else {}
         return self._observe(after.rows), float(rewards(interruption, overlap, self.weight)), done, False, info
 
     def render(self) -> str | None:
-        """What the policy is looking at, in one line; None where no render mode was asked for."""
+        """Describe the present observation in one line; None without a render mode."""
         if self.render_mode is None:
             return None
         seen = dict(zip(FEATURES, self._observe(self.pairs.rows).tolist(), strict=True))
@@ -160,11 +161,11 @@ class ProvisioningEnv(gymnasium.Env[Float32s, np.int64]):
 class ScaledObservation(
     gymnasium.ObservationWrapper[Float32s, np.int64, Float32s], gymnasium.utils.RecordConstructorArgs
 ):
-    """Shows observations through a `Scaling`: signed logarithms, standardised, within +-5, so a `Box(-5, 5)`.
+    """Passes observations through a `Scaling`: signed logarithms, standardised, within +-5, so a `Box(-5, 5)`.
 
-    The statistics are those of the window that is fitted on, also when another is played:
-    `Scaling.of(fit.unwrapped.table.observations)` recomputes them, an input for each of the 46 features, and
-    `Scaling.of_artifact(artifact)` takes the ones that a trained network carries, with its own few inputs.
+    The statistics are those of the fit window, also when another window is played.
+    `Scaling.of(fit.unwrapped.table.observations)` recomputes them, with one input for each of the 46 features.
+    `Scaling.of_artifact(artifact)` takes those of a trained network, which has its own few inputs.
     """
 
     def __init__(self, env: gymnasium.Env[Float32s, np.int64], scaling: Scaling) -> None:

@@ -1,12 +1,12 @@
-"""The pair table: one predecessor at a time in a continuous replay of a trace, and every submit time of its successor.
+"""Build the pair table of injected pairs: replay a trace, insert one predecessor at a time, try every submit time.
 
-For each start the replay is branched at P's submission; along that branch, at every decision instant, what is visible
-is observed and a second branch answers "when would S start if it were submitted now". A branch costs what is alive in
-the cluster, so under a quick scheduler a table of all submit times of all pairs of a month takes seconds.
+For each start the replay is branched at P's submission. At every decision instant along that branch the visible state
+is observed, and a second branch finds when S would start if it were submitted now. The cost of a branch depends on the
+live jobs in the cluster. Under a quick scheduler, a table of all submit times of all pairs of a month takes seconds.
 
-A decision at t sees everything before t, and a successor submitted at t competes at t: one that is submitted at P's
-exact end may take P's nodes without a gap. The work is compiled, for any world of `simulator.cluster`; pairs are cut
-into chunks that run in threads.
+A decision at t sees everything before t, and a successor submitted at t competes at t. A successor submitted at P's
+exact end may therefore take P's nodes without a gap. The work is compiled, for any world of `simulator.cluster`. Pairs
+are cut into chunks that run in threads.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from traces.progress import Progress
 Int64s = NDArray[np.int64]
 Float32s = NDArray[np.float32]
 
-_FIRST_ROOM = 1024  # jobs that wait at once; doubled when there are more
+_FIRST_ROOM = 1024  # jobs waiting at once; doubled if there are more
 
-# The agent runs these as they are; here numba compiles the same functions.
+# The agent runs these functions as plain Python; here numba compiles them.
 for _function in observe.CALLED_BY_FILL:
     register_jitable(_function)
 _fill = njit(observe.fill)
@@ -58,7 +58,10 @@ _fill = njit(observe.fill)
 def write_observation(
     out: Float32s, seen: Visible, now: int, pair: tuple[int, int, int, int, int, int], place: int
 ) -> None:
-    """The observation at `now`. pair: start, wait and end of P, nodes, limit and user of S; place: jobs ahead of S."""
+    """Write the observation at `now`.
+
+    pair: start, wait and end of P, nodes, limit and user of S. place: the number of jobs ahead of S.
+    """
     snapshot = Snapshot(
         now,
         seen.capacity,
@@ -100,11 +103,11 @@ def _chunk(
     successor_start_s: Int64s,
     observations: Float32s,
 ) -> int:
-    """Fill the rows of some pairs in order of submission; 0, or NO_ROOM, or NONE where P or S would never start.
+    """Fill the rows of some pairs in order of submission. Returns 0, NO_ROOM, or NONE if P or S would never start.
 
-    branches: the trace without pairs, that with P, that with P and S. `predecessor` is the row of P, S is the next; no
-    other chunk uses these two. instants_s: (k,) decision instants after P's start; times: (pairs, 2) start and end of
-    P; successor_start_s: (pairs, k); observations: (pairs, k, features).
+    branches: the trace without pairs, with P, and with P and S. `predecessor` is the row of P, and S is the next row;
+    no other chunk uses these two. instants_s: (k,) decision instants after P's start; times: (pairs, 2) start and end
+    of P; successor_start_s: (pairs, k); observations: (pairs, k, features).
     """
     base, branch, leaf = branches
     successor = predecessor + 1
@@ -142,12 +145,12 @@ def build_pairs(
     decision_s: int = 600,
     threads: int | None = None,
 ) -> PairTable:
-    """Every pair whose P is submitted at one of `submits_s` (ascending epoch s), each with all its decisions.
+    """Build the table of all pairs whose P is submitted at one of `submits_s` (ascending epoch s), with all decisions.
 
-    `build` makes the simulated cluster (`simulator.cluster.plain`). Deterministic, whatever the number of threads.
-    Raises InputError for a pair that the cluster cannot hold.
+    `build` makes the simulated cluster (`simulator.cluster.plain`). The result does not depend on the number of
+    threads. Raises InputError for a pair that the cluster cannot hold.
 
-    Over 50 lines: the table's arrays are laid out, filled by threads and handed over, and each step needs all of them.
+    Over 50 lines: the table's arrays are laid out, filled by threads and returned, and each step needs all of them.
     """
     if limit_s < decision_s:
         raise InputError(f"a limit of {limit_s} s is shorter than the {decision_s} s between decisions")
@@ -184,7 +187,7 @@ def build_pairs(
             )
             if result == NONE:
                 raise InputError(
-                    f"a job of {counted(pair_nodes, 'node')} that joins the others never starts on the simulated "
+                    f"a job of {counted(pair_nodes, 'node')} submitted among the others never starts on the simulated "
                     "cluster: give another --pair-nodes or --limit"
                 )
             if result != NO_ROOM:

@@ -1,10 +1,10 @@
-"""What a provisioning policy learns from and what it must be able to do.
+"""The pair table that provisioning policies learn from, and the interface of a policy.
 
-A *pair* is a predecessor P and a successor S of the same size and limit: *injected* into a simulated cluster
-(`models.pairs`), or *recorded*, where P is a job that the log shows cut by its limit (`models.recorded_pairs`). The
-*pair table* holds, for each pair and each decision instant (at regular times while P runs, and P's exact end), what
-may be known then and when S would start if it were submitted then. A stopping rule is therefore a look-up, for training
-and for evaluation alike.
+A *pair* is a predecessor P and a successor S of the same size and limit. It is *injected* into a simulated cluster
+(`models.pairs`), or *recorded*: P is then a job that the log shows cut by its limit (`models.recorded_pairs`). The
+*pair table* has one row for each pair and each decision instant: at regular times while P runs, and at P's exact end. A
+row holds what a policy may know at that instant, and when S would start if it were submitted then. Applying a stopping
+rule is therefore a look-up, in training and in evaluation alike.
 """
 
 from __future__ import annotations
@@ -29,22 +29,23 @@ NONE = -1
 
 @dataclass(frozen=True)
 class PairTable:
-    """Pairs (p of them) and their decision instants (d in all; those of pair i are rows offset[i]:offset[i+1]).
+    """Pairs (p of them) and their decision instants (d in all; pair i has rows offset[i]:offset[i+1]).
 
-    The last decision of a pair is P's exact end: there every policy must submit (reactive).
+    The last decision of a pair is P's exact end, where every policy must submit (reactive).
     """
 
     pair_nodes: Int64s  # (p,) nodes of P and of S
     limit_s: Int64s  # (p,) limit of both; P runs its full limit
     submit_s: Int64s  # (p,) submission of P, epoch s
     predecessor_start_s: Int64s  # (p,)
-    predecessor_end_s: Int64s  # (p,) start + limit, in a record within seconds
-    user_start_s: Int64s  # (p,) start of the job with which P's user went on, as recorded; NONE: there is none
+    predecessor_end_s: Int64s  # (p,) start + limit; within seconds of that in a record
+    user_start_s: Int64s  # (p,) recorded start of the job with which P's user continued; NONE if there is none
     offset: Int64s  # (p + 1,)
     decision_s: Int64s  # (d,) instants
     successor_start_s: Int64s  # (d,) start of S if it is submitted at that instant
     observations: Float32s  # (d, len(features.observe.FEATURES))
-    # (d, len(features.ahead.summary.AHEAD)) what its futures say; (0, 0) where no policy of the run looks ahead
+    # (d, len(features.ahead.summary.AHEAD)) summary of the simulated futures; (0, 0) if no policy of the run looks
+    # ahead
     ahead: Float32s = field(default_factory=lambda: np.zeros((0, 0), np.float32))
 
     def __len__(self) -> int:
@@ -74,22 +75,22 @@ class PairTable:
         return state.hexdigest()
 
     def inputs_of(self, artifact: Artifact) -> Float32s:
-        """(d, F) what an artifact decides on: the observations, and the futures behind them if it looks ahead.
+        """(d, F) inputs that an artifact decides on: the observations, followed by the futures if it looks ahead.
 
-        Raises InputError where it does and the table has no futures.
+        Raises InputError if the artifact looks ahead and the table has no futures.
         """
         names = artifact.manifest["features"]
         if names == list(SEEN_AHEAD):
             if len(self.ahead) != len(self.observations):
                 raise InputError(
                     f"policy {artifact.manifest['policy']!r} looks at simulated futures, which were not made for these "
-                    "pairs; they are made by `baton train` and `baton evaluate`"
+                    "pairs; make them with `baton train` or `baton evaluate`"
                 )
             return self.seen(looks_ahead=True)
         return self.observations
 
     def seen(self, looks_ahead: bool) -> Float32s:
-        """(d, F) the observations, and with `looks_ahead` what the futures say behind them."""
+        """(d, F) the observations; with `looks_ahead`, followed by the summary of the futures."""
         return np.concatenate([self.observations, self.ahead], axis=1) if looks_ahead else self.observations
 
     def take(self, pairs: NDArray[np.bool_] | Int64s) -> PairTable:
@@ -116,9 +117,9 @@ class PairTable:
         )
 
     def known_before(self, until_s: int) -> PairTable:
-        """Pairs of whose every decision the outcome was known before `until_s`: each of their successors had started.
+        """Pairs whose outcome was known before `until_s` for every decision: each of their successors had started.
 
-        The end of P alone does not tell: a successor that is submitted earlier may start later.
+        The end of P alone does not show this: a successor that is submitted earlier may start later.
         """
         if not len(self):
             return self
@@ -126,7 +127,7 @@ class PairTable:
 
 
 def concatenate(tables: Iterable[PairTable]) -> PairTable:
-    """The pairs of one table after those of the other, each with its decisions. There must be at least one table."""
+    """Join tables one after the other; each pair keeps its decisions. There must be at least one table."""
     parts = list(tables)
     first, *_ = parts
     counts = np.concatenate([np.diff(part.offset) for part in parts])
@@ -139,10 +140,10 @@ def concatenate(tables: Iterable[PairTable]) -> PairTable:
 
 
 class Policy(Protocol):
-    """A provisioning policy: fitted on pairs, it becomes an artifact, and the artifact alone decides.
+    """A provisioning policy. Fitting it on pairs makes an artifact, and the artifact alone decides.
 
-    `settings` are at most 15 values of the one knob, declared before the report window is touched, in the order
-    from least to most overlap.
+    `settings` are at most 15 values of the policy's one knob, from least to most overlap. They are declared before the
+    report window is touched.
     """
 
     name: str
@@ -151,16 +152,16 @@ class Policy(Protocol):
     is_learned: bool  # seeds matter
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
-        """Returns the artifact and the training metrics, each a series (one value, or one an epoch)."""
+        """Fit the policy. Returns the artifact and the metrics, each a series (one value, or one per epoch)."""
         ...
 
 
 @runtime_checkable
 class Learner(Policy, Protocol):
-    """A policy that learns, and can be held against what it was before."""
+    """A policy that learns, and that can be compared with its own untrained state."""
 
     def untrained(self, artifact: Artifact, seed: int) -> Artifact:
-        """The artifact as it was before `fit` learned anything with that seed: the same inputs, scaling and knob."""
+        """The artifact before `fit` learned anything with that seed: the same inputs, scaling and knob."""
         ...
 
 
@@ -171,5 +172,5 @@ class TrainedPolicy:
     name: str
     seed: int
     artifact: Artifact
-    run_id: str  # of the run in MLflow; empty where nothing tracked it
-    wall_s: float  # that the fit took
+    run_id: str  # of the run in MLflow; empty if the fit was not tracked
+    wall_s: float  # duration of the fit

@@ -1,18 +1,18 @@
 """Chains of jobs in the recorded cluster: a policy decides when each link submits the next.
 
-The first link takes the place of a recorded job that was cut by its limit: it starts when that job did, on as many
-nodes, of the same user, and every link runs for its whole limit. The recorded job and the one with which its user went
-on are taken out of the record. At a decision instant the cluster is the recorded one of all others at that instant,
-and the links that run then stand beside them: they hold nodes and count against their user's limits. The next link is
-submitted where the policy says so, starts by the forked form, and from its start on the policy decides again. So every
-decision is anchored to the record, as those of `models.recorded_pairs` are; that the others would have started later
-because of the links is not carried from one decision to the next.
+The first link replaces a recorded job that was cut by its limit. It has that job's start, number of nodes and user.
+Every link runs for its whole limit. The recorded job and its user's actual next job are removed from the record.
 
-A policy that looks ahead (`features.ahead`) decides on futures of what is seen then, the links among those that
-run, until their limits. They are played as often as for a table of pairs (`models.ahead.table`).
+At a decision instant the cluster is the recorded one without these two jobs, plus the links that run then. The links
+hold nodes and count against their user's limits. When the policy submits the next link, it starts by the forked form,
+and the policy decides again from its start on. Every decision is thus anchored to the record, as those of
+`models.recorded_pairs` are. The links' delay of other jobs is not carried from one decision to the next.
 
-The oracle simulates every decision of a link and takes the one of least interruption + overlap, the earliest of equals.
-It begins to decide of the next link when the one before has ended.
+A policy that looks ahead (`features.ahead`) decides on futures of what is seen then. The running links are among the
+running jobs, until their limits. Futures are played as often as for a table of pairs (`models.ahead.table`).
+
+The oracle simulates every decision of a link and takes the one of least interruption + overlap; of equal ones, the
+earliest. It begins to decide about the next link when the link before has ended.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from features import observe
 from features.ahead.arrivals import cycles_s
 from features.ahead.run_times import RunTimeHistory
 from features.ahead.summary import BEYOND_S, FUTURES, summary
-from models.ahead.futures import Ground, ground_of, history_of, most_arrivals, play
+from models.ahead.futures import FuturesWorkspace, futures_workspace, history_of, most_arrivals, play
 from models.ahead.table import is_due
 from models.pairs import write_observation
 from models.recorded_pairs import Predecessors, decision_instants, week_of, week_world
@@ -52,24 +52,24 @@ Float32s = NDArray[np.float32]
 _Due: TypeAlias = "tuple[int, int, _Chain]"  # a decision: its instant, the chain's place among all, the chain
 
 CYCLES_S = cycles_s(FUTURES)
-SAMPLE = 64  # decisions that are timed to say what all will cost
+SAMPLE = 64  # decisions timed to estimate the duration of all
 NOTHING_YET = (int(np.iinfo(np.int64).max), NONE, NONE)
 
 
 @dataclass(frozen=True)
 class Player:
-    """Who decides for a set of chains: an artifact at one setting, or (None) the oracle."""
+    """The decider of a set of chains: an artifact at one setting, or (None) the oracle."""
 
     artifact: Artifact | None
     setting: float | None = None  # None: the artifact's own
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether it decides on futures too."""
+        """Whether it also decides on futures."""
         return self.artifact is not None and looks_ahead(self.artifact)
 
     def submits(self, observation: Float32s) -> bool:
-        """Whether it submits now; observation: of the artifact's features."""
+        """Whether it submits now. observation: the artifact's features."""
         return self.artifact is not None and bool(self.artifact.decide(observation[None], self.setting)[0])
 
 
@@ -84,9 +84,9 @@ def _look(
     pair: tuple[int, int, int, int, int, int],
     observation: Float32s,
 ) -> None:
-    """What is seen at `now`, when links first, first + 1, ... run since link_start_s (rising, (links so far,)).
+    """Observe the cluster at `now`, when links first, first + 1, ... run since link_start_s (rising, (links so far,)).
 
-    The second of the branches is then ready for the next link's submission. pair: as `write_observation` takes it.
+    The second branch is then ready for the next link's submission. pair: as `write_observation` takes it.
     """
     followed, leaf = branches
     advance(cluster, followed, now - 1)
@@ -98,7 +98,7 @@ def _look(
 
 @njit
 def _start(cluster: RecordedCluster, leaf: RecordedBranch, link: int, now: int) -> int:
-    """When the link starts if it is submitted at `now` in the branch that `_look` left."""
+    """When the link starts if it is submitted at `now`, in the branch that `_look` prepared."""
     submit(cluster, leaf, link, now)
     start = start_of(cluster, leaf, link)
     return now + HORIZON_S if start == NONE else start
@@ -106,15 +106,15 @@ def _start(cluster: RecordedCluster, leaf: RecordedBranch, link: int, now: int) 
 
 @dataclass
 class _Chain:
-    """A chain as it goes on under one player."""
+    """The state of a chain under one player."""
 
     player: Player
-    number: int  # among the chains
+    number: int  # of the chain
     start_s: list[int]  # of its links so far
-    wait_s: int  # of the last of them
-    instants: Iterator[int]  # decisions of the last link that are still to come
+    wait_s: int  # of the latest link
+    instants: Iterator[int]  # decisions of the latest link that are still to come
     best: tuple[int, int, int] = NOTHING_YET  # of the oracle: cost (s), start of the next link, and its submission
-    ahead_s: Int64s | None = None  # starts of the next link in the futures that were played last, epoch s
+    ahead_s: Int64s | None = None  # starts of the next link in the latest futures, epoch s
 
 
 def play_chains(
@@ -127,10 +127,10 @@ def play_chains(
     decision_s: int,
     fit_span_s: int | None = None,
 ) -> Int64s:
-    """Starts of all links of all chains, epoch s, (players, chains, links). One chain begins at each predecessor.
+    """Play all chains; returns the starts of all links, epoch s, (players, chains, links). Each predecessor begins one.
 
-    Rules are fitted every week, as in `models.recorded_pairs.build_recorded_pairs`. A link that the simulation has not
-    started after `follow.HORIZON_S` counts as started then.
+    Rules are fitted every week, as in `models.recorded_pairs.build_recorded_pairs`. A link that has not started in the
+    simulation after `follow.HORIZON_S` counts as started then.
     """
     row = predecessors.row
     wait_s = record.start_s[row] - record.submit_s[row]
@@ -158,7 +158,7 @@ def play_chains(
 
 
 def _each_s(play: _Play, queue: Sequence[_Due]) -> float:
-    """Seconds that a decision takes, the median of the first SAMPLE; what is compiled or built meanwhile is not it."""
+    """Median seconds of a decision, over the first SAMPLE; the median ignores time spent compiling or building."""
     seconds = [0.0]
     for now, _, chain in sorted(queue, key=lambda due: due[:2])[:SAMPLE]:
         began = time.thread_time()
@@ -169,7 +169,7 @@ def _each_s(play: _Play, queue: Sequence[_Due]) -> float:
 
 
 class _Play:
-    """The record, week by week, in which the chains are played; decisions come in order of time."""
+    """The record, week by week, in which the chains are played. Decisions come in order of time."""
 
     def __init__(
         self,
@@ -183,15 +183,15 @@ class _Play:
         self.record, self.predecessors, self.links = record, predecessors, links
         self.limit_s, self.decision_s, self.fit_span_s = limit_s, decision_s, fit_span_s
         self.observation = np.zeros(len(observe.FEATURES), np.float32)
-        self._ground: Ground | None = None  # of the week, once futures are played in it
+        self._workspace: FuturesWorkspace | None = None  # of the week, once futures are played in it
         self.begin_again()
 
     def begin_again(self) -> None:
-        """The next decision may lie before the last one."""
+        """Forget the week: the next decision may lie before the last one."""
         self.week_s = NONE
 
     def go_on(self, chain: _Chain, queue: list[_Due], order: int) -> None:
-        """Put the chain's next decision into the queue; nothing where its last link runs."""
+        """Put the chain's next decision into the queue; do nothing once its last link runs."""
         if len(chain.start_s) < self.links:
             now = next(chain.instants, NONE)
             if now == NONE:
@@ -200,7 +200,7 @@ class _Play:
             heapq.heappush(queue, (now, order, chain))
 
     def _instants(self, chain: _Chain) -> Iterator[int]:
-        """When the chain's last link decides; of the oracle not before the end of the link before."""
+        """The decision instants of the chain's last link; the oracle has none before the end of the link before."""
         start_s = chain.start_s[-1]
         instants, _ = decision_instants(np.array([start_s]), np.array([start_s + self.limit_s]), self.decision_s)
         if chain.player.artifact is None and len(chain.start_s) > 1:
@@ -208,15 +208,15 @@ class _Play:
         return iter(instants.tolist())
 
     def decide(self, chain: _Chain, now: int) -> bool:
-        """One decision of a chain; whether its next link is settled."""
+        """Make one decision of a chain; returns whether its next link is settled."""
         self._turn_to(now)
         player, start_s = chain.player, chain.start_s
         end_s = start_s[-1] + self.limit_s
         row = self.predecessors.row[chain.number]
         first = self.first_extra + chain.number * self.links
         pair = (start_s[-1], chain.wait_s, end_s, self.record.size[row], self.limit_s, self.record.user[row])
-        out = self.out[chain.number]
-        _look(self.cluster, self.branches, now, first, np.array(start_s, np.int64), out, pair, self.observation)
+        removed = self.removed[chain.number]
+        _look(self.cluster, self.branches, now, first, np.array(start_s, np.int64), removed, pair, self.observation)
         seen = self.observation
         if player.looks_ahead:
             seen = np.append(seen, self._ahead(chain, now, end_s))
@@ -232,7 +232,7 @@ class _Play:
         return True
 
     def _ahead(self, chain: _Chain, now: int, end_s: int) -> Float32s:
-        """What futures say at `now`, `features.ahead.summary`, in the branch that `_look` left."""
+        """Summarise the futures at `now` (`features.ahead.summary`), in the branch that `_look` prepared."""
         if chain.ahead_s is None or is_due(np.array([end_s - now]))[0]:
             chain.ahead_s = self._played(chain, now, end_s)
         chain.ahead_s = np.maximum(chain.ahead_s, now)
@@ -242,17 +242,17 @@ class _Play:
     def _played(self, chain: _Chain, now: int, end_s: int) -> Int64s:
         """When the next link would start in each future, if it were submitted now."""
         record, row = self.record, int(self.predecessors.row[chain.number])
-        if self._ground is None:
+        if self._workspace is None:
             most = most_arrivals(record.submit_s, CYCLES_S, self.limit_s + BEYOND_S)
-            self._ground = ground_of(record, self._known, self.world, self.place, most)
-        for out in (row, int(self.predecessors.next_row[chain.number])):
-            if out != NONE:  # should it come again, it runs as the links do
-                self._ground.room.drawn_s[out] = self.limit_s
+            self._workspace = futures_workspace(record, self._known, self.world, self.place, most)
+        for removed in (row, int(self.predecessors.next_row[chain.number])):
+            if removed != NONE:  # if it arrives again in a future, it runs as the links do
+                self._workspace.room.drawn_s[removed] = self.limit_s
         name = record.name[row] if len(record.name) else NONE
         columns = (now, record.size[row], self.limit_s, record.user[row], name, record.priority[row])
-        wanted = np.array([*columns, end_s - now + BEYOND_S, NONE, NONE, NONE], np.int64)
+        submission = np.array([*columns, end_s - now + BEYOND_S, NONE, NONE, NONE], np.int64)
         starts = np.zeros(FUTURES, np.int64)
-        play(self._ground, self.branches[1], wanted, CYCLES_S, starts)
+        play(self._workspace, self.branches[1], submission, CYCLES_S, starts)
         return starts
 
     @cached_property
@@ -260,7 +260,7 @@ class _Play:
         return history_of(self.record)
 
     def _turn_to(self, now: int) -> None:
-        """The world of the week of `now`; decisions come in order of time, so each week is built once."""
+        """Build the world of the week of `now`. Decisions come in order of time, so each week is built once."""
         week_s = int(week_of(np.array([now]))[0])
         if week_s == self.week_s:
             return
@@ -268,9 +268,9 @@ class _Play:
         columns = (record.size[row], np.full(len(row), self.limit_s), record.user[row], record.priority[row])
         extra = Extra(*(np.repeat(column, self.links) for column in columns))
         self.world, self.place = world, place = week_world(record, week_s, extra, self.fit_span_s)
-        self._ground = None
+        self._workspace = None
         rows = np.stack([row, self.predecessors.next_row], axis=1)
         self.week_s, self.first_extra = week_s, world.first_extra
         self.cluster: Any = world.clusters[0]
         self.branches = world.branch(0, observe.RECENT), world.branch(0, observe.RECENT)
-        self.out = np.where(rows == NONE, NONE, place[rows])
+        self.removed = np.where(rows == NONE, NONE, place[rows])

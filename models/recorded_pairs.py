@@ -1,12 +1,12 @@
-"""The pair table of a record: each predecessor is a job that the log shows cut by its limit, with its real times.
+"""Build the pair table of a record: each predecessor is a job that the log shows cut by its limit, at its real times.
 
-At a decision instant t the cluster is the recorded one at t: who runs since when, who pends, who is held, which nodes
-are out. The successor asks for what the predecessor asked for, counts against the same user's limits, is submitted at
-t, and starts by the forked form (`simulator.recorded.forked`). So the simulation is anchored to the record again at
-every decision, and never runs for longer than a wait.
+At a decision instant t the cluster is the recorded one at t: the running jobs and their starts, the pending and held
+jobs, the nodes out of service. The successor requests what the predecessor requested, counts against the same user's
+limits, is submitted at t, and starts by the forked form (`simulator.recorded.forked`). Every decision thus starts from
+the record again, and no simulation runs for longer than a wait.
 
-The job with which the user went on in truth is left out from t on where it was submitted after t: the successor stands
-in its place. The rules are those inferred from what was recorded before the week of the decision.
+The user's actual next job is left out from t on if it was submitted after t: the successor replaces it. The rules are
+those inferred from what was recorded before the week of the decision.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ Int64s = NDArray[np.int64]
 Float32s = NDArray[np.float32]
 
 WEEK_ORIGIN_S = 4 * DAY_S  # the first Monday of 1970: rules change on Mondays, 0:00 UTC
-SAMPLE = 400  # decisions that are timed to say what a table will cost
+SAMPLE = 400  # decisions timed to estimate the duration of a whole table
 
 
 @dataclass(frozen=True)
 class Predecessors:
-    """Jobs of a record that were cut by their limits, int64, shape (p,); rows are those of the record."""
+    """Jobs of a record that were cut by their limits, int64, shape (p,). Rows are those of the record."""
 
     row: Int64s
-    next_row: Int64s  # the job with which its user went on; NONE
+    next_row: Int64s  # the job with which its user continued; NONE if there is none
 
 
 @njit
@@ -62,10 +62,10 @@ def _decide(
     successor_start_s: Int64s,
     observations: Float32s,
 ) -> None:
-    """Fill the decisions at `at_s` (rising), each of the pair whose row of `pairs` `pair_of` names.
+    """Fill the decisions at `at_s` (rising). Decision d belongs to the pair in row `pair_of[d]` of `pairs`.
 
     pairs: (p, 7) start, wait and end of P, nodes, limit and user of S, row of the user's next job or NONE. The extra
-    job of pair i is row first_extra + i. branches: one that follows the log, and one that leaves it.
+    job of pair i is row first_extra + i. branches: one that follows the log, and one that departs from it.
     """
     followed, leaf = branches
     for d in range(len(at_s)):
@@ -83,9 +83,9 @@ def _decide(
 
 
 def decision_instants(start_s: Int64s, end_s: Int64s, decision_s: int) -> tuple[Int64s, Int64s]:
-    """Each exact end, and every `decision_s` before it that is after the start.
+    """Each exact end, and the instants every `decision_s` before it that are after the start.
 
-    Returns the instants, (d,), and where those of each pair begin, (p + 1,).
+    Returns the instants, (d,), and the position of each pair's first one, (p + 1,).
     """
     each = [np.arange(b, a, -decision_s)[::-1] for a, b in zip(start_s, end_s, strict=True)]
     offset = np.cumsum([0, *map(len, each)], dtype=np.int64)
@@ -100,10 +100,10 @@ def build_recorded_pairs(
     fit_span_s: int | None = None,
     threads: int | None = None,
 ) -> PairTable:
-    """Every predecessor with all its decisions. Deterministic, whatever the number of threads.
+    """Build the table of every predecessor with all its decisions. The result does not depend on the number of threads.
 
-    Rules are fitted on what was recorded before the week, or (of a long record) in the last `fit_span_s` before it. A
-    successor that the simulation has not started after `follow.HORIZON_S` counts as started then.
+    Rules are fitted on what was recorded before the week; for a long record, in the last `fit_span_s` before it. A
+    successor that has not started in the simulation after `follow.HORIZON_S` counts as started then.
     """
     row, next_row = predecessors.row, predecessors.next_row
     start_s, end_s, next_start_s = record.start_s[row], record.end_s[row], record.start_s[next_row]
@@ -137,7 +137,7 @@ def build_recorded_pairs(
 
 @dataclass(frozen=True)
 class _Part:
-    """The decisions of one week: what they are made in, and where they stand in the table."""
+    """The decisions of one week: their world, and their rows in the table."""
 
     world: Built
     pairs: Int64s  # (p, 7) as `_decide` takes them
@@ -159,7 +159,7 @@ def _parts(record: RecordedTrace, predecessors: Predecessors, table: PairTable, 
 def _part(
     record: RecordedTrace, predecessors: Predecessors, table: PairTable, from_s: int, at: Int64s, fit_span_s: int | None
 ) -> _Part:
-    """The decisions `at` of the week that begins at `from_s`, played among the jobs around it under its rules."""
+    """The decisions `at` of the week that begins at `from_s`, among the jobs around it and under its rules."""
     chosen, pair_of = np.unique(table.pair_of[at], return_inverse=True)
     row, next_row = predecessors.row[chosen], predecessors.next_row[chosen]
     nodes, limit_s, user = table.pair_nodes[chosen], table.limit_s[chosen], record.user[row]
@@ -180,14 +180,14 @@ def _part(
 
 
 def week_of(at_s: Int64s) -> Int64s:
-    """The instant, epoch s, from which the rules that hold at each of those instants are fitted."""
+    """For each instant, the start (epoch s) of its week. The rules of a week are fitted at its start."""
     return WEEK_ORIGIN_S + (at_s - WEEK_ORIGIN_S) // REFIT_S * REFIT_S
 
 
 def week_world(record: RecordedTrace, from_s: int, extra: Extra, fit_span_s: int | None) -> tuple[Built, Int64s]:
     """The world of the week that begins at `from_s`, under the rules fitted then, and the row of each job in it.
 
-    That is NONE for a job of the record that is too far away to be played.
+    The row is NONE for a job of the record that is too far away in time to be played.
     """
     learned = record if fit_span_s is None else record.take(record.submit_s >= from_s - fit_span_s)
     parameters = fit(learned, from_s)
@@ -198,7 +198,7 @@ def week_world(record: RecordedTrace, from_s: int, extra: Extra, fit_span_s: int
 
 
 def _fill(part: _Part, table: PairTable, chosen: slice = slice(None)) -> None:
-    """Some decisions of a week are made, and written into the table."""
+    """Make some decisions of a week, and write them into the table."""
     at = part.at[chosen]
     starts = np.empty(len(at), np.int64)
     observations = np.empty((len(at), table.observations.shape[1]), np.float32)
@@ -212,7 +212,7 @@ def _fill(part: _Part, table: PairTable, chosen: slice = slice(None)) -> None:
 
 
 def _cost_s(parts: Sequence[_Part], table: PairTable) -> float:
-    """Seconds of one processor that all decisions will take, by SAMPLE of those of the largest week, timed."""
+    """Estimate the seconds of one processor for all decisions, by timing SAMPLE decisions of the largest week."""
     largest = max(parts, key=lambda part: len(part.at))
     every = -(-len(largest.at) // SAMPLE)
     seconds = []

@@ -1,7 +1,8 @@
-"""Names of provisioning policies to the functions that make them.
+"""The registry of provisioning policies: each name with the function that makes the policy.
 
-An unknown name lists the known ones. A policy's module is imported when one is made: its name alone costs nothing.
-Places are written out whole, "module:name": `traces.cache.closure` follows them without importing anything.
+An unknown name raises an error that lists the known ones. A policy's module is imported only when the policy is made,
+so looking up a name is cheap. Places are written in full, "module:name", so that `traces.cache.closure` can follow them
+without importing anything.
 """
 
 from __future__ import annotations
@@ -17,67 +18,67 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Named:
-    """What makes a policy: `place` is "module:name" of it, imported when it is called."""
+class PolicyFactory:
+    """Makes a policy. `place` is its "module:name", imported at the call."""
 
     place: str
 
     def __call__(self) -> Policy:
-        """A new one."""
+        """Make a new policy."""
         module, _, name = self.place.partition(":")
         policy: Policy = getattr(import_module(module), name)()
         return policy
 
 
-POLICIES: dict[str, Named] = {
-    "reactive": Named("models.policies.reactive:Reactive"),
-    "average-wait": Named("models.policies.estimates:average_wait"),
-    "start-estimate": Named("models.policies.estimates:start_estimate"),
-    "start-expected": Named("models.policies.estimates:start_expected"),
-    "forest": Named("models.policies.forest:Forest"),
-    "xgboost": Named("models.policies.xgboost:XGBoostMean"),
-    "lightgbm": Named("models.policies.lightgbm:LightGBMQuantile"),
-    "fitted-q": Named("models.policies.fitted_q:FittedQ"),
-    "dqn": Named("models.policies.dqn:DQN"),
-    "policy-gradient": Named("models.policies.policy_gradient:PolicyGradient"),
+POLICIES: dict[str, PolicyFactory] = {
+    "reactive": PolicyFactory("models.policies.reactive:Reactive"),
+    "average-wait": PolicyFactory("models.policies.estimates:average_wait"),
+    "start-estimate": PolicyFactory("models.policies.estimates:start_estimate"),
+    "start-expected": PolicyFactory("models.policies.estimates:start_expected"),
+    "forest": PolicyFactory("models.policies.forest:RandomForest"),
+    "xgboost": PolicyFactory("models.policies.xgboost:XGBoostMean"),
+    "lightgbm": PolicyFactory("models.policies.lightgbm:LightGBMQuantile"),
+    "fitted-q": PolicyFactory("models.policies.fitted_q:FittedQ"),
+    "dqn": PolicyFactory("models.policies.dqn:DQN"),
+    "policy-gradient": PolicyFactory("models.policies.policy_gradient:PolicyGradient"),
 }
-# Those that look at simulated futures: of recorded pairs alone, and only where they are asked for by name.
-LOOKING_AHEAD: dict[str, Named] = {
-    "simulate-ahead": Named("models.policies.simulate_ahead:SimulateAhead"),
-    "xgboost-ahead": Named("models.policies.xgboost:xgboost_ahead"),
-    "fitted-q-ahead": Named("models.policies.fitted_q:fitted_q_ahead"),
-    "dqn-ahead": Named("models.policies.dqn:dqn_ahead"),
-    "policy-gradient-ahead": Named("models.policies.policy_gradient:policy_gradient_ahead"),
+# Policies that look at simulated futures: of recorded pairs alone, and only where they are asked for by name.
+LOOKING_AHEAD: dict[str, PolicyFactory] = {
+    "simulate-ahead": PolicyFactory("models.policies.simulate_ahead:SimulateAhead"),
+    "xgboost-ahead": PolicyFactory("models.policies.xgboost:xgboost_ahead"),
+    "fitted-q-ahead": PolicyFactory("models.policies.fitted_q:fitted_q_ahead"),
+    "dqn-ahead": PolicyFactory("models.policies.dqn:dqn_ahead"),
+    "policy-gradient-ahead": PolicyFactory("models.policies.policy_gradient:policy_gradient_ahead"),
 }
 
 
 def every_policy() -> list[str]:
-    """The names, from the simplest policy to the most involved, but for those that look ahead."""
+    """The names from the simplest policy to the most involved, without those that look ahead."""
     return list(POLICIES)
 
 
 def check_policy(name: str) -> None:
-    """Raises InputError for a name that is not in the registry, listing those that are."""
+    """Raise InputError, listing the known names, if the registry does not have this one."""
     if name not in POLICIES and name not in LOOKING_AHEAD:
         raise InputError(f"unknown policy {name!r}; known: {', '.join((*POLICIES, *LOOKING_AHEAD))}")
 
 
 def make_policy(name: str) -> Policy:
-    """The policy of that name. Raises InputError listing the known ones."""
+    """Make the policy of that name. Raises InputError, listing the known names, for an unknown one."""
     check_policy(name)
     return _named(name)()
 
 
 def module_of(name: str) -> str:
-    """Dotted name of the module that makes the policy. Raises InputError listing the known policies."""
+    """Dotted name of the module that makes the policy. Raises InputError, listing the known names, for others."""
     check_policy(name)
     return _named(name).place.partition(":")[0]
 
 
 def looks_ahead(name: str) -> bool:
-    """Whether the policy decides on simulated futures too."""
+    """Whether the policy also decides on simulated futures."""
     return name in LOOKING_AHEAD
 
 
-def _named(name: str) -> Named:
+def _named(name: str) -> PolicyFactory:
     return LOOKING_AHEAD[name] if name in LOOKING_AHEAD else POLICIES[name]

@@ -1,7 +1,6 @@
-"""Observations on one scale: what a network, or any learner that likes its inputs small, is shown of a cluster.
+"""Scaling of observations: puts the inputs of a network, or of any learner that likes small inputs, on one scale.
 
-Statistics come from the observations that are fitted on, and from no others: a window that is judged must not say how
-its own numbers are to be read.
+The statistics come only from the observations of the fit. A window under evaluation must not influence its own scaling.
 """
 
 from __future__ import annotations
@@ -17,33 +16,33 @@ from features.observe import FEATURES
 Int64s = NDArray[np.int64]
 Float32s = NDArray[np.float32]
 
-BOUND = 5.0  # standard deviations; beyond them nothing was ever fitted
+BOUND = 5.0  # standard deviations; the fit saw nothing beyond them
 LEAST_SCALE = 0.05  # of a feature that hardly varies
-ENOUGH_ROWS = 50_000  # mean and deviation need no more
+ENOUGH_ROWS = 50_000  # enough for the mean and the deviation
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """Turns raw observations (n, len(FEATURES)) into inputs (n, i): float32, standardised, within +-BOUND.
+    """Turn raw observations (n, len(FEATURES)) into inputs (n, i): float32, standardised, within +-BOUND.
 
-    Input i is the signed logarithm sign(x) log(1 + |x|) of feature `column[i]`, less that of feature `minus[i]` where
-    that is not -1, less `mean[i]`, over `scale[i]`. The logarithm is there because waits and backlogs span four orders
-    of magnitude. Make one with `of` or `of_artifact`.
+    Input i is the signed logarithm sign(x) log(1 + |x|) of feature `column[i]`. If `minus[i]` is not -1, the same
+    logarithm of feature `minus[i]` is subtracted. The result less `mean[i]` is divided by `scale[i]`. The logarithm is
+    there because waits and backlogs span four orders of magnitude. Make a scaling with `of` or `of_artifact`.
     """
 
     column: Int64s  # (i,) position in FEATURES
-    minus: Int64s  # (i,) position in FEATURES of what it is taken relative to; -1 for nothing
+    minus: Int64s  # (i,) position in FEATURES of the feature to subtract; -1 for none
     mean: Float32s  # (i,) of the signed logarithm
     scale: Float32s  # (i,)
 
     @classmethod
     def of(cls, observations: Float32s, column: Int64s | None = None, minus: Int64s | None = None) -> Scaling:
-        """With the statistics of these observations (n, len(FEATURES)); by default an input for each feature.
+        """Make a scaling from these observations (n, len(FEATURES)); by default with one input per feature.
 
-        Raises ValueError where there are no observations.
+        Raises ValueError if there are no observations.
         """
         if not len(observations):
-            raise ValueError("no observations to take a mean and a scale of; give those of at least one pair")
+            raise ValueError("no observations to compute a mean and a scale from; pass those of at least one pair")
         column = np.arange(len(FEATURES), dtype=np.int64) if column is None else column
         minus = np.full(len(column), -1, np.int64) if minus is None else minus
         zero, one = np.zeros(len(column), np.float32), np.ones(len(column), np.float32)
@@ -55,9 +54,9 @@ class Scaling:
 
     @classmethod
     def of_artifact(cls, artifact: Artifact) -> Scaling:
-        """What the network of a trained or released policy is shown, apart from the weight of overlap.
+        """Take the scaling that a trained or released network carries, apart from the weight of overlap.
 
-        Raises ValueError for a policy that is no network: the others read raw observations.
+        Raises ValueError for a policy that is not a network: other policies read raw observations.
         """
         if artifact.manifest["kind"] != "mlp":
             raise ValueError(
@@ -69,10 +68,10 @@ class Scaling:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """(i,) what each input shows: a feature, or one relative to another."""
+        """(i,) the name of each input: a feature, or one relative to another."""
         return tuple(
-            FEATURES[of] if to < 0 else f"{FEATURES[of]} relative to {FEATURES[to]}"
-            for of, to in zip(self.column, self.minus, strict=True)
+            FEATURES[column] if minus < 0 else f"{FEATURES[column]} relative to {FEATURES[minus]}"
+            for column, minus in zip(self.column, self.minus, strict=True)
         )
 
     def __call__(self, observations: Float32s) -> Float32s:

@@ -1,4 +1,4 @@
-"""What is simulated, and what a fit or a comparison is made in. Plain values: nothing here reads or stores."""
+"""The simulated scenario, and the context of a fit or a comparison. Plain values; reads and stores nothing."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from traces import instants
 from traces.counted import plural
 
 HOUR_S = 3600
-LIMIT_S = 48 * HOUR_S  # wall-clock limit of both jobs of a pair, where nobody asks for another
+LIMIT_S = 48 * HOUR_S  # wall-clock limit of both jobs of a pair, by default
 EVERY_S = 4 * HOUR_S  # between the starts of pairs
-LEAST_RECORDED_LIMIT_S = CUT_LIMIT_H * HOUR_S  # a job cut by a shorter limit is no long training
-INJECTED, RECORDED = "injected", "recorded"  # pairs: put into a simulated cluster, or jobs that the log shows cut
-# Worlds; `models.worlds.PAIRS` says which pairs there are in each.
+LEAST_RECORDED_LIMIT_S = CUT_LIMIT_H * HOUR_S  # a job cut by a shorter limit is not a long training
+INJECTED, RECORDED = "injected", "recorded"  # pairs: submitted to a simulated cluster, or jobs that the log shows cut
+# Worlds; `models.worlds.PAIRS` lists the kind of pairs in each.
 PLAIN, CALIBRATED, RECORDED_WAIT = "plain", "calibrated", "recorded-wait"
-FIT_CAPACITIES = (1.0, 0.9)  # of the nodes, on which learners see the fit window: as it was, and busier
+FIT_CAPACITIES = (1.0, 0.9)  # shares of the nodes on which learners see the fit window: as it was, and busier
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Everything that defines the simulated cluster and its pairs, apart from the window."""
+    """Everything that defines the simulated cluster and its pairs, except the window."""
 
     cluster: str
     capacity: int  # nodes
@@ -34,8 +34,8 @@ class Scenario:
     world: str = PLAIN
     every_s: int = EVERY_S  # between the starts of injected pairs
     from_s: int | None = None  # first submission replayed, epoch s; None: the whole trace (`models.study.extent`)
-    known_until_s: int | None = None  # as a dump taken then would have it, epoch s; None: all that was recorded
-    partition: str = ""  # of injected pairs under slurm by a slurm.conf, and whose jobs they are; else ""
+    known_until_s: int | None = None  # use the trace as a dump at that time would hold it, epoch s; None: all of it
+    partition: str = ""  # of injected pairs under slurm with a slurm.conf, as are the user and account; else ""
     user: str = ""
     account: str = ""
     decide_every_s: int = DECIDE_EVERY_S  # between the decisions on a pair
@@ -63,23 +63,24 @@ class Scenario:
                 f"{self.cluster}: jobs cut by a limit of at least {self.limit_s / HOUR_S:g} h, in the recorded cluster "
                 f"(world {self.world}){newest}"
             )
-        of = self.partition and f" in partition {self.partition} (user {self.user}, account {self.account})"
+        inside = self.partition and f" in partition {self.partition} (user {self.user}, account {self.account})"
         return (
             f"{self.cluster}: {self.scheduler} on {self.capacity} {plural(self.capacity, 'node')}, world {self.world}, "
-            f"{sizes}-node pairs of {self.limit_s / HOUR_S:g} h{of}, a start every {self.every_s / HOUR_S:g} h{newest}"
+            f"{sizes}-node pairs of {self.limit_s / HOUR_S:g} h{inside}, "
+            f"a start every {self.every_s / HOUR_S:g} h{newest}"
         )
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a fit or a comparison is made in: the scenario, the trace, what was known, and the code.
+    """The context of a fit or a comparison: the scenario, the trace, what was known, and the code.
 
-    It goes into the manifest of every artifact, into every run of MLflow and into every result row.
+    It is part of every artifact's manifest, every MLflow run and every result row.
     """
 
     scenario: Scenario
     trace_digest: str  # of the raw files
-    until_s: int  # epoch s: what happened from then on is unknown to the fit
+    until_s: int  # epoch s: the fit knows nothing that happened at or after it
     fit_capacities: tuple[int, ...]  # nodes of the clusters that learners were fitted on
     code_version: str
     site: dict[str, Any] | None = None  # the rules inferred by then, for policies that look ahead (`agent.ahead.Site`)
@@ -90,7 +91,7 @@ class Context:
         return instants.utc(self.until_s).isoformat()
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, under the names that manifests and MLflow have."""
+        """Plain values for JSON, under the names that manifests and MLflow use."""
         values = asdict(self.scenario)
         from_s = values.pop("from_s")
         del values["every_s"], values["known_until_s"], values["decide_every_s"]
@@ -109,12 +110,12 @@ class Context:
 
 
 def fit_scenarios(scenario: Scenario, workload: Workload) -> list[Scenario]:
-    """The clusters that learners see: as it is, and with fewer nodes, but as many as the widest job needs.
+    """The clusters that learners see: as it is, and with fewer nodes (but enough for the widest job).
 
-    A policy that saw only a calm month does not know what to do in a congested one; the same jobs on a tenth fewer
+    A policy that saw only a calm month does not learn what to do in a congested one. The same jobs on a tenth fewer
     nodes wait up to four times as long (docs/decisions/0010).
     """
-    if scenario.pairs == RECORDED:  # the cluster as it was is the only one that was recorded
+    if scenario.pairs == RECORDED:  # only the cluster as it was is recorded
         return [scenario]
     least = min(max(int(workload.size.max()), *scenario.pair_nodes), scenario.capacity)
     nodes = {max(int(scenario.capacity * share), least) for share in FIT_CAPACITIES}

@@ -1,4 +1,4 @@
-"""What stopping rules do on a pair table: when each pair's successor is submitted, at once or after waiting."""
+"""Apply stopping rules to a pair table: find when each pair's successor is submitted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Float64s = NDArray[np.float64]
 
 
 def stopping_rows(pairs: PairTable, submit: NDArray[np.bool_]) -> Int64s:
-    """Row at which each pair's successor is submitted: the first where `submit` (..., d) holds, else the last.
+    """Row at which each pair's successor is submitted: the first where `submit` (..., d) holds, else the pair's last.
 
     Returns (..., p) positions in the table's rows.
     """
@@ -25,9 +25,9 @@ def stopping_rows(pairs: PairTable, submit: NDArray[np.bool_]) -> Int64s:
 
 
 def following_rows(pairs: PairTable, submit: NDArray[np.bool_]) -> Int64s:
-    """(..., d) row at which the successor is submitted by whoever waits at that row and then follows `submit` (..., d).
+    """(..., d) row at which the successor is submitted by a policy that waits at that row and then follows `submit`.
 
-    At a pair's exact end nobody can wait: there it is that row itself.
+    `submit` is (..., d). At a pair's exact end waiting is impossible, so that row maps to itself.
     """
     rows = np.arange(len(pairs.decision_s), dtype=np.int64)
     stops = np.asarray(submit, bool).copy()

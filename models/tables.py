@@ -1,6 +1,6 @@
-"""Derived tables of the policy part: comparison, curves, the log of releases, and drift away from a champion's fit.
+"""Derived tables of the policies: comparison, curves, promises, release log, champion drift and what-ifs.
 
-Declares them and turns plain rows into typed frames. Writing them is the assets' work.
+This module declares the tables and turns plain rows into typed frames. The assets write them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _INDICATIVE = Column("indicative", FLAG, "", _FEW_BLOCKS, nullable=False)
 
 POLICY_RESULTS = Table(
     "policy_results",
-    "One row a policy, load and size of pairs: what it did on the report window at its headline setting",
+    "One row a policy, load and size of pairs: its figures on the report window at its headline setting",
     (
         CLUSTER,
         Column("window", TEXT, "", "part of the trace that the figures are from: report", nullable=False),
@@ -74,7 +74,7 @@ POLICY_RESULTS = Table(
         ),
         Column("interruption_users_h", FLOAT, "h", "mean interruption on the pairs with which users went on"),
         Column("overlap_users_h", FLOAT, "h", "mean overlap on the pairs with which users went on"),
-        Column("best_rule", TEXT, "", "of the rules that learned nothing, that of least cost_w1 on the select window"),
+        Column("best_rule", TEXT, "", "of the rules that learn nothing, the one of least cost_w1 on the select window"),
         Column("cost_difference_h", FLOAT, "h", f"cost_w1 {_TO_RULE}"),
         Column("cost_difference_low_h", FLOAT, "h", "lower end of its paired 95 % interval"),
         Column("cost_difference_high_h", FLOAT, "h", "upper end of it"),
@@ -114,14 +114,14 @@ POLICY_CURVES = Table(
     key=("cluster", "window", "policy", "size", "limit_h", "setting"),
 )
 
-_OF_PROMISED = f"of the pairs for which it was promised: share interrupted for over {NOTICED_WAIT_S // 60} minutes"
+_OF_PROMISED = f"share of the pairs with a promise that are interrupted for over {NOTICED_WAIT_S // 60} minutes"
 POLICY_PROMISES = Table(
     "policy_promises",
-    "One row a policy and risk: interrupted with probability at most that, the setting chosen anew for each week",
+    "One row a policy and risk: promises to interrupt with probability at most the risk, by a setting chosen each week",
     (
         CLUSTER,
         _POLICY,
-        Column("risk", FLOAT, "", "probability of an interruption that is promised at most", nullable=False),
+        Column("risk", FLOAT, "", "promised upper bound on the probability of an interruption", nullable=False),
         _IN_WORLD,
         Column("from_utc", UTC, "", "submission of the first predecessor judged", nullable=False),
         Column("to_utc", UTC, "", "submission of the last one", nullable=False),
@@ -130,20 +130,21 @@ POLICY_PROMISES = Table(
         _BLOCKS,
         _INDICATIVE,
         Column("weeks", INT, "weeks", "weeks with a pair", nullable=False),
-        Column("promised_weeks", INT, "weeks", "those with a setting that kept the risk", nullable=False),
+        Column("promised_weeks", INT, "weeks", "weeks with a setting that kept the risk", nullable=False),
         Column("promised_pairs", INT, "pairs", "pairs of these weeks", nullable=False),
-        Column("interrupted_share", FLOAT, "", f"{_OF_PROMISED}; null where it never was"),
+        Column("interrupted_share", FLOAT, "", f"{_OF_PROMISED}; null without a promise"),
         Column("interrupted_low", FLOAT, "", "lower end of its 95 % interval; null where all pairs are of one block"),
         Column("interrupted_high", FLOAT, "", "upper end of it"),
-        Column("is_kept", FLAG, "", "the interval, or without one the share, does not lie above the risk"),
-        Column("any_gap_share", FLOAT, "", "of the pairs for which it was promised: share with any gap (> 0)"),
-        Column("interruption_h", FLOAT, "h", "their mean interruption"),
-        Column("overlap_h", FLOAT, "h", "their mean overlap: the price"),
-        Column("all_share", FLOAT, "", "share interrupted of all; unpromised weeks submit at once", nullable=False),
+        Column("is_kept", FLAG, "", "lower end of the interval (the share, without an interval) is at most the risk"),
+        Column("any_gap_share", FLOAT, "", "share of the pairs with a promise that have any gap (> 0)"),
+        Column("interruption_h", FLOAT, "h", "mean interruption of the pairs with a promise"),
+        Column("overlap_h", FLOAT, "h", "mean overlap of the pairs with a promise: the price"),
+        Column("all_share", FLOAT, "", "share of all pairs interrupted; other weeks submit at once", nullable=False),
         Column("all_overlap_h", FLOAT, "h", "mean overlap of all pairs", nullable=False),
-        Column("at_once_share", FLOAT, "", "share interrupted, were each submitted at once", nullable=False),
+        Column("at_once_share", FLOAT, "", "share interrupted if every pair submitted at once", nullable=False),
         Column("next_setting", FLOAT, "", "setting for the week after the window; null: submit at once"),
-        Column("is_next_promised", FLAG, "", "it keeps the risk by what is known; else nothing does", nullable=False),
+        Column("is_next_promised", FLAG, "", "it keeps the risk on known outcomes; false: no setting does",
+        nullable=False),
         Column("weekly", TEXT, "", "JSON: by week pairs, outcomes known, setting, share, overlap", nullable=False),
     ),
     key=("cluster", "policy", "risk", "world"),
@@ -156,39 +157,40 @@ RELEASE_LOG = Table(
         CLUSTER,
         Column("released_utc", UTC, "", "when it was decided", nullable=False),
         Column("registered_version", INT, "", "version with the champion alias afterwards, if any"),
-        Column("candidate_version", INT, "", "version that the candidate is registered as, passed or not"),
+        Column("candidate_version", INT, "", "version that the candidate is registered as, whatever the verdict"),
         Column("policy", TEXT, "", "policy of the candidate", nullable=False),
-        Column("verdict", TEXT, "", "of the gate: passed, failed or cannot tell; or by hand", nullable=False),
+        Column("verdict", TEXT, "", "the gate's: passed, failed or cannot tell; or by hand", nullable=False),
         Column("provisional", FLAG, "", "first champion, although the gate cannot tell", nullable=False),
         Column("reason", TEXT, "", "the decision in one sentence", nullable=False),
         Column("pairs", INT, "pairs", "pairs compared"),
-        Column("losing_pairs", INT, "pairs", f"of them those on which reactive loses over {LIGHT_H:g} h"),
+        Column("losing_pairs", INT, "pairs", f"pairs on which reactive loses over {LIGHT_H:g} h"),
         Column("blocks", INT, "blocks", f"blocks of at least {BLOCK_DAYS} days that hold them"),
-        Column("cost_difference_h", FLOAT, "h", "cost_w1 of the candidate less that of what it was held against"),
+        Column("cost_difference_h", FLOAT, "h", "cost_w1 of the candidate less that of the policy compared with it"),
         Column("cost_difference_low_h", FLOAT, "h", f"lower end of its paired {100 * GATE_LEVEL:.0f} % interval"),
         Column("cost_difference_high_h", FLOAT, "h", "upper end of it"),
-        Column("champion_version", INT, "", "version that the candidate was held against; null for reactive"),
+        Column("champion_version", INT, "", "version that the candidate was compared with; null for reactive"),
     ),
     key=("cluster", "released_utc"),
 )  # fmt: skip
 
 CHAMPION_DRIFT = Table(
     "champion_drift",
-    "One row a whole week since the champion's fit, and feature: how far its jobs differ from those of the fit's weeks",
+    "One row a whole week since the champion's fit, and feature: how its jobs differ from those of the fit's weeks",
     (
         CLUSTER,
         Column("week_utc", UTC, "", "Monday 00:00 UTC; all outcomes of the week are known", nullable=False),
-        Column("feature", TEXT, "", "as in drift; wait_error_s: what agents predicted, less the wait", nullable=False),
+        Column("feature", TEXT, "", "as in drift; wait_error_s: the wait that agents predicted, less the wait",
+        nullable=False),
         Column("champion_version", INT, "", "registered version that was champion", nullable=False),
         Column("before_from_utc", UTC, "", "first of the earlier weeks", nullable=False),
         Column("before_until_utc", UTC, "", "end of the last of them, at most that of the fit", nullable=False),
         Column("weeks", INT, "weeks", "earlier weeks compared", nullable=False),
-        Column("n_before", INT, "jobs", "jobs of the earlier weeks that know the feature", nullable=False),
-        Column("n", INT, "jobs", "jobs of this week that know it", nullable=False),
+        Column("n_before", INT, "jobs", "jobs of the earlier weeks with a value of the feature", nullable=False),
+        Column("n", INT, "jobs", "jobs of this week with a value of it", nullable=False),
         Column("psi", FLOAT, "", "population stability index against all earlier weeks together", nullable=False),
         Column("bound", FLOAT, "", "of the index, from the spread between the earlier weeks", nullable=False),
         Column("chance", FLOAT, "", "share of weeks like these with any feature beyond its bound", nullable=False),
-        Column("is_beyond", FLAG, "", "index over the bound: retraining is asked for", nullable=False),
+        Column("is_beyond", FLAG, "", "index over the bound: requests retraining", nullable=False),
     ),
     key=("cluster", "week_utc", "feature"),
 )  # fmt: skip
@@ -233,10 +235,10 @@ WHAT_IF_SCHEDULERS = Table(
         Column("mean_queueing_s", FLOAT, "s", "mean time without GPUs before the end", nullable=False),
         Column("makespan_s", FLOAT, "s", "first submission to last end", nullable=False),
         Column("utilization", FLOAT, "0..1", "share of GPUs x makespan with progress", nullable=False),
-        Column("fragmentation", FLOAT, "0..1", "share that was free while somebody waited", nullable=False),
+        Column("fragmentation", FLOAT, "0..1", "share that was free while a job waited", nullable=False),
         Column("worst_rho", FLOAT, "", "largest completion time over that alone on a 1/N share", nullable=False),
         Column("mean_rho", FLOAT, "", "mean of it", nullable=False),
-        Column("preemptions", FLOAT, "", "stops before the end, of all jobs", nullable=False),
+        Column("preemptions", FLOAT, "", "stops before the end, over all jobs", nullable=False),
         Column("lost_gpu_h", FLOAT, "GPU h", "GPU hours held without progress, for restarts", nullable=False),
         Column("mean_jct_low_s", FLOAT, "s", "95 % interval of the mean, blocks of 7 days; null under two blocks"),
         Column("mean_jct_high_s", FLOAT, "s", "upper end of it"),
@@ -250,22 +252,22 @@ WHAT_IF_SCHEDULERS = Table(
         Column("queueing_change_s", FLOAT, "s", "mean of queueing minus the base's", nullable=False),
         Column("queueing_change_low_s", FLOAT, "s", "its 95 % interval, blocks of 7 days; null for the base"),
         Column("queueing_change_high_s", FLOAT, "s", "upper end of it"),
-        Column("assumptions", TEXT, "", "what was assumed or drawn as the log does not say it", nullable=False),
+        Column("assumptions", TEXT, "", "what was assumed or drawn because the log lacks it", nullable=False),
     ),
     key=("cluster", "scheduler", "change"),
 )
 
 WHAT_IF_GROUPS = Table(
     "what_if_groups",
-    "One row a GPU scheduler, change and part of the jobs: who gains and who loses against the base",
+    "One row a GPU scheduler, change and part of the jobs: gains and losses against the base",
     (
         CLUSTER,
         Column("scheduler", TEXT, "", "scheduler of the replay", nullable=False),
         Column("change", TEXT, "", "what differs; 'as it is' for nothing", nullable=False),
         Column("dimension", TEXT, "", "size (GPUs), group (virtual cluster or partition) or user", nullable=False),
-        Column("name", TEXT, "", "which one; of users the 20 with most jobs", nullable=False),
-        Column("jobs", INT, "jobs", "jobs of it", nullable=False),
-        Column("mean_jct_s", FLOAT, "s", "mean job completion time of them", nullable=False),
+        Column("name", TEXT, "", "name of the part; of users the 20 with most jobs", nullable=False),
+        Column("jobs", INT, "jobs", "jobs of the part", nullable=False),
+        Column("mean_jct_s", FLOAT, "s", "their mean job completion time", nullable=False),
         Column("jct_change_s", FLOAT, "s", "mean of job completion time less base; negative is a gain", nullable=False),
         Column("jct_change_low_s", FLOAT, "s", "its 95 % interval, blocks of 7 days; null under two blocks"),
         Column("jct_change_high_s", FLOAT, "s", "upper end of it"),
@@ -298,15 +300,15 @@ _AT_OVERLAP = {"0.25": "at_overlap_025_h", "0.5": "at_overlap_05_h", "1": "at_ov
 
 
 def frame(table: Table, rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """Rows as a frame with the table's columns in order and its types; a key missing in a row becomes null."""
+    """Make a frame of rows, with the table's columns in order and its types. A key missing in a row becomes null."""
     schema = {column.name: _DTYPES[column.type] for column in table.columns}
     return pl.DataFrame([{name: row.get(name) for name in schema} for row in rows], schema=schema)
 
 
 def results_frame(results: Sequence[Mapping[str, Any]], world_error: Mapping[str, Any] | None = None) -> pl.DataFrame:
-    """`policy_results` from the rows of a comparison (`models.comparison`); nested figures are flattened or JSON.
+    """Make `policy_results` from the rows of a comparison (`models.comparison`); nested figures become columns or JSON.
 
-    world_error: `models.study.world_error.world_error` of the same window, whose figures stand in every row.
+    world_error: `models.study.world_error.world_error` of the same window; every row holds its figures.
     """
     of_world = {column: (world_error or {}).get(name) for name, column in _WORLD.items()}
     flat: list[dict[str, Any]] = []
@@ -326,24 +328,24 @@ def results_frame(results: Sequence[Mapping[str, Any]], world_error: Mapping[str
     return frame(POLICY_RESULTS, flat)
 
 
-def _difference(told: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The columns of a `difference_to_best_rule`; none where there is no rule to differ from."""
-    if told is None:
+def _difference(difference: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The columns of a `difference_to_best_rule`; none if there is no best rule."""
+    if difference is None:
         return {}
-    columns: dict[str, Any] = {"best_rule": told["rule"]}
+    columns: dict[str, Any] = {"best_rule": difference["rule"]}
     for figure, column in _DIFFERENCES.items():
-        low, high = told["ci95"][figure] or (None, None)
-        columns |= {f"{column}_h": told[figure], f"{column}_low_h": low, f"{column}_high_h": high}
+        low, high = difference["ci95"][figure] or (None, None)
+        columns |= {f"{column}_h": difference[figure], f"{column}_low_h": low, f"{column}_high_h": high}
     return columns
 
 
 def curves_frame(curves: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """`policy_curves` from the curve points of `models.comparison.compare.compare`."""
+    """Make `policy_curves` from the curve points of `models.comparison.compare.compare`."""
     return frame(POLICY_CURVES, curves)
 
 
 def promises_frame(cluster: str, world: str, promises: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """`policy_promises` from the rows of `models.comparison.promises.promises`."""
+    """Make `policy_promises` from the rows of `models.comparison.promises.promises`."""
     flat = []
     for row in promises:
         low, high = row["ci95"] or (None, None)
@@ -354,5 +356,5 @@ def promises_frame(cluster: str, world: str, promises: Sequence[Mapping[str, Any
 
 
 def release_log_frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """`release_log` from rows made by `models.release.decision.ReleaseDecision.log_row`."""
+    """Make `release_log` from the rows of `models.release.decision.ReleaseDecision.log_row`."""
     return frame(RELEASE_LOG, rows)

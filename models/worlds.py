@@ -1,10 +1,10 @@
-"""The names of the worlds in which policies are fitted and judged, and of the pairs in each (docs/worlds.md)."""
+"""The worlds in which policies are fitted and judged, and the kind of pairs in each (docs/worlds.md)."""
 
 from __future__ import annotations
 
 from traces.errors import InputError
 
-PAIRS = {  # by world: what a comparison in it is made on
+PAIRS = {  # by world: the kind of pairs that a comparison in it uses
     "plain": "injected",
     "calibrated": "recorded",
     "recorded-wait": "recorded",
@@ -14,19 +14,19 @@ CHAINS_IN = "calibrated"  # the world in which chains of jobs are played
 
 
 def check_world(name: str) -> None:
-    """Raises InputError for a world that there is not, listing those that there are."""
+    """Raise InputError, listing the worlds, for an unknown one."""
     if name not in WORLDS:
         raise InputError(f"unknown world {name!r}; known: {', '.join(WORLDS)}")
 
 
 def check_pairs(pairs: str | None, world: str) -> None:
-    """Raises InputError for pairs other than those of that world; None is these."""
+    """Raise InputError if `pairs` is not the kind of that world; None means that kind."""
     if pairs not in (None, PAIRS[world]):
-        there = " and ".join(f"--pairs {name} with --world {one}" for one, name in PAIRS.items())
-        raise InputError(f"--pairs {pairs} with --world {world}; there are {there}")
+        allowed = " and ".join(f"--pairs {name} with --world {one}" for one, name in PAIRS.items())
+        raise InputError(f"--pairs {pairs} with --world {world}; allowed are {allowed}")
 
 
 def check_chain(links: int | None, world: str) -> None:
-    """Raises InputError for chains of jobs in a world that has none; `links` None is no chain."""
+    """Raise InputError for chains of jobs in a world that has none; `links` None means no chain."""
     if links is not None and world != CHAINS_IN:
         raise InputError(f"--chain {links} with --world {world}; chains are played in --world {CHAINS_IN}")

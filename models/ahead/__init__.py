@@ -1,1 +1,1 @@
-"""Simulating ahead: futures from what is visible at a decision, in bulk for tables of pairs and for single jobs."""
+"""Simulate ahead: play futures from the state visible at a decision, for tables of pairs and for single jobs."""

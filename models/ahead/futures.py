@@ -1,10 +1,10 @@
-"""When a job would start if it were submitted at t, in K futures from what was visible at t in the recorded world.
+"""Simulate when a job submitted at t would start, in K futures of the recorded cluster visible at t.
 
-At t the cluster is the recorded one, as a branch that follows the log shows it: who runs since when, who pends, who is
-held, which nodes are out; under the rules inferred from what was recorded before the week. What is not visible is
-drawn: how long each job there will run (`features.ahead.run_times`, by the jobs that had ended before t), when held
-ones are released (`features.ahead.holds`), and who arrives (`features.ahead.arrivals`, by the weeks before t). Each
-future is then played out by `simulator.recorded.future` until the job starts.
+At t the cluster is the recorded one, as a branch that follows the log shows it: the running jobs and their starts, the
+pending and held jobs, the nodes out of service. It obeys the rules inferred from what was recorded before the week.
+What is not visible is drawn: the run time of each job (`features.ahead.run_times`, from the jobs that had ended before
+t), the release of held jobs (`features.ahead.holds`), and the arrivals (`features.ahead.arrivals`, from the weeks
+before t). `simulator.recorded.future` then plays each future until the job starts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from features.ahead.draws import RELEASE, RUN, spread, uniform
 from features.ahead.holds import held_longer_s
 from features.ahead.run_times import ROOM, RunTimeHistory, draw_run_s, history, like_runs
 from features.ahead.summary import FUTURES
-from models.ahead.told import NOTHING, Told
+from models.ahead.told import NOTHING, RevealedTruth
 from models.recorded_pairs import week_of, week_world
 from simulator.cluster import Built, advance
 from simulator.compiled import njit
@@ -76,19 +76,19 @@ for _function in (uniform, spread, held_longer_s, run_times.group_of, like_runs,
 
 
 @dataclass(frozen=True)
-class Asked:
-    """n jobs, each submitted at an instant of its own into the recorded cluster; int64, shape (n,)."""
+class HypotheticalJobs:
+    """n jobs, each submitted at its own instant into the recorded cluster; int64, shape (n,)."""
 
     at_s: Int64s  # epoch s
     nodes: Int64s
     limit_s: Int64s
-    user: Int64s  # number of the record's
+    user: Int64s  # number of the user in the record
     name: Int64s  # number of its name in the record: jobs of that user and name do not arrive in its futures; NONE
     priority: Int64s  # as Slurm would record it at the submission; NONE: the usual one
-    horizon_s: Int64s  # a future in which it has not started after so long counts as started then
-    own_row: Int64s  # row of the record of a job that is known to run until `own_end_s`: a predecessor; NONE
+    horizon_s: Int64s  # a job that has not started in a future after so long counts as started then
+    own_row: Int64s  # row in the record of a job known to run until `own_end_s`: a predecessor; NONE
     own_end_s: Int64s
-    row: Int64s  # row of the record that it is: all that came before it is seen, and it does not come again; NONE
+    row: Int64s  # the job's own row in the record: everything before it is seen, and it does not come again; NONE
 
     def __len__(self) -> int:
         return len(self.at_s)
@@ -96,40 +96,43 @@ class Asked:
 
 def start_in_futures(
     record: RecordedTrace,
-    asked: Asked,
+    submissions: HypotheticalJobs,
     *,
     futures: int = FUTURES,
     fit_span_s: int | None = None,
     threads: int | None = None,
-    told: Told = NOTHING,
+    revealed: RevealedTruth = NOTHING,
 ) -> Int64s:
-    """When each of the jobs would start, epoch s, in each of its futures: int64, (n, futures).
+    """Simulate when each of the jobs would start, epoch s, in each of its futures: int64, (n, futures).
 
-    Deterministic, whatever the number of threads, and made of nothing that was recorded at or after each instant. The
-    rules are those inferred from what was recorded before the week (in the last `fit_span_s` before it, if given).
+    The result does not depend on the number of threads, and uses nothing that was recorded at or after each instant.
+    The rules are those inferred from what was recorded before the week (in the last `fit_span_s` before it, if given).
     """
-    starts = np.zeros((len(asked), futures), np.int64)
-    if not len(asked):
+    starts = np.zeros((len(submissions), futures), np.int64)
+    if not len(submissions):
         return starts
     known = history_of(record)
-    order = np.argsort(asked.at_s, kind="stable")
-    week = week_of(asked.at_s[order])
+    order = np.argsort(submissions.at_s, kind="stable")
+    week = week_of(submissions.at_s[order])
     cycles = cycles_s(futures)
-    most = most_arrivals(record.submit_s, cycles, int(asked.horizon_s.max()))
+    most = most_arrivals(record.submit_s, cycles, int(submissions.horizon_s.max()))
     parts = [(int(from_s), order[week == from_s]) for from_s in np.unique(week)]
     done = np.zeros(len(parts), np.int64)
 
     def play_week(place: int) -> None:
         from_s, rows = parts[place]
         starts[rows] = _week(
-            record, known, asked, rows, from_s, cycles, most, fit_span_s, told, done[place : place + 1]
+            record, known, submissions, rows, from_s, cycles, most, fit_span_s, revealed, done[place : place + 1]
         )
 
     threads = min(threads or os.cpu_count() or 1, len(parts))
     with (
         ThreadPoolExecutor(threads) as pool,
         Progress(
-            f"{counted(futures, 'future')} of {len(asked):,} submissions", len(asked), stays=False, each=True
+            f"{counted(futures, 'future')} of {len(submissions):,} submissions",
+            len(submissions),
+            stays=False,
+            each=True,
         ) as progress,
     ):
         play_week(0)  # compiles here: numba's compiler is not safe in threads
@@ -142,7 +145,10 @@ def start_in_futures(
 
 
 def most_arrivals(submit_s: Int64s, cycles: Int64s, horizon_s: int) -> int:
-    """Jobs that may arrive in a future, at most. submit_s: of all that may come again, rising."""
+    """Upper bound on the jobs that arrive in a future.
+
+    submit_s: submissions of all jobs that may arrive again, rising.
+    """
     most = 0
     for cycle in np.unique(cycles):
         within = np.searchsorted(submit_s, submit_s + cycle) - np.arange(len(submit_s))
@@ -153,49 +159,49 @@ def most_arrivals(submit_s: Int64s, cycles: Int64s, horizon_s: int) -> int:
 def _week(
     record: RecordedTrace,
     known: RunTimeHistory,
-    asked: Asked,
+    submissions: HypotheticalJobs,
     rows: Int64s,
     from_s: int,
     cycles: Int64s,
     most: int,
     fit_span_s: int | None,
-    told: Told,
+    revealed: RevealedTruth,
     done: Int64s,
 ) -> Int64s:
-    """The starts of those of `asked` whose rules are fitted at `from_s`; rows in order of time."""
-    nobody = np.zeros(0, np.int64)
-    world, place = week_world(record, from_s, Extra(nobody, nobody, nobody, nobody), fit_span_s)
-    ground = ground_of(record, known, world, place, most)
+    """The starts of those of `submissions` whose rules are fitted at `from_s`; rows in order of time."""
+    no_jobs = np.zeros(0, np.int64)
+    world, place = week_world(record, from_s, Extra(no_jobs, no_jobs, no_jobs, no_jobs), fit_span_s)
+    workspace = futures_workspace(record, known, world, place, most)
     followed = world.branch(0, 0)
-    columns = [asked.at_s, asked.nodes, asked.limit_s, asked.user, asked.name, asked.priority, asked.horizon_s]
-    columns += [asked.own_row, asked.own_end_s, asked.row]
-    wanted = np.stack([column[rows] for column in columns], axis=1).astype(np.int64)
+    names = ("at_s", "nodes", "limit_s", "user", "name", "priority", "horizon_s", "own_row", "own_end_s", "row")
+    columns = [getattr(submissions, name) for name in names]
+    submission = np.stack([column[rows] for column in columns], axis=1).astype(np.int64)
     found = np.zeros((len(rows), len(cycles)), np.int64)
     for d in range(len(rows)):
-        row = int(asked.row[rows[d]])
+        row = int(submissions.row[rows[d]])
         if row == NONE:
-            advance(ground.cluster, followed, int(wanted[d, 0]) - 1)
+            advance(workspace.cluster, followed, int(submission[d, 0]) - 1)
         else:
-            until_submission(ground.cluster, followed, int(place[row]))
-        play(ground, followed, wanted[d], cycles, found[d], told, d)
+            until_submission(workspace.cluster, followed, int(place[row]))
+        play(workspace, followed, submission[d], cycles, found[d], revealed, d)
         done[0] += 1
     return found
 
 
-class Ground(NamedTuple):
-    """What the futures of a week's decisions are played on, by one thread."""
+class FuturesWorkspace(NamedTuple):
+    """Everything that one thread needs to play the futures of a week's decisions."""
 
     cluster: Any  # `simulator.recorded.branch.RecordedCluster`
     past: RecordedHistory
     known: RunTimeHistory
     ageing: Ageing
     room: RecordedFutureBuffers
-    at: Int64s  # row of the past of each row of the cluster's record
+    past_row: Int64s  # row in the past of each row of the cluster's record
     has_priority: bool
 
 
 def history_of(record: RecordedTrace) -> RunTimeHistory:
-    """How long the jobs of a record ran that ended."""
+    """The run times of a record's ended jobs."""
     ended = record.ran & (record.end_s < NEVER)
     return history(
         record.end_s[ended],
@@ -210,34 +216,36 @@ def _names(record: RecordedTrace) -> Int64s:
     return record.name if len(record.name) else np.zeros_like(record.user)
 
 
-def ground_of(record: RecordedTrace, known: RunTimeHistory, world: Built, place: Int64s, most: int) -> Ground:
-    """The ground of a week, of which `week_world` made the world and place. most: jobs that may arrive in a future."""
+def futures_workspace(
+    record: RecordedTrace, known: RunTimeHistory, world: Built, place: Int64s, most: int
+) -> FuturesWorkspace:
+    """Make the workspace of a week from `week_world`'s world and place. most: jobs that may arrive in a future."""
     cluster: Any = world.clusters[0]
     has_priority = bool(cluster.beyond.usual.any())
     past = past_of(record, has_priority=has_priority)
     room = new_room(len(cluster.jobs.user) + most + 1, record.users + 1, past)
     ageing = Ageing(cluster.beyond.key_per_s, cluster.beyond.origin_s)
-    return Ground(cluster, past, known, ageing, room, np.flatnonzero(place != NONE), has_priority)
+    return FuturesWorkspace(cluster, past, known, ageing, room, np.flatnonzero(place != NONE), has_priority)
 
 
 def play(
-    ground: Ground,
+    workspace: FuturesWorkspace,
     branch: RecordedBranch,
-    wanted: Int64s,
+    submission: Int64s,
     cycles: Int64s,
     starts: Int64s,
-    told: Told = NOTHING,
+    revealed: RevealedTruth = NOTHING,
     number: int = 0,
 ) -> None:
-    """Fill `starts` (futures,) of one decision, to which `branch` has advanced; it stays as it is.
+    """Fill `starts` (futures,) of one decision, to which `branch` has advanced; the branch is not changed.
 
-    wanted: (10,) int64, the columns of `Asked`. Rows beyond the record that run are links of a chain and run to their
-    limits. number: of the decision, for what is drawn where arrivals are told.
+    submission: (10,) int64, the columns of `HypotheticalJobs`. Running rows beyond the record are links of a chain and
+    run to their limits. number: of the decision; it seeds the draws if arrivals are revealed.
     """
-    one = wanted.copy()
-    one[5] = NONE if wanted[5] == NONE or not ground.has_priority else HOUR_S * wanted[5]
-    cluster, past, known, ageing, room, at, _ = ground
-    _play(cluster, branch, past, known, ageing, room, at, one, cycles, told, number, starts)
+    one = submission.copy()
+    one[5] = NONE if submission[5] == NONE or not workspace.has_priority else HOUR_S * submission[5]
+    cluster, past, known, ageing, room, past_row, _ = workspace
+    _play(cluster, branch, past, known, ageing, room, past_row, one, cycles, revealed, number, starts)
 
 
 @njit
@@ -249,23 +257,23 @@ def _play(
     ageing: Ageing,
     room: RecordedFutureBuffers,
     at: Int64s,
-    wanted: Int64s,
+    submission: Int64s,
     cycles: Int64s,
-    told: Told,
+    revealed: RevealedTruth,
     number: int,
     starts: Int64s,
 ) -> None:
-    """Fill `starts` (futures,) of one decision, `wanted` (10,): columns as in `Asked`.
+    """Fill `starts` (futures,) of one decision, `submission` (10,): columns as in `HypotheticalJobs`.
 
-    at: row of the past of each row of the cluster's record.
+    at: row in the past of each row of the cluster's record.
 
-    Over 50 lines: what one decision and one future are made of, in order.
+    Over 50 lines: the ingredients of one decision, then of each future, in order.
     """
     futures = len(cycles)
     jobs, state = room.jobs, room.state
     share, weight = np.empty(ROOM), np.empty(ROOM)
     quantile, drawn_s, moment = np.empty(futures), np.empty(futures, np.int64), np.zeros(MOMENT, np.int64)
-    now = wanted[0]
+    now = submission[0]
     there = followed.state
     pending, running = there.scalars[PENDING], there.scalars[RUNNING]
     count = pending + running
@@ -283,9 +291,9 @@ def _play(
         found = like_runs(known, user, past.name[at[row]], limit_s, elapsed_s, now, share, weight)
         spread(at[row], RUN, quantile)
         draw_run_s(share, weight, found, limit_s, elapsed_s, quantile, drawn_s)
-        if at[row] == wanted[7]:
-            drawn_s[:] = wanted[8] - there.start_s[row]
-        if told.run_times:
+        if at[row] == submission[7]:
+            drawn_s[:] = submission[8] - there.start_s[row]
+        if revealed.run_times:
             begun_s = past.start_s[at[row]] if past.start_s[at[row]] < NEVER else now
             drawn_s[:] = max(past.end_s[at[row]] - begun_s, 1)
         run_s[i] = drawn_s
@@ -293,19 +301,19 @@ def _play(
             spread(at[row], RELEASE, quantile)
             for k in range(futures):
                 release_s[i, k] = now + held_longer_s(now - there.submit_s[row], quantile[k])
-                if told.holds:
+                if revealed.holds:
                     release_s[i, k] = min(past.start_s[at[row]], past.end_s[at[row]]) - 60
-    own_key = cluster.beyond.usual[followed.scalars[ARRIVED]] if wanted[5] == NONE else wanted[5]
+    own_key = cluster.beyond.usual[followed.scalars[ARRIVED]] if submission[5] == NONE else submission[5]
     jobs.submit_s[count] = state.submit_s[count] = now
-    jobs.size[count], jobs.limit_s[count], jobs.user[count] = wanted[1], wanted[2], wanted[3]
+    jobs.size[count], jobs.limit_s[count], jobs.user[count] = submission[1], submission[2], submission[3]
     state.key[count] = key_at(ageing, own_key, now)
-    room.run_s[count] = wanted[2]
+    room.run_s[count] = submission[2]
     usable_yet = usable_nodes(cluster, followed, now)
     usable = most_in_use(cluster.jobs, cluster.rules, cluster.log, now, followed.scalars[TAKEN], followed.scalars[OWN])
-    coming = first_not_before(past.submit_s, 0, len(past.submit_s), now) if wanted[9] == NONE else wanted[9] + 1
+    coming = first_not_before(past.submit_s, 0, len(past.submit_s), now) if submission[9] == NONE else submission[9] + 1
     moment[FIRST_ROW] = coming
-    while told.arrivals and coming < len(past.submit_s) and past.submit_s[coming] < now + wanted[6]:
-        if told.run_times:
+    while revealed.arrivals and coming < len(past.submit_s) and past.submit_s[coming] < now + submission[6]:
+        if revealed.run_times:
             room.drawn_s[coming] = max(past.end_s[coming] - past.start_s[coming], 1)
             coming += 1
             continue
@@ -328,9 +336,9 @@ def _play(
             start_s = there.start_s[there.running[i - pending]]
             begin(jobs, state, i, start_s, start_s + run_s[i, k])
         enter(state, count)
-        cycle_s = 0 if told.arrivals else cycles[k]
-        moment[NOW_S], moment[CYCLE_S], moment[LAST_S] = now, cycle_s, now + wanted[6]
+        cycle_s = 0 if revealed.arrivals else cycles[k]
+        moment[NOW_S], moment[CYCLE_S], moment[LAST_S] = now, cycle_s, now + submission[6]
         moment[USABLE], moment[USABLE_YET] = max(usable, usable_yet), max(usable_yet, state.scalars[BUSY])
-        moment[OWN_USER], moment[OWN_NAME] = wanted[3], wanted[4]
+        moment[OWN_USER], moment[OWN_NAME] = submission[3], submission[4]
         moment[WATCHED], moment[ROWS] = count, count + 1
         starts[k] = start_in_future(past, ageing, cluster.rules, room, moment)

@@ -1,12 +1,12 @@
-"""The futures of every decision of a table of injected pairs, in the plain world: under any of the flat schedulers.
+"""Simulate the futures of every decision of a table of injected pairs, in the plain world, under any flat scheduler.
 
-At a decision the cluster is the replayed one, with the predecessor in it, as anybody sees it: who pends, who runs since
-when, and the scheduler's own rules. What is drawn are run times (`features.ahead.run_times`, by the jobs that had ended
-before in this very branch of the replay) and arrivals (`features.ahead.arrivals`, whole weeks and days before). The
-predecessor runs to its limit. The pair's user is nobody of the trace: no job of the trace is its own, so none of the
-arrivals is left out for it. Each future is played by `simulator.flat.future` until the successor starts.
+At a decision the cluster is the replayed one, with the predecessor in it, as any user sees it: the pending jobs, the
+running jobs and their starts, and the scheduler's own rules. Two things are drawn. Run times come from the jobs that
+had ended before in this very branch of the replay (`features.ahead.run_times`). Arrivals repeat whole weeks and days
+before (`features.ahead.arrivals`). The predecessor runs to its limit. The pair's user is not a user of the trace, so no
+arrival is left out as the user's own. `simulator.flat.future` plays each future until the successor starts.
 
-As many days back are taken as the trace has: a cycle that begins before it would be a time without arrivals.
+Cycles reach back at most as many days as the trace has: a longer one would begin with a time without arrivals.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ from traces.progress import Progress
 Int64s = NDArray[np.int64]
 
 
-class Who(NamedTuple):
-    """Whose the jobs of a workload are, int64, (jobs,); all alike where the log does not say."""
+class Owners(NamedTuple):
+    """User and name of each job of a workload, int64, (jobs,); all equal if the log does not record them."""
 
     user: Int64s  # numbers from 0
     name: Int64s  # of the job's name
@@ -61,17 +61,17 @@ class Who(NamedTuple):
 def starts_ahead(
     table: PairTable,
     workload: Workload,
-    who: Who,
+    owners: Owners,
     *,
     scheduler: str,
     capacity: int,
     futures: int = FUTURES,
     threads: int | None = None,
 ) -> Int64s:
-    """When each decision's successor starts in each of its futures, epoch s, int64, (d, futures).
+    """Simulate when each decision's successor starts in each of its futures, epoch s, int64, (d, futures).
 
-    `table` is of pairs injected into that workload on `capacity` nodes. Deterministic, whatever the number of threads,
-    and made of nothing that happened in the replay at or after each instant.
+    `table` is of pairs injected into that workload on `capacity` nodes. The result does not depend on the number of
+    threads, and uses nothing that happened in the replay at or after each instant.
     """
     fresh = is_fresh(table)
     played = np.zeros((int(fresh.sum()), futures), np.int64)
@@ -98,7 +98,7 @@ def starts_ahead(
                 world.first_extra + 2 * thread, int(table.pair_nodes[i]), int(table.limit_s[i]), int(table.submit_s[i]),
                 int(table.predecessor_end_s[i]), decision_s[fresh[table.offset[i] : table.offset[i + 1]]],
             )  # fmt: skip
-            _play_pair(cluster, branches, room, workload, who, one, played[rows])
+            _play_pair(cluster, branches, room, workload, owners, one, played[rows])
             done[thread] += 1
 
     play(0, order[:1])  # compiles here: numba's compiler is not safe in threads
@@ -114,9 +114,9 @@ def starts_ahead(
 
 
 def cycles_within(futures: int, days: int) -> Int64s:
-    """The cycle of each future, s, (futures,): those of `cycles_s`, but whole days within the last `days` (1 or more).
+    """The cycle of each future, s, (futures,): as `cycles_s`, but whole days within the last `days` (1 or more).
 
-    A cycle that is longer becomes one of the days there are, in turn.
+    A longer cycle is replaced by one of the available days, in turn.
     """
     cycles, in_turn = cycles_s(futures), DAY_S * (1 + np.arange(futures) % max(days, 1))
     return np.where(cycles <= days * DAY_S, cycles, in_turn).astype(np.int64)
@@ -138,24 +138,24 @@ def _play_pair(
     branches: tuple[FlatState, FlatState],
     room: FlatFutureBuffers,
     workload: Workload,
-    who: Who,
+    owners: Owners,
     pair: _Pair,
     out: Int64s,
 ) -> None:
-    """Fill `out`, (decisions, futures). branches: the trace without pairs, at no later submission, and room for one."""
+    """Fill `out`, (decisions, futures). branches: the trace without pairs, at no later submission, and a spare one."""
     base, branch = branches
     jobs, knobs, starts = cluster.jobs, cluster.knobs, cluster.starts
     for row in (pair.row, pair.row + 1):
         for column in (jobs, room.jobs):
             column.size[row], column.run_s[row], column.limit_s[row] = pair.nodes, pair.limit_s, pair.limit_s
     advance(jobs, knobs, base, starts, pair.submit_s - 1, NONE)
-    until_now = starts.copy()  # `starts` is scratch: what the branches write there is of this pair
+    until_now = starts.copy()  # `starts` is scratch: the branches write starts of this pair there
     _inject(cluster, branch, base, pair.row, pair.submit_s)
     advance(jobs, knobs, branch, starts, pair.end_s - 1, NONE)
     start_s, run_s = starts[: len(workload)], np.minimum(workload.run_s, workload.limit_s)
     end_s = np.where(start_s >= 0, start_s + run_s, NEVER)
     ended = end_s < pair.end_s
-    known = history(end_s[ended], run_s[ended], workload.limit_s[ended], who.user[ended], who.name[ended])
+    known = history(end_s[ended], run_s[ended], workload.limit_s[ended], owners.user[ended], owners.name[ended])
     starts[:] = until_now
     _inject(cluster, branch, base, pair.row, pair.submit_s)
     days = (pair.decision_s - workload.submit_s[0]) // DAY_S
@@ -164,12 +164,12 @@ def _play_pair(
     for d, now in enumerate(pair.decision_s.tolist()):
         if now - 1 > branch.scalars[NOW]:
             advance(jobs, knobs, branch, starts, now - 1, NONE)
-        _play(jobs, knobs, branch, pair.row, past, known, who, room, now, pair.end_s, cycles[d], out[d])
+        _play(jobs, knobs, branch, pair.row, past, known, owners, room, now, pair.end_s, cycles[d], out[d])
     starts[:] = until_now
 
 
 def _inject(cluster: FlatCluster, branch: FlatState, base: FlatState, predecessor: int, submit_s: int) -> None:
-    """Make `branch` the base with the predecessor submitted, at its start."""
+    """Make `branch` the base plus the predecessor, advanced to its start."""
     copy_state(branch, base)
     submit(branch, predecessor, submit_s)
     advance(cluster.jobs, cluster.knobs, branch, cluster.starts, NEVER, predecessor)
@@ -183,7 +183,7 @@ def _play(
     predecessor: int,
     past: FlatHistory,
     known: RunTimeHistory,
-    who: Who,
+    owners: Owners,
     room: FlatFutureBuffers,
     now: int,
     end_s: int,
@@ -203,7 +203,7 @@ def _play(
         if row == predecessor:
             drawn_s[i, :] = limit_s
         else:
-            found = like_runs(known, who.user[row], who.name[row], limit_s, elapsed_s, known_s, share, weight)
+            found = like_runs(known, owners.user[row], owners.name[row], limit_s, elapsed_s, known_s, share, weight)
             spread(row, RUN, quantile)
             draw_run_s(share, weight, found, limit_s, elapsed_s, quantile, drawn_s[i])
     for k in range(futures):

@@ -1,1 +1,1 @@
-"""Comparing policies on the same pairs: what each did, its figures with intervals, its curve. Stores nothing."""
+"""Compare policies on the same pairs: outcomes, figures with intervals, curves. Stores nothing."""

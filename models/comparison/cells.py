@@ -1,4 +1,4 @@
-"""The pairs that one row of a comparison is about, and the means over them: as they are and in every draw."""
+"""The pairs of one row of a comparison, and the means over them: of the pairs as they are, and in every draw."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from features.bootstrap import resampled_means, resampled_percentiles, seed_weights, start_weights
 from features.conventions import ORACLE, OVERLAP_BUDGETS_H, interruption_h
-from models.comparison.outcomes import Outcome, at_overlap, load_masks
+from models.comparison.outcomes import PolicyOutcome, at_overlap, load_masks
 from models.protocol import PairTable
 from simulator.metrics import NOTICED_WAIT_S
 
@@ -28,7 +28,7 @@ class Cell:
     """The n pairs of one group and load, with the two outcomes that every policy is compared with."""
 
     load: str
-    mask: Mask  # (all pairs of the group,) which n of them
+    mask: Mask  # (all pairs of the group,) True for these n
     submit_s: Int64s  # (n,)
     origin_s: int  # start of the window
     reactive_gap_h: Floats  # (n,) gap that reactive leaves
@@ -36,8 +36,8 @@ class Cell:
     starts: Floats | None  # (draws, n) bootstrap weights; None where the window is one block
 
 
-def cells(pairs: PairTable, outcomes: Sequence[Outcome], draws: int, seed: int, among: Mask) -> list[Cell]:
-    """The pairs of each load that has any, of those in `among`; all share one set of draws over the whole window."""
+def cells(pairs: PairTable, outcomes: Sequence[PolicyOutcome], draws: int, seed: int, among: Mask) -> list[Cell]:
+    """The cells of each load with any pair of `among`; all share one set of draws over the whole window."""
     bound = next(outcome for outcome in outcomes if outcome.policy == ORACLE)
     oracle = bound.cost_h(1.0)[0, bound.settings.index(bound.default_setting)]
     starts = start_weights(pairs.submit_s, draws, seed)
@@ -59,8 +59,8 @@ def cells(pairs: PairTable, outcomes: Sequence[Outcome], draws: int, seed: int, 
     ]
 
 
-def headline_values(outcome: Outcome, at: int, cell: Cell) -> dict[str, Floats]:
-    """(seeds, n) values of each seed and pair, of which a row holds the mean, by the figure's name."""
+def headline_values(outcome: PolicyOutcome, at: int, cell: Cell) -> dict[str, Floats]:
+    """(seeds, n) values of each seed and pair, by the figure's name. A row holds their mean."""
     gap, cost = outcome.gap_h[:, at], outcome.cost_h(1.0)[:, at]
     return {
         "interruption_h": outcome.interruption_h[:, at],
@@ -73,17 +73,17 @@ def headline_values(outcome: Outcome, at: int, cell: Cell) -> dict[str, Floats]:
     }
 
 
-def figures(outcome: Outcome, at: int, cell: Cell) -> dict[str, Floats]:
-    """(1,) each figure of a row: its mean over pairs and seeds, or what follows from such means; NaN where none is.
+def figures(outcome: PolicyOutcome, at: int, cell: Cell) -> dict[str, Floats]:
+    """(1,) each figure of a row: a mean over pairs and seeds, or a value derived from such means; NaN if undefined.
 
-    The outcome is that of the cell's pairs, `at` its headline setting.
+    The outcome is on the cell's pairs; `at` is the position of its headline setting.
     """
     made = {name: values.mean(keepdims=True).ravel() for name, values in headline_values(outcome, at, cell).items()}
     of_reactive = [values.mean(keepdims=True) for values in _of_reactive(cell)]
     return _with_curve(made, of_reactive, [part.mean(axis=(0, 2))[None] for part in _of_curve(outcome)])
 
 
-def drawn(outcome: Outcome, at: int, cell: Cell, seed: int) -> dict[str, Floats]:
+def drawn(outcome: PolicyOutcome, at: int, cell: Cell, seed: int) -> dict[str, Floats]:
     """(draws,) each of `figures`, and the percentiles of the interruption, in every draw; empty without draws."""
     if cell.starts is None:
         return {}
@@ -103,19 +103,19 @@ def _of_reactive(cell: Cell) -> tuple[Floats, Floats]:
     return interruption_h(cell.reactive_gap_h), (cell.reactive_gap_h > 0.0).astype(np.float64)
 
 
-def _of_curve(outcome: Outcome) -> tuple[Floats, Floats, Floats]:
+def _of_curve(outcome: PolicyOutcome) -> tuple[Floats, Floats, Floats]:
     """(seeds, settings, n) interruption and overlap, h, and whether there is an interruption."""
     return outcome.interruption_h, outcome.overlap_h, (outcome.gap_h > 0.0).astype(np.float64)
 
 
 def _with_curve(made: dict[str, Floats], of_reactive: Sequence[Floats], curve: Sequence[Floats]) -> dict[str, Floats]:
-    """The figures (k,) with those that follow from means (k,) of `_of_reactive` and (k, settings) of `_of_curve`."""
+    """Add to the figures (k,) those derived from means (k,) of `_of_reactive` and (k, settings) of `_of_curve`."""
     reactive_h, reactive_share = of_reactive
     interruption_h, overlap_h, share = curve
     made["reduction"] = _reduction(made["interruption_h"], reactive_h)
     for name, budget in OVERLAP_BUDGETS_H.items():
         made[at_budget(name)] = at_overlap(interruption_h, overlap_h, reactive_h, budget)
-    # the share of pairs with an interruption is read off the curve as the interruption itself is
+    # read the share of pairs with an interruption off the curve, as the interruption itself
     made[ZERO_SHARE_AT] = 1.0 - at_overlap(share, overlap_h, reactive_share, ZERO_SHARE_AT_H)
     return made
 

@@ -1,8 +1,8 @@
-"""The comparison of policies on the same pairs: a row for each policy, group of pairs and load, and the curves.
+"""Compare policies on the same pairs: a row for each policy, group of pairs and load, and the curves.
 
-Pure functions of pair tables and artifacts; fits nothing and stores nothing. The protocol (docs/decisions):
-settings are picked on the select window, the report window is only measured, no interruption stands without its
-overlap, every policy is held against the best rule that learned nothing, and every interval is a moving-block bootstrap
+Pure functions of pair tables and artifacts; fits nothing and stores nothing. The protocol (docs/decisions): settings
+are picked on the select window, and the report window is only measured. Every interruption is reported with its
+overlap. Every policy is compared with the best rule that learned nothing. Every interval is a moving-block bootstrap
 with the same draws for all policies.
 """
 
@@ -22,8 +22,8 @@ from models.comparison.cells import PERCENTILES, Cell, at_budget, cells, drawn, 
 from models.comparison.differences import Difference
 from models.comparison.groups import Group, groups
 from models.comparison.one_thread import one_thread
-from models.comparison.outcomes import Outcome, play_all, play_users
-from models.comparison.rules import beside
+from models.comparison.outcomes import PolicyOutcome, play_all, play_users
+from models.comparison.rules import missing_baselines
 from models.comparison.settings import chosen, headline
 from models.protocol import NONE, PairTable, TrainedPolicy
 from models.scenario import Context
@@ -38,14 +38,14 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a comparison says, as plain rows.
+    """The result of a comparison, as plain rows.
 
     results: a row for each policy, group of pairs and load, as `baton evaluate` prints them.
     curves: a row for each policy, window, group and setting: the points of the table `policy_curves`.
     by_seed: a row for each window, policy, seed and group, at the headline setting. Their means over the seeds
-        are what `results` holds.
-    differences: of every policy to the best rule, a group each, all loads together. What
-        `models.comparison.differences.pool` puts together for several windows.
+        are the figures of `results`.
+    differences: of every policy to the best rule, one for each group, all loads together.
+        `models.comparison.differences.pool` combines those of several windows.
     """
 
     results: list[Row] = field(default_factory=list)
@@ -64,13 +64,13 @@ def compare(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Comparison:
-    """Measures trained policies on the report window, beside what every comparison holds.
+    """Measure trained policies on the report window, together with the baselines of every comparison.
 
-    That is: the rules of `models.comparison.rules` and each learner untrained, Mirage's average, the oracle, and of
-    recorded pairs what their users did.
+    The baselines are the rules of `models.comparison.rules`, each learner untrained, Mirage's average and the oracle;
+    for recorded pairs also the users' own behaviour.
 
-    The headline setting of a row is the one of least cost (weight 1) on the select window; without one (`select`
-    None, or no pair of that group in it) the artifact's default. Raises InputError where there is nothing to compare.
+    The headline setting of a row is the one of least cost (weight 1) on the select window. Without one (`select` None,
+    or no pair of that group in it) it is the artifact's default. Raises InputError if there is nothing to compare.
     """
     if not len(report) or not trained:
         raise InputError(
@@ -78,7 +78,7 @@ def compare(
             f"{counted(len(trained), 'trained policy')} to compare; widen the report window, or train first"
         )
     made = Comparison()
-    everything = [*trained, *beside(trained, report)]
+    everything = [*trained, *missing_baselines(trained, report)]
     seeds_of: dict[str, list[int]] = {}
     for one in everything:
         seeds_of.setdefault(one.name, []).append(one.seed)
@@ -93,14 +93,14 @@ def compare(
     return made
 
 
-def _on_select(select: PairTable | None, trained: Sequence[TrainedPolicy], group: Group) -> dict[str, Outcome]:
+def _on_select(select: PairTable | None, trained: Sequence[TrainedPolicy], group: Group) -> dict[str, PolicyOutcome]:
     if select is None or not (mask := group.of(select)).any():
         return {}
     return {outcome.policy: outcome for outcome in play_all(select.take(mask), trained)}
 
 
 def _of(context: Context) -> Row:
-    """What every row of a comparison says of where it comes from."""
+    """The origin that every row of a comparison states."""
     scenario = context.scenario
     return {
         "cluster": scenario.cluster,
@@ -114,17 +114,17 @@ def _of(context: Context) -> Row:
 
 @dataclass(frozen=True)
 class _Measured:
-    """The policies on the pairs of one group."""
+    """The policies measured on the pairs of one group."""
 
     group: Group
     pairs: PairTable
-    outcomes: Sequence[Outcome]
-    on_select: Mapping[str, Outcome]  # of those policies, where the select window has pairs of the group
+    outcomes: Sequence[PolicyOutcome]
+    on_select: Mapping[str, PolicyOutcome]  # of those policies, if the select window has pairs of the group
     origin: Row  # `_of` the context
     seed: int
 
     def add_to(self, made: Comparison, draws: int, seeds_of: Mapping[str, Sequence[int]]) -> None:
-        """Adds the rows of this group."""
+        """Add the rows of this group."""
         best = differences.best_rule(self.on_select)
         rule = next((outcome for outcome in self.outcomes if outcome.policy == best), None)
         for outcomes, among in self._parts():
@@ -142,8 +142,8 @@ class _Measured:
                     made.curves.extend(_curve(measured, identity))
                     made.by_seed.extend(_by_seed(measured, at, identity, seeds_of.get(outcome.policy, ())))
 
-    def _parts(self) -> Iterator[tuple[Sequence[Outcome], NDArray[np.bool_]]]:
-        """Every policy on all pairs, then what users did on the pairs with which they went on, where there are any."""
+    def _parts(self) -> Iterator[tuple[Sequence[PolicyOutcome], NDArray[np.bool_]]]:
+        """Yield every policy on all pairs, then the users' behaviour on the pairs where the user went on, if any."""
         yield self.outcomes, np.ones(len(self.pairs), bool)
         if self.went_on.any():
             yield [play_users(self.pairs)], self.went_on
@@ -154,24 +154,29 @@ class _Measured:
         return np.asarray(self.pairs.user_start_s != NONE)
 
     def _add_row(
-        self, made: Comparison, outcome: Outcome, cell: Cell, best: str | None, of_rule: Mapping[str, Floats] | None
+        self,
+        made: Comparison,
+        outcome: PolicyOutcome,
+        cell: Cell,
+        best: str | None,
+        of_rule: Mapping[str, Floats] | None,
     ) -> None:
-        """The row of one policy and load, with its difference to the best rule."""
+        """Add the row of one policy and load, with its difference to the best rule."""
         row, compared = self._measure(outcome, cell)
         difference = None
         if best is not None and of_rule is not None:
             less = differences.less_rule(compared, of_rule)
-            difference = differences.told(best, less, is_spread=row["blocks"] > 1)
+            difference = differences.difference_row(best, less, is_spread=row["blocks"] > 1)
             if cell.load == "all":
                 bounds = int(cell.submit_s.min()), int(cell.submit_s.max())
                 counts = row["n"], row["blocks"], *bounds
                 made.differences.append(Difference(self.group.size, outcome.policy, best, *counts, less))
         made.results.append({**row, "difference_to_best_rule": difference})
 
-    def _measure(self, whole: Outcome, cell: Cell) -> tuple[Row, dict[str, Floats]]:
-        """The figures of one policy on the pairs of one load, at its headline setting and along its curve.
+    def _measure(self, whole: PolicyOutcome, cell: Cell) -> tuple[Row, dict[str, Floats]]:
+        """Measure one policy on the pairs of one load, at its headline setting and along its curve.
 
-        Returns the row, and (1 + draws,) of each figure of which a difference is told.
+        Returns the row, and (1 + draws,) of each figure in `differences.COMPARED`.
         """
         outcome, select = whole.take(cell.mask), self.on_select.get(whole.policy)
         at = headline(outcome, select)
@@ -209,8 +214,8 @@ class _Measured:
         return row, compared
 
 
-def _on_users_pairs(outcome: Outcome, at: int, went_on: NDArray[np.bool_]) -> Row:
-    """What the policy loses on the pairs with which users went on, so that it can be held against what they did."""
+def _on_users_pairs(outcome: PolicyOutcome, at: int, went_on: NDArray[np.bool_]) -> Row:
+    """The policy's losses on the pairs where users went on, for comparison with the users' own."""
     if not went_on.any():
         return {"interruption_users_h": None, "overlap_users_h": None}
     return {
@@ -219,7 +224,7 @@ def _on_users_pairs(outcome: Outcome, at: int, went_on: NDArray[np.bool_]) -> Ro
     }
 
 
-def _curve(outcome: Outcome, identity: Row) -> Iterator[Row]:
+def _curve(outcome: PolicyOutcome, identity: Row) -> Iterator[Row]:
     """One point a setting, seeds averaged."""
     for at, setting in enumerate(outcome.settings):
         yield {
@@ -234,8 +239,8 @@ def _curve(outcome: Outcome, identity: Row) -> Iterator[Row]:
         }
 
 
-def _by_seed(outcome: Outcome, at: int, identity: Row, seeds: Sequence[int]) -> Iterator[Row]:
-    """What each fit of the policy did at that setting; what has no fits (the oracle, Mirage's average) has no rows."""
+def _by_seed(outcome: PolicyOutcome, at: int, identity: Row, seeds: Sequence[int]) -> Iterator[Row]:
+    """The figures of each fit at that setting; a policy without fits (the oracle, Mirage's average) has no rows."""
     for place, seed in enumerate(seeds):
         yield {
             **{name: identity[name] for name in ("window", "size")},
@@ -249,5 +254,5 @@ def _by_seed(outcome: Outcome, at: int, identity: Row, seeds: Sequence[int]) -> 
 
 
 def _number(values: Floats) -> float | None:
-    """The one value, None where it is NaN: JSON knows no NaN."""
+    """The first value; None for NaN, which JSON does not have."""
     return float(values[0]) if np.isfinite(values[0]) else None

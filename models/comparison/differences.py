@@ -1,6 +1,6 @@
-"""The paired difference of a policy to the best rule that learned nothing: in one window, and over several together.
+"""Paired differences of a policy to the best rule that learned nothing, in one window and over several together.
 
-The rule is the one of least cost on the select window, so the window that is reported picks neither of the two. Both
+The best rule is the one of least cost on the select window, so the reported window picks neither policy nor rule. Both
 are measured on the same pairs, and their intervals come from the same draws.
 """
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from features.bootstrap import interval
 from features.conventions import POOLED_WINDOWS
 from models.comparison.cells import at_budget
-from models.comparison.outcomes import Outcome
+from models.comparison.outcomes import PolicyOutcome
 from models.comparison.rules import is_rule
 from models.comparison.settings import headline
 from traces import instants
@@ -25,12 +25,12 @@ from traces.errors import InputError
 
 Floats = NDArray[np.float64]
 
-COMPARED = ("cost_w1", at_budget("0.25"))  # figures of which a difference is told
+COMPARED = ("cost_w1", at_budget("0.25"))  # figures with a difference
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A policy less the best rule, on one group of one window; hours a pair, negative where the policy costs less."""
+    """A policy less the best rule, on one group of one window; hours a pair, negative if the policy costs less."""
 
     size: str
     policy: str
@@ -42,10 +42,10 @@ class Difference:
     figures: Mapping[str, Floats]  # (1 + draws,) by COMPARED: over the pairs as they are, then in every draw
 
 
-def best_rule(select: Mapping[str, Outcome]) -> str | None:
+def best_rule(select: Mapping[str, PolicyOutcome]) -> str | None:
     """The rule of least cost (weight 1) at its headline setting on the select window; of equals the first.
 
-    None without a select window: then nothing but the report window could pick it.
+    None without a select window, because the report window must not pick it.
     """
     costs = {
         name: float(outcome.cost_h(1.0)[:, headline(outcome, outcome)].mean())
@@ -60,8 +60,8 @@ def less_rule(figures: Mapping[str, Floats], of_rule: Mapping[str, Floats]) -> d
     return {name: figures[name] - of_rule[name] for name in COMPARED}
 
 
-def told(rule: str, figures: Mapping[str, Floats], *, is_spread: bool) -> dict[str, Any]:
-    """A difference as `baton evaluate --json` prints it; without intervals where the pairs are of one block."""
+def difference_row(rule: str, figures: Mapping[str, Floats], *, is_spread: bool) -> dict[str, Any]:
+    """A difference as `baton evaluate --json` prints it; without intervals if the pairs are of one block."""
     return {
         "rule": rule,
         **{name: _number(values) for name, values in figures.items()},
@@ -70,11 +70,11 @@ def told(rule: str, figures: Mapping[str, Floats], *, is_spread: bool) -> dict[s
 
 
 def pool(windows: Sequence[Iterable[Difference]]) -> list[dict[str, Any]]:
-    """The differences of several windows together: a row for each size and policy that is in all of them.
+    """Combine the differences of several windows: a row for each size and policy that is in all of them.
 
-    A window counts by its pairs. The draws of one window are independent of those of another, and each window has the
-    rule that its own select window picked. `beats` is True where the interval of the cost lies below 0, `loses` where
-    it lies above; both are None under POOLED_WINDOWS windows. Raises InputError for windows that overlap.
+    Each window is weighted by its number of pairs. The draws of different windows are independent, and each window has
+    the rule that its own select window picked. `beats` is True if the interval of the cost lies below 0, `loses` if it
+    lies above; both are None for fewer than POOLED_WINDOWS windows. Raises InputError for windows that overlap.
     """
     by_window = [{(one.size, one.policy): one for one in window} for window in windows]
     _check_apart([list(window.values()) for window in by_window])
@@ -107,10 +107,10 @@ def _pooled(parts: Sequence[Difference]) -> dict[str, Any]:
 
 
 def _mixed(windows: Sequence[Floats], share: Floats) -> Floats:
-    """(1 + draws,) mean of the windows' figures; their draws are shuffled first, each window's by itself.
+    """(1 + draws,) mean of the windows' figures; the draws of each window are shuffled first, by themselves.
 
-    Windows are drawn from the same random numbers, so that draws of the same number are not independent. A window of
-    one block has no draws: then nothing has.
+    All windows are drawn with the same random numbers, so draws of the same number are not independent. A window of one
+    block has no draws; then the mean has none either.
     """
     draws = min(len(values) for values in windows) - 1
     mixed = np.zeros(1 + draws)
@@ -121,14 +121,14 @@ def _mixed(windows: Sequence[Floats], share: Floats) -> Floats:
 
 
 def _check_apart(windows: Sequence[Sequence[Difference]]) -> None:
-    """Raises InputError where pairs of two windows may be the same."""
+    """Raise InputError if two windows may share pairs."""
     bounds = sorted(
         (min(one.from_s for one in window), max(one.until_s for one in window)) for window in windows if window
     )
     for (_, until_s), (from_s, _) in itertools.pairwise(bounds):
         if from_s <= until_s:
             raise InputError(
-                f"the window from {instants.text(from_s)} begins before the one before it ends "
+                f"the window from {instants.text(from_s)} begins before the previous one ends "
                 f"({instants.text(until_s)}): pool windows that do not overlap"
             )
 

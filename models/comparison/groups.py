@@ -1,4 +1,4 @@
-"""Which pairs of a table are measured together: each size of injected pairs, classes of sizes of recorded ones."""
+"""Group the pairs that are measured together: by size if injected, by classes of sizes if recorded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from models.scenario import RECORDED
 
 @dataclass(frozen=True)
 class Group:
-    """Pairs of from `least` to `most` nodes; of one limit, or of any."""
+    """Pairs of `least` to `most` nodes, with one limit or with any."""
 
     size: str  # the column `size`
     least: int
@@ -22,12 +22,12 @@ class Group:
     limit_s: int | None = None  # None: any
 
     def of(self, pairs: PairTable) -> NDArray[np.bool_]:
-        """Mask of the pairs that belong to it."""
+        """Mask of the pairs in this group."""
         inside = (pairs.pair_nodes >= self.least) & (pairs.pair_nodes <= self.most)
         return np.asarray(inside if self.limit_s is None else inside & (pairs.limit_s == self.limit_s))
 
     def identity(self, pairs: PairTable) -> dict[str, str | int | float | None]:
-        """`size`, and nodes and limit (h) where all of these pairs, which belong to it, have the same; else None."""
+        """`size`, and the nodes and limit (h) of these pairs of the group; None where they differ."""
         nodes, limits_s = np.unique(pairs.pair_nodes), np.unique(pairs.limit_s)
         return {
             "size": self.size,
@@ -39,7 +39,8 @@ class Group:
 def groups(pairs: PairTable, kind: str) -> list[Group]:
     """The groups that hold at least one of the pairs, in order of size. kind: `Scenario.pairs`.
 
-    Injected pairs: one a size and limit. Recorded ones: RECORDED_SIZES, limits mixed, and all together last.
+    Injected pairs: one group for each size and limit. Recorded pairs: RECORDED_SIZES, limits mixed, and last all
+    together.
     """
     if kind == RECORDED:
         classes = [Group(size, least, most or MOST_NODES) for size, least, most in RECORDED_SIZES]
@@ -49,7 +50,7 @@ def groups(pairs: PairTable, kind: str) -> list[Group]:
 
 
 def judged(pairs: PairTable, kind: str) -> list[Group]:
-    """The groups that one figure of a policy is the mean of: every size of injected pairs, all recorded ones as one."""
+    """The groups over which a policy's figure is a mean: every size of injected pairs; all recorded pairs as one."""
     return [EVERYTHING] if kind == RECORDED else groups(pairs, kind)
 
 

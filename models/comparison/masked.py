@@ -1,6 +1,6 @@
-"""What it costs a policy that an observer is not shown some features: the same pairs, decided with their fills.
+"""Measure the cost of hiding features from a policy: the same pairs, decided with fill values for the hidden ones.
 
-What is seen then is made in `models.learning.masking`.
+`models.learning.masking` makes the observations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from features.conventions import INDICATIVE_BELOW_BLOCKS
 from features.observe import HIDDEN_TOGETHER
 from models.comparison.groups import EVERYTHING, Group, judged
 from models.comparison.one_thread import one_thread
-from models.comparison.outcomes import Outcome, play
+from models.comparison.outcomes import PolicyOutcome, play
 from models.comparison.settings import headline
 from models.learning.masking import masked
 from models.protocol import PairTable, TrainedPolicy
@@ -28,10 +28,10 @@ from traces.errors import InputError
 
 
 def check_hidden(names: Sequence[str]) -> None:
-    """Raises InputError unless each, and there must be one, is a key of `features.observe.HIDDEN_TOGETHER`."""
+    """Raise InputError unless there is a name and each is a key of `features.observe.HIDDEN_TOGETHER`."""
     unknown = [name for name in names if name not in HIDDEN_TOGETHER]
     if unknown or not names:
-        shown = ", ".join(map(repr, unknown)) or "names nothing"
+        shown = ", ".join(map(repr, unknown)) or "has no value"
         raise InputError(f"--hidden {shown}; give one or several of {', '.join(HIDDEN_TOGETHER)}")
 
 
@@ -47,11 +47,11 @@ def cost_of_hiding(
     seed: int = 0,
     every_size: bool = False,
 ) -> list[dict[str, Any]]:
-    """A row for each policy and group of pairs: what it costs (weight 1, hours a pair) seeing all, and with less.
+    """A row for each policy and group of pairs: its cost (weight 1, hours a pair) seeing all features, and seeing less.
 
-    Both at one setting, the one that a comparison picks on the select window as everything is seen there.
-    `difference_h` is positive where hiding costs; `ci95` is its interval by 7-day blocks, None where the pairs are of
-    one block. kind: `Scenario.pairs`; with `every_size` all pairs are one group whatever it is.
+    Both use one setting: the one that a comparison picks on the select window with all features seen. `difference_h` is
+    positive if hiding costs. `ci95` is its interval by 7-day blocks, None if the pairs are of one block. kind:
+    `Scenario.pairs`; with `every_size` all pairs are one group, whatever the kind.
     """
     check_hidden(hidden)
     rows = []
@@ -71,8 +71,8 @@ def cost_of_hiding(
 def _row(
     group: Group,
     pairs: PairTable,
-    seen: Outcome,
-    less: Outcome,
+    seen: PolicyOutcome,
+    less: PolicyOutcome,
     at: int,
     hidden: Sequence[str],
     draws: int,

@@ -1,6 +1,6 @@
-"""Matrix products on one thread: those of a comparison are small, and threads that wait for each other cost more.
+"""Limit matrix products to one thread: those of a comparison are small, and threads that wait for each other cost more.
 
-Measured on two processors with other work beside it: a comparison of 28 fits took 45 s of processor time with the
+Measured on two processors with other work running: a comparison of 28 fits took 45 s of processor time with the
 library's own threads and 13 s with one.
 """
 
@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 def one_thread(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, with numpy's matrix products on one thread while it runs; afterwards on as many as before."""
+    """Wrap the function to use one thread for numpy's matrix products while it runs."""
 
     @wraps(function)
     def limited(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -27,8 +27,8 @@ def one_thread(function: Callable[P, R]) -> Callable[P, R]:
 
 @cache
 def _libraries() -> Any:
-    """The linear algebra libraries of this process: finding them takes longer than setting them."""
-    import numpy  # noqa: F401 - brings its own
+    """The linear algebra libraries of this process, cached because finding them takes longer than setting them."""
+    import numpy  # noqa: F401 - loads its own library
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -1,4 +1,4 @@
-"""What a policy does on a pair table: from decisions to gaps, and from gaps to figures. Pure functions of arrays.
+"""Outcomes of policies on a pair table: from decisions to gaps, and from gaps to figures. Pure functions of arrays.
 
 gap = start of the successor minus end of the predecessor, hours: interruption where positive, overlap where negative.
 """
@@ -27,15 +27,15 @@ Int64s = NDArray[np.int64]
 
 MOST_REMEMBERED = 256  # outcomes of a fit on a table, some tens of kilobytes each
 _REMEMBERED: dict[tuple[str, str], Floats] = {}  # by the digests of the pairs and of the artifact
-NOTES = ("trained_on", "selected_on", "release", "sha256")  # in a manifest: how an artifact came about
+NOTES = ("trained_on", "selected_on", "release", "sha256")  # in a manifest: the origin of an artifact
 # From least to most overlap, like any policy's settings: enough for the bound's own curve at little overlap.
 ORACLE_WEIGHTS = (64.0, 4.0, 2.0, 1.0, 0.5, 0.25)
 HEADLINE_WEIGHT = 1.0
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """A policy on the pairs of one table: its gaps at every setting and with every seed."""
+class PolicyOutcome:
+    """A policy's gaps on the pairs of one table, at every setting and with every seed."""
 
     policy: str
     version: str  # digest of the artifacts
@@ -58,15 +58,15 @@ class Outcome:
         """(seeds, settings, pairs) interruption + weight x overlap."""
         return self.interruption_h + weight * self.overlap_h
 
-    def take(self, pairs: NDArray[np.bool_] | Int64s) -> Outcome:
+    def take(self, pairs: NDArray[np.bool_] | Int64s) -> PolicyOutcome:
         """The outcome on some of the pairs: a mask or positions."""
-        return Outcome(
+        return PolicyOutcome(
             self.policy, self.version, self.knob, self.settings, self.default_setting, self.gap_h[:, :, pairs]
         )
 
 
 def oracle_rows(pairs: PairTable, weight: float) -> Int64s:
-    """(p,) row of least interruption + weight x overlap of each pair, the earliest of equals."""
+    """(p,) the row of least interruption + weight x overlap of each pair, the earliest of equals."""
     gap = pairs.gap_h
     cost = interruption_h(gap) + weight * overlap_h(gap)
     if not len(pairs):
@@ -75,15 +75,15 @@ def oracle_rows(pairs: PairTable, weight: float) -> Int64s:
     return stopping_rows(pairs, cost == least[pairs.pair_of])
 
 
-def play(pairs: PairTable, artifacts: Sequence[Artifact], policy: str) -> Outcome:
-    """Outcome of a policy with one artifact a seed. Raises InputError where they disagree on their settings."""
+def play(pairs: PairTable, artifacts: Sequence[Artifact], policy: str) -> PolicyOutcome:
+    """Play a policy with one artifact per seed. Raises InputError if their settings differ."""
     settings = artifacts[0].settings
     if any(artifact.settings != settings for artifact in artifacts):
         raise InputError(f"policy {policy!r}: its artifacts declare different settings; train all its seeds again")
     contents = [content_digest(artifact) for artifact in artifacts]
     pairs_digest = pairs.digest
     gaps = [_gaps(pairs, pairs_digest, *fitted) for fitted in zip(artifacts, contents, strict=True)]
-    return Outcome(
+    return PolicyOutcome(
         policy,
         digest(contents)[:12],
         str(artifacts[0].manifest["knob"]),
@@ -96,7 +96,7 @@ def play(pairs: PairTable, artifacts: Sequence[Artifact], policy: str) -> Outcom
 def _gaps(pairs: PairTable, pairs_digest: str, artifact: Artifact, content: str) -> Floats:
     """(settings, pairs) gaps of one artifact in hours, read-only.
 
-    They are kept in memory, because the comparison and the choice of a candidate ask for the same ones.
+    They are kept in memory because the comparison and the choice of a candidate use the same ones.
     """
     key = (pairs_digest, content)
     if key not in _REMEMBERED:
@@ -107,34 +107,36 @@ def _gaps(pairs: PairTable, pairs_digest: str, artifact: Artifact, content: str)
     return _REMEMBERED[key]
 
 
-def play_oracle(pairs: PairTable) -> Outcome:
-    """The clairvoyant bound: the best submit time of each pair, for each weight of `ORACLE_WEIGHTS`."""
+def play_oracle(pairs: PairTable) -> PolicyOutcome:
+    """Play the clairvoyant bound: the best submit time of each pair, for each weight of `ORACLE_WEIGHTS`."""
     gaps = np.stack([pairs.gap_h[oracle_rows(pairs, weight)] for weight in ORACLE_WEIGHTS])
-    return Outcome(ORACLE, "bound", "weight of overlap", ORACLE_WEIGHTS, HEADLINE_WEIGHT, gaps[None])
+    return PolicyOutcome(ORACLE, "bound", "weight of overlap", ORACLE_WEIGHTS, HEADLINE_WEIGHT, gaps[None])
 
 
-def play_frozen_average(pairs: PairTable) -> Outcome:
-    """Mirage's own baseline (SC'23): the mean wait of the last 100 jobs started, as it is when P starts, as the lead.
+def play_frozen_average(pairs: PairTable) -> PolicyOutcome:
+    """Play Mirage's own baseline (SC'23): the lead is the mean wait of the last 100 started jobs when P starts.
 
-    It is kept until P's end, times a factor; as it needs to be remembered, no artifact decides so. P's start is its
-    first decision.
+    The lead, times a factor, stays the same until P's end. As it must be remembered, no artifact decides so. P's start
+    is its first decision.
     """
     at_start = pairs.observations[pairs.offset[:-1], FEATURES.index(RECENT_WAIT)].astype(np.float64)
     remaining_s = pairs.predecessor_end_s[pairs.pair_of] - pairs.decision_s
     lead_s = np.asarray(AVERAGE_FACTORS)[:, None] * at_start[pairs.pair_of] * 3600.0
     gaps = pairs.gap_h[stopping_rows(pairs, lead_s >= remaining_s)]
-    return Outcome(FROZEN_AVERAGE, "fits nothing", "factor on the estimated wait", AVERAGE_FACTORS, 1.0, gaps[None])
+    return PolicyOutcome(
+        FROZEN_AVERAGE, "fits nothing", "factor on the estimated wait", AVERAGE_FACTORS, 1.0, gaps[None]
+    )
 
 
-def play_users(pairs: PairTable) -> Outcome:
-    """What the users of recorded pairs did, without a setting. The gaps (1, 1, p) are NaN where one did not go on."""
+def play_users(pairs: PairTable) -> PolicyOutcome:
+    """Play the users' own behaviour on recorded pairs. Gaps (1, 1, p) in hours; NaN if the user did not go on."""
     gap_h = (pairs.user_start_s - pairs.predecessor_end_s) / 3600.0
     gaps = np.where(pairs.user_start_s == NONE, np.nan, gap_h)
-    return Outcome(USERS, "recorded", "as users did", (np.nan,), np.nan, gaps[None, None])
+    return PolicyOutcome(USERS, "recorded", "as users did", (np.nan,), np.nan, gaps[None, None])
 
 
-def play_all(pairs: PairTable, trained: Sequence[TrainedPolicy]) -> list[Outcome]:
-    """Outcomes of all policies in the order given, seeds together, then of Mirage's average and of the oracle."""
+def play_all(pairs: PairTable, trained: Sequence[TrainedPolicy]) -> list[PolicyOutcome]:
+    """Play all policies in the order given, seeds together, then Mirage's average and the oracle."""
     artifacts: dict[str, list[Artifact]] = {}
     for one in trained:
         artifacts.setdefault(one.name, []).append(one.artifact)
@@ -143,13 +145,13 @@ def play_all(pairs: PairTable, trained: Sequence[TrainedPolicy]) -> list[Outcome
 
 
 def cost_h(pairs: PairTable, artifact: Artifact | None) -> Floats:
-    """(p,) cost of weight 1, interruption + overlap, of an artifact at its default setting; None is reactive."""
+    """(p,) interruption + overlap of each pair under an artifact at its default setting; None is reactive."""
     rows = pairs.last if artifact is None else stopping_rows(pairs, artifact.decide(pairs.inputs_of(artifact)))
     return np.asarray(np.abs(pairs.gap_h[rows]), dtype=np.float64)
 
 
 def content_digest(artifact: Artifact) -> str:
-    """SHA-256 of what an artifact does: everything but the notes on how it came about."""
+    """SHA-256 of an artifact's behaviour: everything but the notes on its origin."""
     manifest = {key: value for key, value in artifact.manifest.items() if key not in NOTES}
     state = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode())
     for name, array in sorted(artifact.arrays.items()):
@@ -158,7 +160,7 @@ def content_digest(artifact: Artifact) -> str:
 
 
 def load_masks(reactive_gap_h: Floats) -> dict[str, NDArray[np.bool_]]:
-    """Pairs (n,) of each load, by the gap that reactive leaves them; a label for reporting, never a feature."""
+    """Masks (n,) of the pairs of each load, by the gap under reactive; a label for reporting, never a feature."""
     return {
         "all": np.ones(len(reactive_gap_h), bool),
         "light": reactive_gap_h <= LIGHT_H,
@@ -170,8 +172,8 @@ def load_masks(reactive_gap_h: Floats) -> dict[str, NDArray[np.bool_]]:
 def at_overlap(interruption_h: Floats, overlap_h: Floats, reactive_h: Floats, budget_h: float) -> Floats:
     """Interruption at a mean overlap of `budget_h`: (b,) from curves (b, settings) and reactive's interruption (b,).
 
-    Linear between neighbouring settings in order of overlap, from (0, reactive); NaN beyond the last. Of settings with
-    equal overlap, that with the least interruption is the right end of its neighbours.
+    Linear between neighbouring settings in order of overlap, from (0, reactive); NaN beyond the last. Among settings
+    with equal overlap, the right end of an interval is the one with the least interruption.
     """
     overlap = np.concatenate([np.zeros((len(overlap_h), 1)), overlap_h], axis=1)
     interruption = np.concatenate([reactive_h[:, None], interruption_h], axis=1)

@@ -1,19 +1,18 @@
-"""The promise "interrupted with probability at most r", kept by turning the knob anew every week.
+"""The promise "interrupted with probability at most r", kept by choosing the policy's setting anew every week.
 
-Interrupted is a gap of over ten minutes (`simulator.metrics.NOTICED_WAIT_S`): where the queue is empty a successor that
-is submitted at the end starts seconds after it; to promise those away costs hours of overlap and helps nobody.
+Interrupted means a gap of over ten minutes (`simulator.metrics.NOTICED_WAIT_S`). With an empty queue, a successor
+submitted at the end starts seconds later; avoiding such gaps would cost hours of overlap and help no user.
 
-At the start of each week the setting of least overlap is taken that kept the promise on the outcomes known by then: on
-pairs submitted in the ROLLING_DAYS before, whose predecessor has ended. Whether a pair is interrupted under a setting
-is known ten minutes after that end, whatever became of its successor, so a long wait hides nothing; it arrives days
-late, because the predecessor waits and runs. Behind the policy's own settings stands one more: submit at once, at the
-first decision.
+Each week uses the setting of least overlap that kept the promise on the outcomes known by its start: pairs submitted in
+the ROLLING_DAYS before, whose predecessor has ended. Whether a pair is interrupted under a setting is known ten minutes
+after that end, even if its successor still waits, so a long wait hides nothing. The outcome arrives days late, because
+the predecessor waits and runs. One more setting follows the policy's own: submit at once, at the first decision.
 
 The choice is conformal risk control (Angelopoulos, Bates, Fisch, Lei and Schuster, "Conformal Risk Control", ICLR 2024,
-section 2.1, the loss made monotone as in their remark on losses that are not): with n outcomes and a loss of 0 or 1 a
-setting keeps risk r where (n x loss + 1) / (n + 1) <= r. That holds in the mean where weeks are exchangeable, which
-weeks of a cluster are not; so what is promised is measured, with its block interval. Where no setting keeps it on what
-is known, submitting at once included, the policy says that it cannot, and submits at once.
+section 2.1, the loss made monotone as in their remark on losses that are not). With n outcomes and a loss of 0 or 1, a
+setting keeps risk r if (n x loss + 1) / (n + 1) <= r. That holds on average if weeks are exchangeable, which the weeks
+of a cluster are not. So we measure whether the promise was kept, with its block interval. If no setting keeps it on the
+known outcomes, not even submitting at once, the policy makes no promise and submits at once.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from features.bootstrap import BLOCK_S, DRAWS, block_count, interval, resampled_
 from features.conventions import INDICATIVE_BELOW_BLOCKS, PROMISED_RISKS, RULES
 from models.comparison.one_thread import one_thread
 from models.comparison.outcomes import play
-from models.comparison.rules import beside
+from models.comparison.rules import missing_baselines
 from models.protocol import PairTable, TrainedPolicy, concatenate
 from simulator.metrics import NOTICED_WAIT_S
 from traces import instants
@@ -39,22 +38,22 @@ Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Row = dict[str, Any]
 
-ROLLING_DAYS = 28  # of outcomes that a setting is chosen by: four weeks, as many as the gate wants at least
+ROLLING_DAYS = 28  # outcomes that a setting is chosen by: four weeks, the gate's minimum
 ROLLING_S = ROLLING_DAYS * 86_400
 NOTICED_H = NOTICED_WAIT_S / 3600.0
-TOLERANCE = 1e-12  # of a share: 2 / 20 is 0.1
+TOLERANCE = 1e-12  # of a share, so that 2 / 20 counts as 0.1
 
 
-class Choice(NamedTuple):
-    """A setting for the week to come."""
+class SettingChoice(NamedTuple):
+    """The setting chosen for the coming week."""
 
-    at: int  # position among the settings; behind them stands submitting at once
-    is_promised: bool  # it keeps the promise on what is known
+    at: int  # position among the settings; the position after the last is submitting at once
+    is_promised: bool  # it keeps the promise on the known outcomes
 
 
 @dataclass(frozen=True)
 class _Outcomes:
-    """What each setting did on the pairs before a week, and on those to judge."""
+    """The outcome of each setting on the pairs before a week, and on those to judge."""
 
     pairs: PairTable  # earlier ones, then those judged
     judged: Bools  # (p,)
@@ -63,28 +62,28 @@ class _Outcomes:
 
     @property
     def begin_s(self) -> int:
-        """Where the first week begins: the first submission that is judged."""
+        """Begin of the first week: the first submission that is judged."""
         return int(self.pairs.submit_s[self.judged].min())
 
     def week_of(self) -> NDArray[np.int64]:
-        """(p,) the week that each pair is submitted in; below 0 before the first."""
+        """(p,) the week in which each pair is submitted; below 0 before the first."""
         return np.asarray((self.pairs.submit_s - self.begin_s) // BLOCK_S, dtype=np.int64)
 
     def known_at(self, instant_s: int) -> Bools:
-        """(p,) pairs of the rolling window whose outcome is known then."""
+        """(p,) pairs of the rolling window whose outcome is known at the instant."""
         has_ended = self.pairs.predecessor_end_s + NOTICED_WAIT_S <= instant_s
         return has_ended & (self.pairs.submit_s >= instant_s - ROLLING_S)
 
 
-def choose(interrupted: Bools, risk: float) -> Choice:
-    """The setting of least overlap that keeps the risk, by whether each known pair was interrupted under each setting.
+def choose(interrupted: Bools, risk: float) -> SettingChoice:
+    """Choose the setting of least overlap that keeps the risk on the known pairs.
 
-    interrupted: (seeds, settings + 1, n), from least to most overlap, submitting at once last; n may be 0. A setting
-    keeps it only where all more cautious ones do as well.
+    interrupted: (seeds, settings + 1, n) whether each pair was interrupted under each setting, from least to most
+    overlap, submitting at once last; n may be 0. A setting keeps the risk only if all more cautious ones do as well.
     """
     loss = np.maximum.accumulate(interrupted[:, ::-1], axis=1)[:, ::-1].mean(axis=0).sum(axis=1)
     within = np.flatnonzero((loss + 1.0) / (interrupted.shape[2] + 1) <= risk + TOLERANCE)
-    return Choice(int(within[0]), True) if len(within) else Choice(len(loss) - 1, False)
+    return SettingChoice(int(within[0]), True) if len(within) else SettingChoice(len(loss) - 1, False)
 
 
 @one_thread
@@ -97,17 +96,18 @@ def promises(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> list[Row]:
-    """A row for each policy and risk: how the promise was kept on the report window, and its price in overlap.
+    """Measure how each policy kept the promise of each risk on the report window, and the price in overlap.
 
-    Of the policies and of the rules that every comparison holds, all that have a knob; sizes of pairs together.
-    earlier: pairs before the window (those of the select window), whose outcomes count as they become known. Shares
-    are of pairs with a gap over ten minutes (`any_gap_share`: above 0); `interrupted_share`, `interruption_h` and
-    `overlap_h` are of the pairs of the weeks for which the promise was made (`promised_weeks` of `weeks`), None where
-    of none; `ci95` is the interval of the share by 7-day blocks. `is_kept`: the interval, or without one the share,
-    does not lie above the risk. `at_once_share` is what no setting undercuts by much. `next_setting` is that of the
-    week after the window, None for submitting at once; where not `is_next_promised`, that does not keep the risk.
+    There is a row for each policy with a knob, including the rules of every comparison, and each risk; sizes of pairs
+    are together. earlier: pairs before the window (those of the select window); their outcomes count as they become
+    known. Shares are of pairs with a gap over ten minutes (`any_gap_share`: above 0). `interrupted_share`,
+    `interruption_h` and `overlap_h` cover the pairs of the weeks with a promise (`promised_weeks` of `weeks`), None if
+    there are none. `ci95` is the interval of the share by 7-day blocks. `is_kept`: the lower end of the interval, or
+    without one the share, is at most the risk. `at_once_share` is a bound that no setting undercuts by much.
+    `next_setting` is that of the week after the window, None for submitting at once; unless `is_next_promised`, it does
+    not keep the risk.
     """
-    everything = [*trained, *(one for one in beside(trained, report) if one.name in RULES)]
+    everything = [*trained, *(one for one in missing_baselines(trained, report) if one.name in RULES)]
     rows = []
     for name in dict.fromkeys(one.name for one in everything):
         artifacts = [one.artifact for one in everything if one.name == name]
@@ -118,7 +118,7 @@ def promises(
 
 
 def promises_of(report: PairTable, artifact: Artifact, earlier: PairTable | None = None) -> list[Row]:
-    """The rows of one artifact alone, without the policy's name: what a release carries. A rule without a knob too."""
+    """The rows of one artifact alone, without the policy's name, for a release. Includes a rule without a knob."""
     outcomes = _outcomes(str(artifact.manifest["policy"]), [artifact], earlier, report)
     return [_row(outcomes, risk, DRAWS, 0) for risk in PROMISED_RISKS]
 
@@ -170,8 +170,8 @@ def _row(outcomes: _Outcomes, risk: float, draws: int, seed: int) -> Row:
     }
 
 
-def _week(begin_s: int, did_h: Floats, known: int, choice: Choice, settings: Sequence[float]) -> Row:
-    """One week: what was known at its start, the choice, and what its pairs (seeds, n) then met."""
+def _week(begin_s: int, did_h: Floats, known: int, choice: SettingChoice, settings: Sequence[float]) -> Row:
+    """One week: the outcomes known at its start, the choice, and the gaps of its pairs (seeds, n)."""
     return {
         "from_utc": instants.utc(begin_s).isoformat(),
         "n": did_h.shape[1],
@@ -183,13 +183,13 @@ def _week(begin_s: int, did_h: Floats, known: int, choice: Choice, settings: Seq
     }
 
 
-def _setting(choice: Choice, settings: Sequence[float]) -> float | None:
-    """The value of the knob; None is submitting at once."""
+def _setting(choice: SettingChoice, settings: Sequence[float]) -> float | None:
+    """The value of the knob; None means submitting at once."""
     return float(settings[choice.at]) if choice.at < len(settings) else None
 
 
 def _kept(did_h: Floats, promised: Bools, submit_s: NDArray[np.int64], risk: float, draws: int, seed: int) -> Row:
-    """Figures of the pairs (seeds, n) for which the promise was made; all None where it never was."""
+    """Figures of the pairs (seeds, n) with a promise; all None if there was none."""
     if not promised.any():
         names = ("interrupted_share", "any_gap_share", "interruption_h", "overlap_h", "ci95", "is_kept")
         return {"promised_pairs": 0, **dict.fromkeys(names)}

@@ -1,6 +1,6 @@
-"""What every comparison holds whatever was asked for: rules that learned nothing, and each learner untrained.
+"""The baselines of every comparison: rules that learned nothing, and each learner untrained.
 
-They are made from the registry and from the trained artifacts alone, in no time, and are kept nowhere.
+They are made quickly from the registry and the trained artifacts alone, so they are not stored.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from models.protocol import Learner, PairTable, TrainedPolicy
 from models.registry import POLICIES, looks_ahead, make_policy
 
 
-def beside(trained: Sequence[TrainedPolicy], pairs: PairTable) -> list[TrainedPolicy]:
-    """What is missing among the trained policies: the rules of RULES, then `NAME-untrained` of each learner.
+def missing_baselines(trained: Sequence[TrainedPolicy], pairs: PairTable) -> list[TrainedPolicy]:
+    """The baselines missing among the trained policies: the rules of RULES, then `NAME-untrained` of each learner.
 
-    A learner may stand there under another name (`champion`); its artifact says which it is. pairs: any; a rule has
+    A learner may appear under another name (`champion`); its artifact holds its own. pairs: any, because a rule has
     nothing to fit.
     """
     there = {one.name for one in trained}
@@ -32,7 +32,7 @@ def beside(trained: Sequence[TrainedPolicy], pairs: PairTable) -> list[TrainedPo
 
 
 def is_rule(policy: str) -> bool:
-    """Whether the policy of that name learned nothing: what a learner is held against."""
+    """Whether the policy of that name learned nothing: learners are compared with such rules."""
     return policy in (*RULES, FROZEN_AVERAGE) or policy.endswith(UNTRAINED)
 
 
@@ -42,7 +42,7 @@ def _learner(name: str) -> Learner | None:
 
 
 def _untrained(learner: Learner, one: TrainedPolicy) -> TrainedPolicy:
-    """The learner as that fit began."""
+    """The learner in the state in which that fit began."""
     name = learner.name + UNTRAINED
     artifact = learner.untrained(one.artifact, one.seed)
     return TrainedPolicy(name, one.seed, replace(artifact, manifest={**artifact.manifest, "policy": name}), "", 0.0)

@@ -1,1 +1,1 @@
-"""What several policies share: the rows and inputs that they learn from, networks and trees as arrays, the manifest."""
+"""Shared parts of several policies: training rows and inputs, networks and trees as arrays, the manifest."""

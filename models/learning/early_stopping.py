@@ -1,7 +1,7 @@
-"""When a network stops learning: at the state that lost least on the newest part of what it was given.
+"""Early stopping: keep the state of a network that lost least on the newest part of its pairs.
 
-The newest pairs of the fit window are held out, and of the older ones those whose outcome was not known when the first
-of them was submitted are left out, as a fit at that time would have had to. Select and report window have no part.
+The newest pairs of the fit window are held out. Older pairs whose outcome was not known when the first of these was
+submitted are left out, as a fit at that time would have had to do. The select and report windows are not used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from features.conventions import interruption_h, overlap_h
 from models.batched_pairs import rewards
-from models.learning.networks import Shown
+from models.learning.networks import NetworkInputs
 from models.protocol import PairTable
 from models.stopping import stopping_rows
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     import torch
 
 SHARE = 0.2  # of the pairs, the newest, that are held out
-LEAST_PAIRS = 10  # held out, or older than those: with fewer nothing is held out, and the last state is kept
+LEAST_PAIRS = 10  # held out, or older than those; with fewer, nothing is held out and the last state is kept
 WEIGHTS = (10.0, 3.0, 1.0, 0.3, 0.1)  # cost weights of overlap at which a state is judged
 
 Bools = NDArray[np.bool_]
 
 
 def held_out(pairs: PairTable, share: float = SHARE) -> tuple[PairTable, PairTable | None]:
-    """The pairs to learn from, and the newest `share` of them to stop by; None where there are too few of either."""
+    """The pairs to learn from, and the newest `share` of them to stop by; None if there are too few of either."""
     newest = np.argsort(pairs.submit_s, kind="stable")[len(pairs) - int(share * len(pairs)) :]
     if len(newest) < LEAST_PAIRS:
         return pairs, None
@@ -41,7 +41,7 @@ def held_out(pairs: PairTable, share: float = SHARE) -> tuple[PairTable, PairTab
 
 
 def is_look(update: int, updates: int, looks: int) -> bool:
-    """Whether the network is judged after that update, numbered from 0: `looks` times, evenly, the last at the end."""
+    """Whether to judge the network after update `update` (from 0): `looks` times, evenly, the last at the end."""
     return (update + 1) in np.linspace(0, updates, looks + 1).astype(int)[1:]
 
 
@@ -54,9 +54,9 @@ def mean_cost(pairs: PairTable, submit: Bools) -> float:
 
 @dataclass
 class Best:
-    """Keeps the state of a network that lost least on the pairs held out.
+    """Keeps the state of a network that lost least on the held-out pairs.
 
-    decide: the network's decisions (len(WEIGHTS), d) there. costs: of every look, hours a pair (`mean_cost`).
+    decide: the network's decisions (len(WEIGHTS), d) on them. costs: of every look, hours a pair (`mean_cost`).
     """
 
     pairs: PairTable | None
@@ -65,7 +65,7 @@ class Best:
     state: dict[str, torch.Tensor] = field(default_factory=dict)
 
     def look(self, network: torch.nn.Module) -> None:
-        """Judges the network as it is now; of equals the earlier stays."""
+        """Judge the network as it is now; of equal states the earlier one stays."""
         if self.pairs is None:
             return
         cost = mean_cost(self.pairs, self.decide(network))
@@ -74,23 +74,23 @@ class Best:
         self.costs.append(cost)
 
     def restore(self, network: torch.nn.Module) -> None:
-        """Makes the network what it was at its best; where nothing was held out it stays as it is."""
+        """Restore the network's best state; without held-out pairs it stays as it is."""
         if self.state:
             network.load_state_dict(self.state)
 
 
-def q_decisions(inputs: Shown, pairs: PairTable | None) -> Callable[[torch.nn.Module], Bools]:
-    """What `Best.decide` is for a network of two values, waiting and submitting, on those pairs."""
+def q_decisions(inputs: NetworkInputs, pairs: PairTable | None) -> Callable[[torch.nn.Module], Bools]:
+    """Make `Best.decide` on those pairs for a network of two values, waiting and submitting."""
     return _decisions(inputs, pairs, lambda found: found[..., 1] >= found[..., 0])
 
 
-def logit_decisions(inputs: Shown, pairs: PairTable | None) -> Callable[[torch.nn.Module], Bools]:
-    """What `Best.decide` is for a network of one logit on those pairs."""
+def logit_decisions(inputs: NetworkInputs, pairs: PairTable | None) -> Callable[[torch.nn.Module], Bools]:
+    """Make `Best.decide` on those pairs for a network of one logit."""
     return _decisions(inputs, pairs, lambda found: found[..., 0] >= 0.0)
 
 
 def _decisions(
-    inputs: Shown, pairs: PairTable | None, submits: Callable[[torch.Tensor], torch.Tensor]
+    inputs: NetworkInputs, pairs: PairTable | None, submits: Callable[[torch.Tensor], torch.Tensor]
 ) -> Callable[[torch.nn.Module], Bools]:
     shown = None if pairs is None else inputs.of_pairs(pairs)
 

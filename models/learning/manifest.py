@@ -1,4 +1,4 @@
-"""The manifest that every policy's artifact carries, written in one place."""
+"""Write the manifest of every policy's artifact."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def new_artifact(
     arrays: dict[str, NDArray[Any]] | None = None,
     looks_ahead: bool = False,
 ) -> Artifact:
-    """The artifact of a fitted policy. It needs numpy, pinned as installed.
+    """Make the artifact of a fitted policy. It requires numpy in the installed version.
 
-    looks_ahead: it decides on what futures say (`features.ahead.summary`) beside what is observed.
+    looks_ahead: it decides on futures (`features.ahead.summary`) as well as on observations.
     """
     features = SEEN_AHEAD if looks_ahead else FEATURES
     manifest = {

@@ -1,9 +1,9 @@
-"""What an observer sees who is not shown some groups of features, and training rows that are seen so.
+"""Hide groups of features from observations, and fit learners on some pairs with hidden features.
 
-A feature that is hidden is taken out of every observation, and what stands in for it (`features.observe.FILLS`) goes in
-its place. Without recent jobs the start estimate by expected run times is that by limits, as `observe` has it then. The
-start estimates by limits stay as they were seen, though an observer without its user's limits makes them without.
-Futures cannot be played without recent jobs: the start estimate stands in (`features.ahead.summary.AHEAD_FILLS`).
+A hidden feature is removed from every observation and replaced by its fill value (`features.observe.FILLS`). Without
+recent jobs the start estimate by expected run times equals that by limits, as `observe` then computes it. The start
+estimates by limits stay as they were, although an observer who does not see its user's limits computes them without.
+Futures cannot be played without recent jobs; the start estimate replaces them (`features.ahead.summary.AHEAD_FILLS`).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from features.ahead.summary import AHEAD, AHEAD_FILLS
 from features.observe import AT, FILLS, HIDDEN_TOGETHER
 from models.protocol import Float32s, PairTable
 
-HIDDEN_SHARE = 0.25  # of the pairs that learners are fitted on
+HIDDEN_SHARE = 0.25  # share of the learners' pairs with hidden features
 SEED = 0
 
 
 def masked(pairs: PairTable, hidden: Sequence[str]) -> PairTable:
-    """The pairs as an observer sees them who is not shown the groups `hidden` of `HIDDEN_TOGETHER`."""
+    """The pairs with the groups `hidden` of `HIDDEN_TOGETHER` hidden."""
     observations = pairs.observations.copy()
     for name in (feature for group in hidden for feature in HIDDEN_TOGETHER[group]):
         fill = FILLS[name]
@@ -34,7 +34,7 @@ def masked(pairs: PairTable, hidden: Sequence[str]) -> PairTable:
 
 
 def _without_futures(pairs: PairTable) -> Float32s:
-    """What stands in for the futures of pairs, which nobody can play without the jobs that ended."""
+    """Fill values for the futures of pairs, which cannot be played without the jobs that ended."""
     ahead = np.empty_like(pairs.ahead)
     for place, name in enumerate(AHEAD):
         fill = AHEAD_FILLS[name]
@@ -43,11 +43,10 @@ def _without_futures(pairs: PairTable) -> Float32s:
 
 
 def hidden_at_random(pairs: PairTable, share: float = HIDDEN_SHARE, seed: int = SEED) -> PairTable:
-    """The pairs, a share of them masked from start to end: one group hidden, or all, each as often.
+    """Mask a share of the pairs from start to end: one group hidden, or all groups, each with the same probability.
 
-    A learner that has only ever seen everything takes a fill for what it stands for: no recent wait for no queue. A
-    pair is drawn as a whole, because what is hidden from an agent is hidden for the whole of a job. One seed gives the
-    same pairs.
+    A learner that always saw everything takes a fill value literally: no recent wait means no queue. A pair is masked
+    as a whole, because a feature hidden from an agent is hidden for a whole job. One seed gives the same pairs.
     """
     rng = np.random.default_rng(seed)
     ways = [*((group,) for group in HIDDEN_TOGETHER), tuple(HIDDEN_TOGETHER)]

@@ -1,6 +1,6 @@
-"""What the two networks share: what they are shown, their layers, their arrays in an artifact, repeatable use of torch.
+"""Shared parts of the two network learners: inputs, layers, arrays in an artifact, and repeatable use of torch.
 
-torch is imported inside functions: it takes seconds, and what Dagster loads at start must not need it.
+torch is imported inside functions: importing it takes seconds, and the modules that Dagster loads must not need it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from models.scaling import Scaling
 if TYPE_CHECKING:
     import torch
 
-THREADS = 1  # networks this small gain nothing from a second, and lose tenfold beside other work
-# Inputs beside the cost weight are estimates relative to the remaining time and nothing else: what a network makes of
-# the size of a backlog in a calm month says nothing in a congested one.
+THREADS = 1  # networks this small gain nothing from a second, and run ten times slower beside other work
+# The only inputs besides the cost weight are estimates relative to the remaining time. What a network learns about the
+# size of a backlog in a calm month does not apply to a congested one.
 RELATIVE = INPUTS
-RELATIVE_AHEAD = ("ahead_wait_p50_h", "ahead_wait_p25_h", *RELATIVE)  # where futures are seen too
-LOG_WEIGHT_SCALE = 3.0  # log of the cost weight, divided by it, is the network's last input
-WEIGHTS = (0.01, 100.0)  # cost weights of overlap met in training
-# Weights between which the rule that a network imitates first may change.
+RELATIVE_AHEAD = ("ahead_wait_p50_h", "ahead_wait_p25_h", *RELATIVE)  # if the policy also sees futures
+LOG_WEIGHT_SCALE = 3.0  # the network's last input is the log of the cost weight, divided by this
+WEIGHTS = (0.01, 100.0)  # range of cost weights of overlap in training
+# The rule that a network imitates first may change between these weights.
 RULE_WEIGHTS = np.geomspace(*WEIGHTS, 9)
 # Settings of the learners, from least to most overlap.
 SETTINGS = (40.0, 20.0, 10.0, 6.0, 4.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.5, 0.3, 0.15, 0.06, 0.02)
@@ -41,7 +41,7 @@ DEFAULT_WEIGHT = 1.0
 
 @contextlib.contextmanager
 def repeatable(seed: int) -> Iterator[None]:
-    """Inside, torch is seeded and on THREADS threads: one seed gives the same bytes. Afterwards it is as before."""
+    """Seed torch and limit it to THREADS threads, so that one seed gives the same bytes; then restore the threads."""
     import torch
 
     threads = torch.get_num_threads()
@@ -54,16 +54,16 @@ def repeatable(seed: int) -> Iterator[None]:
             torch.set_num_threads(threads)
 
 
-class Shown(Protocol):
-    """The d decisions of a pair table as networks see them, and the networks that can read them."""
+class NetworkInputs(Protocol):
+    """The d decisions of a pair table as inputs of networks, and the networks that read them."""
 
     @property
     def scaling(self) -> Scaling:
-        """Of the inputs that stand first, the estimates."""
+        """Scaling of the first inputs, the estimates."""
         ...
 
     def of_pairs(self, pairs: PairTable) -> Self:
-        """Other pairs, by the scaling of these."""
+        """Other pairs, with the scaling of these."""
         ...
 
     def at(self, rows: NDArray[np.int64], log_weight: NDArray[np.float32]) -> torch.Tensor:
@@ -71,31 +71,31 @@ class Shown(Protocol):
         ...
 
     def network(self, hidden: Sequence[int], outputs: int) -> torch.nn.Module:
-        """One that reads (b, i) and says (b, outputs); its last two linear layers are those of `network()`."""
+        """A network from (b, i) to (b, outputs); its last two linear layers are those of `network()`."""
         ...
 
     def found(self, network: torch.nn.Module, weights: Sequence[float]) -> torch.Tensor:
-        """(k, d, outputs) what it says of all decisions at each cost weight (k of them)."""
+        """(k, d, outputs) the network's outputs for all decisions at each cost weight (k of them)."""
         ...
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Observations (d, F) as a network sees them, and the scaling that made them so, which the artifact carries."""
+    """Observations (d, F) as inputs of a network, and their scaling, which the artifact carries."""
 
     normal: torch.Tensor  # (d, i) float32
     scaling: Scaling
 
     @classmethod
     def of(cls, seen: NDArray[np.float32], names: Sequence[str] = RELATIVE) -> Inputs:
-        """Standardised on these very observations; behind them what futures say, where any of the names is theirs."""
+        """Scale the observations by their own statistics; they include futures if any of `names` is theirs."""
         import torch
 
         scaling = Scaling.of(seen, *columns(names))
         return cls(torch.from_numpy(scaling(seen)), scaling)
 
     def of_pairs(self, pairs: PairTable) -> Inputs:
-        """The observations of other pairs by the scaling of these."""
+        """The observations of other pairs, with the scaling of these."""
         import torch
 
         looks_ahead = bool((self.scaling.column >= len(FEATURES)).any())
@@ -103,14 +103,14 @@ class Inputs:
 
     @classmethod
     def of_artifact(cls, artifact: Artifact) -> Inputs:
-        """No observations, and the scaling that a network's artifact carries."""
+        """No observations; only the scaling that a network's artifact carries."""
         import torch
 
         return cls(torch.empty(0), Scaling.of_artifact(artifact))
 
     @property
     def width(self) -> int:
-        """Inputs of a network, the cost weight included."""
+        """Number of inputs of a network, including the cost weight."""
         return len(self.scaling.mean) + 1
 
     def at(self, rows: NDArray[np.int64], log_weight: NDArray[np.float32]) -> torch.Tensor:
@@ -121,11 +121,11 @@ class Inputs:
         return torch.cat([self.normal[torch.from_numpy(rows)], condition[:, None]], dim=1)
 
     def network(self, hidden: Sequence[int], outputs: int) -> torch.nn.Module:
-        """A network of these inputs."""
+        """Make a network for these inputs."""
         return network(self.width, hidden, outputs)
 
     def found(self, network: torch.nn.Module, weights: Sequence[float]) -> torch.Tensor:
-        """(k, d, outputs) what it says of all rows at each cost weight (k of them)."""
+        """(k, d, outputs) the network's outputs for all rows at each cost weight (k of them)."""
         import torch
 
         rows = np.arange(len(self.normal))
@@ -133,7 +133,7 @@ class Inputs:
             return torch.stack([network(self.at(rows, np.full(len(rows), np.log(w), np.float32))) for w in weights])
 
     def export(self, network: torch.nn.Module) -> dict[str, NDArray[Any]]:
-        """The arrays of an `mlp` artifact, from a network of `network()`."""
+        """The arrays of an `mlp` artifact, from a network made by `network()`."""
         import torch
 
         *deep, skip = [layer for layer in network.modules() if isinstance(layer, torch.nn.Linear)]
@@ -152,13 +152,13 @@ class Inputs:
 
 
 def columns(names: Sequence[str] = RELATIVE) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(i,) feature of each input, and the one it is taken relative to (-1: none)."""
+    """(i,) the feature of each input, and the feature that it is relative to (-1: none)."""
     column = [SEEN_AHEAD.index(name) for name in names]
     return np.asarray(column, np.int64), np.full(len(names), REMAINING, np.int64)
 
 
 def network(inputs: int, hidden: Sequence[int], outputs: int) -> torch.nn.Module:
-    """Linear layers with ReLU between them, and a linear path past them that starts at zero."""
+    """Linear layers with ReLU between them, and a linear path around them that starts at zero."""
     import torch
 
     class Network(torch.nn.Module):
@@ -180,7 +180,7 @@ def network(inputs: int, hidden: Sequence[int], outputs: int) -> torch.nn.Module
 
 
 def follow(target: torch.nn.Module, source: torch.nn.Module, rate: float) -> None:
-    """Moves the target's weights towards the source's by `rate` (Polyak averaging)."""
+    """Move the target's weights towards the source's by `rate` (Polyak averaging)."""
     import torch
 
     with torch.no_grad():
@@ -195,6 +195,6 @@ def sample_log_weights(rng: np.random.Generator, count: int) -> NDArray[np.float
 
 
 def nearest_rule(log_weight: NDArray[np.float32]) -> NDArray[np.int64]:
-    """(b,) which of RULE_WEIGHTS is nearest to each cost weight, by their logarithms (b,)."""
+    """(b,) position in RULE_WEIGHTS nearest to each cost weight, by their logarithms (b,)."""
     nearest: NDArray[np.int64] = np.abs(log_weight[:, None] - np.log(RULE_WEIGHTS)).argmin(axis=1)
     return nearest

@@ -1,4 +1,4 @@
-"""The rows that forest, XGBoost and LightGBM are fitted on: decision instants, their inputs, target and weight."""
+"""The rows for fitting forest, XGBoost and LightGBM: decision instants with inputs, target and weight."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from features.ahead.summary import SEEN_AHEAD
 from features.observe import FEATURES
 from models.protocol import PairTable
 
-# What is predicted is how far the wait is from this estimate: fitted in a calm month, a model of that still holds in a
-# congested one, where a model of the wait itself never saw such waits.
+# The target is the wait relative to this estimate. Fitted in a calm month, such a model still holds in a congested one,
+# where a model of the wait itself would meet waits that it never saw.
 BASE = "start_estimate_expected_h"
-# State of the queue, but neither the clock nor the remaining time: with two months of history a tree takes those for
-# the names of single days (on the A100 trace these ten lose less than all 39, at every overlap).
+# State of the queue, without the clock and the remaining time: with two months of history a tree uses those to identify
+# single days. On the A100 trace these ten lose less than all 39, at every overlap.
 INPUTS = (
     "successor_nodes",
     "free_nodes",
@@ -33,7 +33,7 @@ PARAMETERS = {"base": BASE, "inputs": list(INPUTS)}
 FACTORS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0)  # from least to most overlap
 DEFAULT_FACTOR = 1.0
 KNOB = "factor on 1 h + predicted wait"
-NEAR_H = 24.0  # within it every hour, before it every fourth
+NEAR_H = 24.0  # within it one row an hour, before it one row in four hours
 EVERY_S = 3600
 FAR_EVERY = 4
 
@@ -48,13 +48,13 @@ class TrainingRows:
 
 
 def training_rows(pairs: PairTable, base: str = BASE, inputs: Sequence[str] = INPUTS) -> TrainingRows:
-    """The wait relative to the estimate `base`, and the `inputs`: names of features, or of what futures say.
+    """Make the training rows: the wait relative to the estimate `base`, and `inputs` (of the observation or futures).
 
-    Hourly instants counted back from each pair's end, sparser where the end is over a day away.
+    Instants are hourly, counted back from each pair's end, and sparser where the end is over a day away.
 
-    The decision is close where the wait is of the order of the remaining time, so rows far from the end count little:
-    weight 1 / (1 + remaining / 12 h), then scaled to the same sum for each pair, so that long pairs do not dominate.
-    Weights depend on what is known at the decision alone: weighting by the outcome would bias the prediction.
+    The decision is close where the wait is of the order of the remaining time, so rows far from the end have little
+    weight: 1 / (1 + remaining / 12 h). Weights are then scaled to the same sum for each pair, so that long pairs do not
+    dominate. They depend only on what is known at the decision: weighting by the outcome would bias the prediction.
     """
     remaining_s = pairs.predecessor_end_s[pairs.pair_of] - pairs.decision_s
     hourly = remaining_s % EVERY_S == 0

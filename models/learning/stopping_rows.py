@@ -1,6 +1,6 @@
-"""What optimal stopping is fitted on: inputs relative to the remaining time, and which decisions count.
+"""Inputs and rows for learning optimal stopping: inputs relative to the remaining time, at decisions with a choice.
 
-A learner that sees the size of a backlog learns the month that it is fitted on; the ratio of an estimated wait to the
+A learner that sees the size of a backlog learns the month that it is fitted on. The ratio of an estimated wait to the
 remaining time means the same at any load.
 """
 
@@ -18,7 +18,7 @@ Int64s = NDArray[np.int64]
 Float32s = NDArray[np.float32]
 Float64s = NDArray[np.float64]
 
-# Hours each. The wait of the predecessor is that of the same user under the same limits.
+# In hours. The predecessor's wait is that of the same user under the same limits.
 INPUTS = (
     "start_estimate_h",
     "start_estimate_expected_h",
@@ -28,28 +28,28 @@ INPUTS = (
 )
 BASE = "start_estimate_h"
 REMAINING = FEATURES.index("remaining_h")
-NEAR_H = 24.0  # within it every decision counts, before it one in FAR_EVERY_S
+NEAR_H = 24.0  # within it every decision counts, before it one every FAR_EVERY_S
 FAR_EVERY_S = 4 * 3600
 
 
 def relative_inputs(seen: Float32s, names: tuple[str, ...] = INPUTS) -> Float64s:
-    """(d, len(names)) signed logarithm of each less that of the remaining time.
+    """(d, len(names)) signed logarithm of each input, less that of the remaining time.
 
-    seen: what is observed, (d, len(FEATURES)), and behind it what the futures say, where any of the names is theirs.
+    seen: the observations, (d, len(FEATURES)), followed by the futures if `names` has one of their values.
     """
     columns = [SEEN_AHEAD.index(name) for name in names]
     return signed_log(seen[:, columns]) - signed_log(seen[:, [REMAINING]])
 
 
 def rows_to_fit(pairs: PairTable) -> Int64s:
-    """(n,) rows of the table at which there is a choice to learn from: before the end, sparser over a day before it."""
+    """(n,) rows of the table with a choice to learn from: before the end; sparser where the end is over a day away."""
     remaining_s = pairs.predecessor_end_s[pairs.pair_of] - pairs.decision_s
     near = remaining_s <= NEAR_H * 3600
     return np.flatnonzero((remaining_s > 0) & (near | (remaining_s % FAR_EVERY_S == 0)))
 
 
 def folds_in_time(pairs: PairTable, count: int) -> Int64s:
-    """(d,) which of `count` stretches of time, of about as many pairs each, a decision's pair was submitted in."""
+    """(d,) the stretch of time, of `count` with about as many pairs each, in which a decision's pair was submitted."""
     place = np.empty(len(pairs), np.int64)
     place[np.argsort(pairs.submit_s, kind="stable")] = np.arange(len(pairs))
     return np.asarray((place * count // len(pairs))[pairs.pair_of], np.int64)

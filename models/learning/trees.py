@@ -1,8 +1,8 @@
-"""Fitted trees as arrays, in the one form that `agent.artifact` walks; each policy turns its own library's into it.
+"""Fitted trees as arrays, in the form that `agent.artifact` walks. Each policy converts its own library's trees.
 
-Nodes of all trees are in one numbering in which a right child follows its left one; a leaf is its own child with a
-threshold of infinity. An input goes right where it is greater than the threshold; inputs are float32, and thresholds
-are rounded to the float32 that gives the same answer for every one of them. No input is missing.
+Nodes of all trees share one numbering, in which a right child follows its left one. A leaf is its own child, with a
+threshold of infinity. An input goes right if it is greater than the threshold. Inputs are float32; thresholds are
+rounded to the float32 that gives the same answer for every one of them. No input is missing.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Float32s = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Tree:
-    """One tree, node 0 its root, arrays (nodes,)."""
+    """One tree with root node 0, as arrays (nodes,)."""
 
     feature: Int64s
-    threshold: Float32s  # right where greater
+    threshold: Float32s  # go right if greater
     left: Int64s  # -1 at a leaf
     right: Int64s
     value: Float64s  # at leaves
@@ -51,13 +51,13 @@ def flatten(trees: list[Tree]) -> dict[str, NDArray[Any]]:
 
 
 def without_trees(artifact: Artifact) -> Artifact:
-    """The artifact with nothing but a leaf of zero: what it predicts is its base estimate."""
+    """The artifact with a single leaf of zero, so that it predicts its base estimate."""
     leaf = Tree(np.zeros(1, np.int64), np.zeros(1, np.float32), np.full(1, -1), np.full(1, -1), np.zeros(1))
     return replace(artifact, arrays=flatten([leaf]))
 
 
 def breadth_first(left: Int64s, right: Int64s) -> Int64s:
-    """Nodes of a tree level by level, the two children of a node next to each other."""
+    """The nodes of a tree level by level, with the two children of a node next to each other."""
     levels = [np.zeros(1, np.int64)]
     while len(inner := levels[-1][left[levels[-1]] >= 0]):
         levels.append(np.stack([left[inner], right[inner]], axis=1).ravel())
@@ -65,6 +65,6 @@ def breadth_first(left: Int64s, right: Int64s) -> Int64s:
 
 
 def round_down(numbers: Float64s) -> Float32s:
-    """The largest float32 that is no larger: x <= number and x <= it are the same for every float32 x."""
+    """The largest float32 not above each number: comparing any float32 x with either gives the same result."""
     nearest = numbers.astype(np.float32)
     return np.where(nearest > numbers, np.nextafter(nearest, np.float32(-np.inf)), nearest).astype(np.float32)

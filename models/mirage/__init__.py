@@ -1,1 +1,1 @@
-"""Mirage (SC'23) as its authors released it, to compare with: its state, networks and rules. Releases nothing."""
+"""Mirage (SC'23) as its authors released it, for comparison: its state, networks and rules. Releases nothing."""

@@ -1,11 +1,11 @@
-"""Baton's DQN and policy gradient over a day of snapshots: its own losses, Mirage's state and encoders.
+"""Baton's DQN and policy gradient over a day of snapshots: their own losses with Mirage's state and encoders.
 
 The losses, the table as memory and the price as an input are those of `models.policies.dqn` and
-`models.policies.policy_gradient`. What differs is what the network reads: beside the five ratios of today's snapshot
-and the price it has what an encoder of `models.mirage.networks` says of the 144 snapshots. Unlike Mirage's own, a state
-is shown as signed logarithms, standardised on what is fitted on, and there is no dropout, which would blur a ratio of
-probabilities; the newest pairs stop the training instead. They are peers: none can be released, because their state is
-a day of snapshots that an artifact does not hold.
+`models.policies.policy_gradient`. The inputs differ. In addition to the five ratios of the present snapshot and the
+price, the network reads the output of an encoder of `models.mirage.networks` over the 144 snapshots. Unlike Mirage's
+own, states are signed logarithms, standardised on the fit data. There is no dropout, which would blur a ratio of
+probabilities; the newest pairs stop the training instead. These learners are peers and cannot be released, because
+their state is a day of snapshots, which an artifact does not hold.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.comparison.outcomes import Outcome
+from models.comparison.outcomes import PolicyOutcome
 from models.learning import early_stopping
 from models.learning.networks import DEFAULT_WEIGHT, KNOB, Inputs, network, repeatable
 from models.mirage import checkpoints, networks
@@ -41,15 +41,15 @@ if TYPE_CHECKING:
 Int64s = NDArray[np.int64]
 Float32s = NDArray[np.float32]
 
-ENCODED = 16  # numbers that an encoder says of a day
-ENCODED_ROWS = 256  # states looked at at once
+ENCODED = 16  # outputs of an encoder for a day
+ENCODED_ROWS = 256  # states encoded at once
 ENCODERS: dict[str, Callable[[Sizes], torch.nn.Module]] = {
     "transformer": lambda sizes: networks.transformer(sizes, outputs=ENCODED),
     "mixture": lambda sizes: networks.mixture(sizes, outputs=ENCODED),
 }
 LEARNERS: dict[str, Callable[[str, int | None], DQN | PolicyGradient]] = {
     "dqn": lambda name, updates: DQN(name, updates=updates or 240, batch=64, steps_ahead=8, looks=5),
-    # a tenth of the rate of today's learner: by what both lost on January (docs/results.md)
+    # a tenth of the rate of the ordinary learner, chosen by the losses of both in January (docs/results.md)
     "policy-gradient": lambda name, updates: PolicyGradient(
         name, updates=updates or 70, batch_pairs=4, looks=5, learning_rate=3e-4
     ),
@@ -59,7 +59,7 @@ KINDS = tuple(f"{learner}-{encoder}" for learner in LEARNERS for encoder in ENCO
 
 @dataclass(frozen=True)
 class DayInputs:
-    """The decisions of a pair table as a network over histories sees them (`models.learning.networks.Shown`)."""
+    """The decisions of a pair table as inputs over histories (`models.learning.networks.NetworkInputs`)."""
 
     now: Inputs
     histories: Histories  # the snapshots scaled, the pairs as they are
@@ -69,7 +69,7 @@ class DayInputs:
 
     @classmethod
     def of(cls, histories: Histories, encoder: Callable[[], torch.nn.Module]) -> DayInputs:
-        """Standardised on these very decisions and the snapshots up to the last of them."""
+        """Scale these decisions, and the snapshots up to the last of them, by their own statistics."""
         seen = histories.snapshots.rows[: histories.last.max() + 1]
         of_pair = histories.of_pair(np.arange(len(histories.last)))
         made = cls(
@@ -83,15 +83,15 @@ class DayInputs:
 
     @property
     def scaling(self) -> Scaling:
-        """Of today's ratios, which stand first."""
+        """Scaling of the present ratios, which are the first inputs."""
         return self.now.scaling
 
     def of_pairs(self, pairs: PairTable) -> DayInputs:
-        """Other pairs, of the same cluster. Raises InputError where one of their decisions has no whole history."""
+        """Other pairs of the same cluster. Raises InputError if one of their decisions lacks a whole history."""
         return replace(self, now=self.now.of_pairs(pairs), histories=Histories.of(self.histories.snapshots, pairs))
 
     def of_histories(self, histories: Histories) -> DayInputs:
-        """Other pairs with snapshots of their own, raw, by the scaling of these."""
+        """Other pairs with their own raw snapshots, by the scaling of these."""
         scaled = replace(histories.snapshots, rows=self.of_cluster(histories.snapshots.rows))
         return replace(self, now=self.now.of_pairs(histories.pairs), histories=replace(histories, snapshots=scaled))
 
@@ -104,13 +104,13 @@ class DayInputs:
         return torch.from_numpy(states)
 
     def at(self, rows: Int64s, log_weight: Float32s) -> torch.Tensor:
-        """(b, i) today's ratios, the log of the cost weight and the states laid flat."""
+        """(b, i) the present ratios, the log of the cost weight and the flattened states."""
         import torch
 
         return torch.cat([self.now.at(rows, log_weight), self.states(rows).flatten(1)], dim=1)
 
     def network(self, hidden: Sequence[int], outputs: int) -> torch.nn.Module:
-        """An encoder of the states, and the network of today's learners on the ratios, what it says, and the price."""
+        """An encoder of the states, and the ordinary learners' network on the ratios, the encoding and the price."""
         import torch
 
         encoder, width = self.encoder(), self.now.width
@@ -120,7 +120,7 @@ class DayInputs:
                 super().__init__()
                 self.encoder = encoder
                 self.head = network(width + ENCODED, hidden, outputs)
-                self.eval()  # no dropout; weights learn as ever
+                self.eval()  # no dropout; the weights still learn
 
             def forward(self, x: torch.Tensor) -> torch.Tensor:
                 return self.judged(x[:, :width], self.encoder(x[:, width:].reshape(-1, HISTORY, INPUTS)))
@@ -132,7 +132,7 @@ class DayInputs:
         return OverHistories()
 
     def found(self, network: torch.nn.Module, weights: Sequence[float]) -> torch.Tensor:
-        """(k, d, outputs) what it says of all decisions at each cost weight; each day is encoded once."""
+        """(k, d, outputs) the network's outputs for all decisions at each cost weight; each day is encoded once."""
         import torch
 
         over: Any = network
@@ -146,9 +146,9 @@ class DayInputs:
 
 @dataclass(frozen=True)
 class Learned:
-    """One fit: what it is called, what it is shown, what it became, and what was logged of it.
+    """One fit: its policy, its inputs, its network, and its logged metrics.
 
-    metrics: `seconds` of processor time and `updates` made, `newest_cost_h` at each look (`early_stopping`).
+    metrics: `seconds` of processor time, number of `updates`, `newest_cost_h` at each look (`early_stopping`).
     """
 
     policy: DQN | PolicyGradient
@@ -156,19 +156,19 @@ class Learned:
     network: torch.nn.Module
     metrics: dict[str, list[float]]
 
-    def outcome(self, histories: Histories) -> Outcome:
-        """Its gaps on other pairs, asked at each of their decisions."""
+    def outcome(self, histories: Histories) -> PolicyOutcome:
+        """Its gaps on other pairs, deciding at each of their decisions."""
         with repeatable(0):
             found = self.shown.of_histories(histories).found(self.network, self.policy.settings).numpy()
         submit = found[..., 0] >= 0.0 if found.shape[-1] == 1 else found[..., 1] >= found[..., 0]
         gap = histories.pairs.gap_h[stopping_rows(histories.pairs, submit)]
-        return Outcome(self.policy.name, "peer", KNOB, self.policy.settings, DEFAULT_WEIGHT, gap[None])
+        return PolicyOutcome(self.policy.name, "peer", KNOB, self.policy.settings, DEFAULT_WEIGHT, gap[None])
 
 
 def fit(kind: str, histories: Histories, budget: Budget, seed: int, updates: int | None = None) -> Learned:
-    """One of KINDS, as `dqn` or `policy-gradient` are fitted: on the older pairs, stopped by the newest.
+    """Fit one of KINDS like `dqn` or `policy-gradient`: on the older pairs, stopped by the newest.
 
-    It ends at its updates or after `budget.seconds` of processor time, whichever comes first, and goes on from its
+    It ends at its updates or after `budget.seconds` of processor time, whichever comes first, and resumes from its
     checkpoint. Raises InputError for an unknown kind, and what `checkpoints.load` raises.
     """
     if kind not in KINDS:
@@ -187,11 +187,14 @@ def fit(kind: str, histories: Histories, budget: Budget, seed: int, updates: int
 
 
 def train(
-    learner: dqn.Learner | policy_gradient.Learner, made_for: Mapping[str, Any], budget_s: float, path: Path | None
+    learner: dqn.DQNLearner | policy_gradient.PolicyGradientLearner,
+    made_for: Mapping[str, Any],
+    budget_s: float,
+    path: Path | None,
 ) -> tuple[float, int]:
-    """Steps until all updates are made or `budget_s` of processor time is used up; the network is then at its best.
+    """Train until all updates are made or `budget_s` of processor time is used; the network is then at its best.
 
-    Goes on from `path` where that file is, to the same bit, and writes it at each look and at the end. Returns the
+    Resumes from `path`, to the same bit, if that file exists. Writes it at each look and at the end. Returns the
     seconds and the updates of the whole training.
     """
     import torch
@@ -206,7 +209,7 @@ def train(
         learner.best.state = copy.deepcopy(best.state_dict()) if learner.best.costs else {}
         learner.rng.bit_generator.state = meta["rng"]
         learner.schedule.load_state_dict(meta["schedule"])
-        checkpoints.remind(learner.optimizer, moments)
+        checkpoints.restore(learner.optimizer, moments)
         learner.optimizer.param_groups[0]["lr"] = learner.schedule.get_last_lr()[0]
     while made < updates and seconds < budget_s:
         began = time.process_time()
@@ -215,9 +218,9 @@ def train(
         is_due = early_stopping.is_look(made - 1, updates, learner.policy.looks)
         if path is not None and (is_due or seconds >= budget_s):
             best.load_state_dict(learner.best.state or averaged.state_dict())
-            stands = {"made": made, "seconds": seconds, "costs": learner.best.costs}
-            stands |= {"rng": learner.rng.bit_generator.state, "schedule": learner.schedule.state_dict()}
-            checkpoints.save(path, parts, learner.optimizer, {**made_for, **stands})
+            progress = {"made": made, "seconds": seconds, "costs": learner.best.costs}
+            progress |= {"rng": learner.rng.bit_generator.state, "schedule": learner.schedule.state_dict()}
+            checkpoints.save(path, parts, learner.optimizer, {**made_for, **progress})
     learner.best.restore(averaged)
     return seconds, made
 
@@ -228,14 +231,16 @@ def _learner(
     early: PairTable,
     newest: PairTable | None,
     rng: np.random.Generator,
-) -> dqn.Learner | policy_gradient.Learner:
+) -> dqn.DQNLearner | policy_gradient.PolicyGradientLearner:
     if isinstance(policy, DQN):
-        return dqn.Learner(policy, shown, early, newest, rng)
-    return policy_gradient.Learner(policy, shown, early, newest, rng)
+        return dqn.DQNLearner(policy, shown, early, newest, rng)
+    return policy_gradient.PolicyGradientLearner(policy, shown, early, newest, rng)
 
 
-def _networks(learner: dqn.Learner | policy_gradient.Learner) -> tuple[torch.nn.Module, torch.nn.Module]:
-    """The network that learns, and the average of it that is judged."""
-    if isinstance(learner, dqn.Learner):
+def _networks(
+    learner: dqn.DQNLearner | policy_gradient.PolicyGradientLearner,
+) -> tuple[torch.nn.Module, torch.nn.Module]:
+    """The network that learns, and its average, which is judged."""
+    if isinstance(learner, dqn.DQNLearner):
         return learner.online, learner.target
     return learner.actor, learner.average

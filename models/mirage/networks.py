@@ -1,8 +1,8 @@
 """Mirage's foundation networks as released: a transformer encoder, and a mixture of ten with a gate.
 
 Sizes, layers and initial weights are those of the authors' code (github.com/zhaozhang/Mirage, src/model): no
-normalisation of the inputs, no encoding of positions. There they say one number of a state; Baton's own learners
-(`models.mirage.learners`) have them say several. torch is imported inside functions.
+normalisation of the inputs, no encoding of positions. There a network has one output per state; Baton's own learners
+(`models.mirage.learners`) give it several. torch is imported inside functions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large a foundation is; the defaults are the released ones."""
+    """Sizes of a foundation; the defaults are the released ones."""
 
     width: int = 512  # of the encoder
     inner: int = 128  # units of its feed-forward layers
@@ -29,14 +29,14 @@ class Sizes:
 
 
 def training_device() -> str:
-    """Where foundations are trained: the first GPU that torch sees, else the processor."""
+    """Device on which foundations are trained: the first GPU that torch sees, else the processor."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def transformer(sizes: Sizes, layers: int | None = None, heads: int | None = None, outputs: int = 1) -> torch.nn.Module:
-    """States (b, HISTORY, INPUTS) to (b, outputs): linear, encoder, flattened, linear."""
+    """A network from states (b, HISTORY, INPUTS) to (b, outputs): linear, encoder, flattened, linear."""
     import torch
 
     layer = torch.nn.TransformerEncoderLayer(
@@ -58,9 +58,10 @@ def transformer(sizes: Sizes, layers: int | None = None, heads: int | None = Non
 
 
 def mixture(sizes: Sizes, outputs: int = 1) -> torch.nn.Module:
-    """States to (b, outputs): transformers of one layer and one head, weighted by a gate that sees the whole state.
+    """A network from states to (b, outputs): transformers of one layer and one head, weighted by a gate.
 
-    `experts` are its transformers, and `each` gives their numbers apart, (b, experts, outputs).
+    The gate sees the whole state. `experts` are the transformers, and `each` returns their outputs, (b, experts,
+    outputs).
     """
     import torch
 

@@ -1,8 +1,8 @@
-"""Mirage's view of a cluster: 34 numbers every ten minutes, each instant held once, histories sliced from them.
+"""Mirage's view of a cluster: 34 numbers every ten minutes. Each instant is held once; histories are slices.
 
 The state of Ding et al., "Mirage: Towards Low-interruption Services on Batch GPU Clusters with Reinforcement Learning"
-(SC'23), is 144 such snapshots and, on each, eight numbers of the pair as they are now: (144, 42). A table of histories
-would hold each snapshot 144 times.
+(SC'23), is 144 such snapshots. To each are added eight numbers of the pair as it is at the decision: (144, 42). A table
+of histories would hold each snapshot 144 times.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ HISTORY = 144  # snapshots, a day
 CLUSTER_INPUTS = 34
 PAIR_INPUTS = 8
 INPUTS = CLUSTER_INPUTS + PAIR_INPUTS
-VERSION = 1  # of the state; a checkpoint of another one is refused
+VERSION = 1  # of the state; a checkpoint of another version is rejected
 PERCENTILES = (0, 25, 50, 75, 100)
 
 
 @dataclass(frozen=True)
 class Snapshots:
-    """One cluster, every STEP_S: row i is at `first_s` + i STEP_S."""
+    """Snapshots of one cluster, every STEP_S: row i is at `first_s` + i STEP_S."""
 
     first_s: int
     rows: Float32s  # (s, CLUSTER_INPUTS)
@@ -38,7 +38,7 @@ class Snapshots:
     def ends_at(self, decision_s: Int64s) -> Int64s:
         """(b,) the last snapshot at or before each decision.
 
-        Raises InputError where a decision has no HISTORY snapshots, or comes after the last of them.
+        Raises InputError if a decision lacks HISTORY snapshots, or is later than the last snapshot.
         """
         place = (decision_s - self.first_s) // STEP_S
         if len(place) and (place.min() < HISTORY - 1 or place.max() >= len(self.rows)):
@@ -54,11 +54,11 @@ class Snapshots:
 def take_snapshots(
     submit_s: Int64s, start_s: Int64s, end_s: Int64s, nodes: Int64s, limit_s: Int64s, first_s: int, last_s: int
 ) -> Snapshots:
-    """Snapshots from `first_s` to `last_s` (epoch s) of jobs given by arrays (j,); start -1: it never started.
+    """Take snapshots from `first_s` to `last_s` (epoch s) of jobs given by arrays (j,); start -1: it never started.
 
-    Column by column: pending jobs, their nodes, percentiles 0, 25, 50, 75, 100 of their limits (minutes), of their ages
-    (s) and of their run times (all 0); running jobs, their nodes, the percentiles of their limits (minutes), of how
-    long they had waited (s) and of how long they have run (s). Percentiles of no job are 0.
+    The columns are: pending jobs, their nodes, percentiles 0, 25, 50, 75, 100 of their limits (minutes), of their ages
+    (s) and of their run times (all 0); running jobs, their nodes, the percentiles of their limits (minutes), of their
+    waits (s) and of their elapsed run times (s). Percentiles without a job are 0.
     """
     instants_s = np.arange(first_s, last_s + 1, STEP_S, dtype=np.int64)
     rows = np.zeros((len(instants_s), CLUSTER_INPUTS), np.float32)
@@ -85,7 +85,7 @@ def take_snapshots(
 
 
 def percentiles(values: NDArray[np.generic]) -> NDArray[np.float64]:
-    """(5,) PERCENTILES of the values; 0 of none."""
+    """(5,) PERCENTILES of the values; 0 without values."""
     if not len(values):
         return np.zeros(len(PERCENTILES))
     return np.asarray(np.percentile(values.astype(np.float64), PERCENTILES))
@@ -93,7 +93,7 @@ def percentiles(values: NDArray[np.generic]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Histories:
-    """The states of a pair table's decisions, made when they are asked for."""
+    """The states of a pair table's decisions, made on demand."""
 
     snapshots: Snapshots
     pairs: PairTable
@@ -101,11 +101,11 @@ class Histories:
 
     @classmethod
     def of(cls, snapshots: Snapshots, pairs: PairTable) -> Histories:
-        """Raises InputError where a decision has no whole history."""
+        """Find the last snapshot of each decision. Raises InputError if a decision lacks a whole history."""
         return cls(snapshots, pairs, snapshots.ends_at(pairs.decision_s))
 
     def at(self, rows: Int64s) -> Float32s:
-        """(b, HISTORY, INPUTS) states of those decisions: the pair's eight numbers stand on every snapshot."""
+        """(b, HISTORY, INPUTS) states of those decisions; every snapshot carries the pair's eight numbers."""
         windows = np.lib.stride_tricks.sliding_window_view(self.snapshots.rows, HISTORY, axis=0)  # (s', 34, HISTORY)
         states = np.empty((len(rows), HISTORY, INPUTS), np.float32)
         states[:, :, :CLUSTER_INPUTS] = windows[self.last[rows] - HISTORY + 1].transpose(0, 2, 1)

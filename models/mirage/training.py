@@ -1,8 +1,8 @@
 """Offline pre-training of Mirage's foundations from probes, and its REINFORCE heads.
 
-Numbers are those of the released code: a probe is one decision of a pair with its gap in hours; seven of each pair,
-evenly spaced; Adam, squared error. Each epoch draws its order and its dropout from seed and epoch alone, so a training
-that was interrupted goes on as if it had not been.
+The numbers are those of the released code. A probe is one decision of a pair with its gap in hours; each pair has
+seven, evenly spaced. The loss is the squared error and the optimiser Adam. Each epoch draws its order and its dropout
+from seed and epoch alone, so an interrupted training resumes with the same result.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ Int64s = NDArray[np.int64]
 Float32s = NDArray[np.float32]
 
 PROBES = 7
-TRAINED = 2 / 3  # share of a stage's probes that is learned from
-EXPERT_SHARE = 0.05  # of the probes in order of time, that one expert sees
-GATE_SHARE = 0.8  # of them, the first, that the whole mixture sees
+TRAINED = 2 / 3  # share of a stage's probes that it learns from
+EXPERT_SHARE = 0.05  # share of the probes, in order of time, that one expert sees
+GATE_SHARE = 0.8  # share of the probes, the first, that the whole mixture sees
 DISCOUNT = 0.99
 ENTROPY = 0.1
 EPISODES = 32  # an epoch
 HEAD_RATE = 0.01
-BATCH_ROWS = 256  # states looked at at once
+BATCH_ROWS = 256  # states evaluated at once
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of a pre-training: which weights learn from which probes."""
+    """A stage of pre-training: the weights that learn, and their probes."""
 
     part: str  # name of the module within the network; empty: all of it
     rows: Int64s  # of the table
@@ -52,7 +52,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a pre-training stands: so many epochs of that stage are done, in so many seconds all in all."""
+    """Progress of a pre-training: the epochs done in the present stage, and the seconds used by all."""
 
     stage: int = 0
     epoch: int = 0
@@ -70,12 +70,12 @@ def probe_rows(pairs: PairTable) -> Int64s:
 
 
 def transformer_stages(rows: Int64s, epochs: int = 300) -> list[Stage]:
-    """The transformer learns from all probes at once."""
+    """One stage: the transformer learns from all probes at once."""
     return [Stage("", rows, epochs, 1e-4, 128)]
 
 
 def mixture_stages(rows: Int64s, sizes: Sizes, epochs: int = 300, expert_epochs: int = 1000) -> list[Stage]:
-    """Each expert learns from a twentieth of the probes of its own, then the whole mixture from the first 80 %."""
+    """Each expert learns from its own twentieth of the probes, then the whole mixture from the first 80 %."""
     each = max(int(EXPERT_SHARE * len(rows)), 1)
     stages = [
         Stage(f"experts.{i}", rows[i * each : (i + 1) * each], expert_epochs, 1e-5, 64) for i in range(sizes.experts)
@@ -93,11 +93,11 @@ def pretrain(
     budget_s: float,
     checkpoint: Path | None = None,
 ) -> tuple[list[list[float]], Place]:
-    """Learns the gap in hours; each stage ends at its epochs or at its share of `budget_s`, the same for all.
+    """Learn the gap in hours; each stage ends at its epochs or at its share of `budget_s`, the same for all.
 
-    Goes on from `checkpoint` where that file is, and writes it after each epoch. Returns the mean squared error on what
-    was held out (h^2), a list a stage and a number an epoch made here, and where it ended. Raises what
-    `checkpoints.load` raises. On a GPU where there is one: there dropout draws other numbers.
+    Resumes from `checkpoint` if that file exists, and writes it after each epoch. Returns the mean squared error on the
+    held-out probes (h^2), a list per stage and a number per epoch made here, and the final progress. Raises what
+    `checkpoints.load` raises. Uses a GPU if there is one; dropout then draws other numbers.
     """
     import torch
 
@@ -114,7 +114,7 @@ def pretrain(
         part = network.get_submodule(stage.part)
         adam = torch.optim.Adam(part.parameters(), stage.rate)
         if moments:
-            checkpoints.remind(adam, moments)
+            checkpoints.restore(adam, moments)
             moments = {}
         while place.epoch < stage.epochs and place.seconds < until_s:
             began = time.perf_counter()
@@ -130,7 +130,7 @@ def pretrain(
 def _epoch(
     part: torch.nn.Module, adam: torch.optim.Adam, histories: Histories, stage: Stage, key: tuple[int, int, int]
 ) -> float:
-    """One pass over the probes learned from; the mean squared error on the others, h^2 (NaN where there are none)."""
+    """Make one pass over the training probes. Returns the mean squared error on the others, h^2 (NaN without any)."""
     import torch
 
     seed, number, epoch = key
@@ -154,7 +154,7 @@ def _epoch(
 
 
 def looked_at(network: Any, histories: Histories, rows: Int64s, each: bool = False) -> Float32s:
-    """(b, 1) what the network says of the states at those rows; `each`: (b, experts), a mixture's experts apart."""
+    """(b, 1) the network's outputs for the states at those rows; with `each`, (b, experts) of a mixture's experts."""
     import torch
 
     network.eval()
@@ -169,11 +169,11 @@ def looked_at(network: Any, histories: Histories, rows: Int64s, each: bool = Fal
 def reinforce(
     seen: Float32s, pairs: PairTable, every: int, *, epochs: int, seed: int, rate: float = HEAD_RATE
 ) -> tuple[NDArray[np.float64], list[float]]:
-    """The head on a frozen foundation: REINFORCE with a running mean of rewards as baseline and a bonus on entropy.
+    """Train the head on a frozen foundation: REINFORCE with a running mean of rewards as baseline and an entropy bonus.
 
-    seen: (d, i) what the foundation says at each row of the table, of which every `every`-th decision, counted back
-    from the end, is played. Reward: -60 |gap in hours|, at the submission. Returns the weights (2, i + 1) of wait and
-    submit, the last column their bias, and the mean reward of each epoch.
+    seen: (d, i) the foundation's outputs at each row of the table. Every `every`-th decision, counted back from the
+    end, is played. Reward: -60 |gap in hours|, at the submission. Returns the weights (2, i + 1) of wait and submit,
+    the last column their bias, and the mean reward of each epoch.
     """
     import torch
 

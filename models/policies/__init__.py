@@ -1,1 +1,1 @@
-"""One provisioning policy a file; `models.registry` names them. What every policy must do is in `models.protocol`."""
+"""Provisioning policies, one per file. `models.registry` names them; `models.protocol` defines their interface."""

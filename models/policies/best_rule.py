@@ -1,4 +1,4 @@
-"""What a network imitates first: of the rules that learn nothing the one that loses least, for each cost weight."""
+"""The rule that a network imitates first: for each cost weight, the one without learning that loses least."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from models.stopping import stopping_rows
 
 
 def best_rules(pairs: PairTable, weights: NDArray[np.float64], looks_ahead: bool = False) -> NDArray[np.bool_]:
-    """(k, d) decisions of the rule and setting of least mean cost at each of the weights (k,), on these very pairs.
+    """(k, d) decisions of the rule and setting of least mean cost on these pairs, at each of the weights (k,).
 
-    With `looks_ahead` the rule on the pairs' futures is among them.
+    With `looks_ahead` the rule on the pairs' futures is a candidate too.
     """
     kinds = (average_wait, start_estimate, start_expected, *((SimulateAhead,) if looks_ahead else ()))
     rules = [rule().fit(pairs, 0)[0] for rule in kinds]

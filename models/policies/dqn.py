@@ -4,19 +4,21 @@ Mnih et al., "Human-level control through deep reinforcement learning", Nature 5
 Hasselt et al., AAAI 2016) and targets of several steps (Hessel et al., "Rainbow", AAAI 2018): a target network, targets
 by temporal differences, Huber loss.
 
-What differs from the papers, and why:
-- The pair table is the memory. No action changes the cluster that is seen next, and the table holds what submitting
-  would have cost at every decision. So a transition is drawn from the table, whoever acted; nothing is explored, and
-  both actions of a decision are learned from: submitting from its outcome, waiting from the n decisions after it, where
-  the online network says whether the successor is submitted (then by its outcome) or not (then by the target network).
-- The difference of the two values is fitted beside that of waiting: both hang on one future, so their difference is far
-  less noisy than either, and it alone decides.
-- It begins by imitating: the first part of the updates fits the values of the best rule that learns nothing, which the
-  table holds too (`models.policies.best_rule`).
+Differences from the papers, and their reasons:
+- The pair table is the memory. No action changes the cluster state seen next, and the table holds the cost of
+  submitting
+  at every decision. So transitions are drawn from the table, whatever policy acted, and nothing is explored. Both
+  actions of a decision are learned from: submitting from its outcome, waiting from the n decisions after it. The online
+  network decides whether the successor is submitted within these. If so, its outcome counts; if not, the target
+  network's value.
+- The difference of the two values is fitted in addition to the value of waiting. Both depend on one future, so their
+  difference is far less noisy than either, and it alone decides.
+- Training begins by imitation: the first part of the updates fits the values of the best rule that learns nothing,
+  which the table holds too (`models.policies.best_rule`).
 - The network is conditioned on the cost weight of overlap, which is the knob, drawn anew for each transition.
-- The target network follows the online one by Polyak averaging, and it is what is exported, as it was when it lost
-  least on the newest pairs (`models.learning.early_stopping`).
-- Decisions are drawn where the choice is close more often than elsewhere (`models.learning.exploring_starts`).
+- The target network follows the online one by Polyak averaging. It is exported as it was when it lost least on the
+  newest pairs (`models.learning.early_stopping`).
+- Decisions where the choice is close are drawn more often than others (`models.learning.exploring_starts`).
 - No discount: an hour lost is an hour lost.
 
 The file reads from top to bottom: hyper-parameters, the training loop, one update, its targets.
@@ -52,8 +54,8 @@ Float64s = NDArray[np.float64]
 class DQN:
     """Double DQN of n-step targets on the decisions of a pair table.
 
-    What is logged: `loss`, the Huber loss of an update, the mean of a tenth of the training; `newest_cost_h`, what the
-    target network loses on the pairs held out, hours a pair, at each of `looks` (none where nothing is held out).
+    Metrics: `loss`, the mean Huber loss of an update over each tenth of the training; `newest_cost_h`, the target
+    network's losses on the held-out pairs, hours a pair, at each of `looks` (none without held-out pairs).
     """
 
     name: str = "dqn"
@@ -64,25 +66,25 @@ class DQN:
     hidden: tuple[int, ...] = (64, 64)  # units of each hidden layer
     # the updates
     updates: int = 1200
-    imitated: float = 0.25  # share of them, the first, whose targets are the values of the best rule
-    batch: int = 512  # decisions an update
-    steps_ahead: int = 16  # decisions that a target looks ahead before the target network stands in
+    imitated: float = 0.25  # share of the updates, the first, whose targets are the values of the best rule
+    batch: int = 512  # decisions per update
+    steps_ahead: int = 16  # decisions that a target looks ahead before it uses the target network's value
     learning_rate: float = 1e-3  # of Adam, at first
-    last_rate: float = 0.05  # share of it that is left at the last update; it falls linearly
-    gradient_norm: float = 10.0  # above which a gradient is scaled down to it
+    last_rate: float = 0.05  # share of the rate left at the last update; it falls linearly
+    gradient_norm: float = 10.0  # a larger gradient is scaled down to it
     target_rate: float = 0.02  # of the target network's steps towards the online one
-    reward_scale_h: float = 4.0  # costs are divided by it: values are of the order of one
-    looks: int = 40  # at the pairs held out
-    # what is seen
+    reward_scale_h: float = 4.0  # costs are divided by it, so that values are of the order of one
+    looks: int = 40  # evaluations on the held-out pairs
+    # the inputs
     inputs: tuple[str, ...] = networks.RELATIVE  # hours each: of the observation, and of its futures
     looks_ahead: bool = False
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
-        """The artifact and the metrics; one seed gives the same bytes on every x86-64 machine."""
+        """Fit the policy. One seed gives the same bytes on every x86-64 machine."""
         early, newest = early_stopping.held_out(pairs)
         with networks.repeatable(seed):
             inputs = networks.Inputs.of(early.seen(self.looks_ahead), self.inputs)
-            learner = Learner(self, inputs, early, newest, np.random.default_rng(seed))
+            learner = DQNLearner(self, inputs, early, newest, np.random.default_rng(seed))
             losses = learner.run()
             arrays = inputs.export(learner.target)
         parameters = {"head": "q", "layers": len(self.hidden) + 1}
@@ -93,19 +95,19 @@ class DQN:
         return artifact, metrics | ({"newest_cost_h": learner.best.costs} if learner.best.costs else {})
 
     def untrained(self, artifact: Artifact, seed: int) -> Artifact:
-        """The network that learning begins with, of random weights."""
+        """The network before training, with random weights."""
         inputs = networks.Inputs.of_artifact(artifact)
         with networks.repeatable(seed):
             return replace(artifact, arrays=inputs.export(networks.network(inputs.width, self.hidden, 2)))
 
 
-class Learner:
+class DQNLearner:
     """One training run on `pairs`, stopped by `newest`."""
 
     def __init__(
         self,
         policy: DQN,
-        inputs: networks.Shown,
+        inputs: networks.NetworkInputs,
         pairs: PairTable,
         newest: PairTable | None,
         rng: np.random.Generator,
@@ -127,20 +129,20 @@ class Learner:
         self.schedule = torch.optim.lr_scheduler.LinearLR(self.optimizer, 1.0, policy.last_rate, policy.updates)
 
     def run(self) -> list[float]:
-        """Losses of all updates. The target network is then what it was at its best."""
+        """Make all updates, then restore the target network to its best state; returns the losses."""
         losses = [self.step(update) for update in range(self.policy.updates)]
         self.best.restore(self.target)
         return losses
 
     def step(self, update: int) -> float:
-        """Update number `update`, from 0, and a look at the pairs held out where one is due; returns the loss."""
+        """Make update number `update`, from 0, and look at the held-out pairs if a look is due; returns the loss."""
         loss = self.update(update < self.policy.imitated * self.policy.updates)
         if early_stopping.is_look(update, self.policy.updates, self.policy.looks):
             self.best.look(self.target)
         return loss
 
     def update(self, imitate: bool) -> float:
-        """One step of Adam on decisions drawn from the table; returns the loss."""
+        """Make one step of Adam on decisions drawn from the table; returns the loss."""
         import torch
 
         rows = self.env.reset(*self.starts.draw(self.rng, self.policy.batch))
@@ -161,17 +163,17 @@ class Learner:
         return loss.item()
 
     def values(self, rows: Int64s, log_weight: Float32s) -> Float32s:
-        """(b,) what submitting at those rows is worth, by its outcome."""
+        """(b,) value of submitting at those rows, by its outcome."""
         gap = self.gap_h[rows]
         reward = rewards(interruption_h(gap), overlap_h(gap), np.exp(log_weight.astype(np.float64)))
         return np.asarray(reward / self.policy.reward_scale_h, np.float32)
 
     def of_rule(self, rows: Int64s, log_weight: Float32s) -> Float32s:
-        """(b,) what waiting and then following the best rule is worth, by its outcome."""
+        """(b,) value of waiting and then following the best rule, by its outcome."""
         return self.values(self.rule_rows[networks.nearest_rule(log_weight), rows], log_weight)
 
     def ahead(self, rows: Int64s, log_weight: Float32s) -> Float32s:
-        """(b,) what waiting and then following the online network is worth: its outcome, where that submits soon.
+        """(b,) value of waiting and then following the online network: its outcome, if that submits soon.
 
         Double Q-learning: the online network acts, and the target network values waiting further.
         """

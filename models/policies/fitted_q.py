@@ -1,25 +1,25 @@
 """Optimal stopping on the full table: fitted Q-iteration with boosted trees.
 
-Submitting the successor is stopping, and the table holds what stopping would have cost at every decision. So what
-waiting costs can be looked up for any rule: follow it from the next decision on (Longstaff & Schwartz, "Valuing
+Submitting the successor is stopping, and the table holds the cost of stopping at every decision. The cost of waiting
+under any rule can therefore be looked up: follow the rule from the next decision on (Longstaff & Schwartz, "Valuing
 American options by simulation", Review of Financial Studies 14 (2001): a regression of realised continuation values;
 Ernst, Geurts & Wehenkel, "Tree-based batch mode reinforcement learning", JMLR 6 (2005)).
 
-1. *Look ahead one step.* Waiting a moment costs a moment of interruption where the successor would start too late, and
-   saves price x a moment of overlap where not. So submit once P(too late) >= price / (1 + price): boosting fits that
+1. *Look ahead one step.* Waiting a moment costs a moment of interruption if the successor would start too late, and
+   saves price x a moment of overlap if not. So submit once P(too late) >= price / (1 + price). Boosting fits that
    chance, and the price only moves the threshold.
-2. *Improve.* For each of a few prices the loss of waiting and then following the rule of step 1 is looked up at each
-   decision, less the loss of submitting. Boosting fits its sign, weighted by its size: the log-odds are 0 exactly where
+2. *Improve.* For each of a few prices, the loss of waiting and then following the rule of step 1 is looked up at each
+   decision, less the loss of submitting. Boosting fits its sign, weighted by its size. The log-odds are 0 exactly where
    the two expectations are equal, so trees of logistic loss find the boundary of the better rule (Lazaric,
    Ghavamzadeh & Munos, "Analysis of a classification-based policy iteration algorithm", ICML 2010).
 
-What differs from the papers, and why:
-- What is followed at a decision comes from trees that were fitted on other stretches of time: a rule that has seen the
-  outcomes makes waiting look better than it is.
-- Scores may only rise with an estimate relative to the remaining time (monotone constraints): a calm month cannot teach
-  that long estimates mean nothing.
-- One rule for all decisions in place of one a decision: the remaining time is in every input.
-- Sizes are divided by 1 h + remaining time, known at the decision, so that no expectation is bent.
+Differences from the papers, and their reasons:
+- The rule followed at a decision comes from trees fitted on other stretches of time. A rule that has seen the outcomes
+  makes waiting look better than it is.
+- Scores may only rise with an estimate relative to the remaining time (monotone constraints): a calm month must not
+  teach that long estimates mean nothing.
+- There is one rule for all decisions instead of one per decision: the remaining time is in every input.
+- Sizes are divided by 1 h + remaining time, which is known at the decision, so that no expectation is biased.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ DEFAULT_PRICE = 1.0
 class FittedQ:
     """Two steps of fitted Q-iteration with LightGBM.
 
-    What is logged: `look_ahead_log_loss` and `improvement_log_loss` (the mean over the prices) of the rows fitted, a
-    value a round; and `crossed_cost_h`, what the untrained rule and then the rule of step 1 lose on the pairs fitted
-    when trees of other stretches of time decide, hours a pair, the mean over the prices.
+    Metrics: `look_ahead_log_loss` and `improvement_log_loss` (the mean over the prices) of the rows fitted, a value per
+    round. `crossed_cost_h`: losses of the untrained rule and then of the rule of step 1 on the pairs fitted, if trees
+    of other stretches of time decide; hours a pair, the mean over the prices.
     """
 
     name: str = "fitted-q"
@@ -65,12 +65,12 @@ class FittedQ:
     settings: tuple[float, ...] = SETTINGS
     is_learned: bool = True
     sharpness: float = 4.0  # of the untrained rule: log-odds an e-fold of the estimate relative to the remaining time
-    prices: tuple[float, ...] = (0.02, 0.15, 0.7, 2.0, 8.0, 40.0)  # improved at; between them changes are interpolated
+    prices: tuple[float, ...] = (0.02, 0.15, 0.7, 2.0, 8.0, 40.0)  # improved at these; interpolated between them
     folds: int = 3  # stretches of time, each decided by trees of the others
     rounds: int = 50  # trees of the look-ahead
     improvement_rounds: int = 50  # trees of each price
-    leaves: int = 7  # of a tree, at most
-    learning_rate: float = 0.06  # how much of each tree counts
+    leaves: int = 7  # per tree, at most
+    learning_rate: float = 0.06  # share of each tree that counts
     min_data_in_leaf: int = 60  # rows, at least
     feature_fraction: float = 0.6  # share of the inputs that a tree sees
     bagging_fraction: float = 0.6  # share of the rows that a tree sees, drawn anew for each
@@ -79,7 +79,7 @@ class FittedQ:
     looks_ahead: bool = False
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
-        """The artifact and the metrics. Raises InputError where no pair has a decision before its predecessor's end."""
+        """Fit the policy. Raises InputError if no pair has a decision before its predecessor's end."""
         stopping = Stopping(self, pairs, seed)
         ahead = stopping.boost(stopping.base, stopping.is_late, None, stopping.rows, self.rounds)
         crossed = stopping.crossed()
@@ -118,21 +118,21 @@ class FittedQ:
 
 
 @dataclass(frozen=True)
-class Boosted:
-    """Trees whose sum is added to a score."""
+class BoostedScore:
+    """Boosted trees whose sum is added to a score."""
 
     booster: Any
     trees: list[Tree]
-    losses: list[float]  # log loss of the rows fitted, a value a round
+    losses: list[float]  # log loss of the rows fitted, a value per round
 
     def raw(self, inputs: Float32s) -> Float64s:
-        """(n,) their sum at inputs (n, i)."""
+        """(n,) the sum of the trees at inputs (n, i)."""
         sums: Float64s = self.booster.predict(inputs, raw_score=True)
         return sums
 
 
 class Stopping:
-    """A pair table as optimal stopping sees it."""
+    """A pair table as an optimal stopping problem."""
 
     def __init__(self, policy: FittedQ, pairs: PairTable, seed: int) -> None:
         self.policy, self.pairs, self.seed = policy, pairs, seed
@@ -149,7 +149,7 @@ class Stopping:
         self.fold = folds_in_time(pairs, min(policy.folds, len(pairs)))  # (d,)
 
     def crossed(self) -> Float64s:
-        """(d,) score of step 1 at price 1, each decision's by trees of other stretches of time."""
+        """(d,) score of step 1 at price 1; each decision is scored by trees of other stretches of time."""
         score = self.base.copy()
         for number in np.unique(self.fold):
             rows = self.rows[self.fold[self.rows] != number]
@@ -160,7 +160,7 @@ class Stopping:
         return score
 
     def gain(self, submit: NDArray[np.bool_], price: float) -> tuple[Float64s, Float64s]:
-        """(d,) hours that submitting saves over waiting and then following `submit`; and how much each row counts."""
+        """(d,) hours that submitting saves over waiting and then following `submit`, and the weight of each row."""
         gap = self.pairs.gap_h
         loss = -rewards(interruption_h(gap), overlap_h(gap), price)
         gain = loss[following_rows(self.pairs, submit)] - loss
@@ -168,7 +168,7 @@ class Stopping:
         return gain, np.abs(gain) / (1.0 + remaining_h)
 
     def mean_cost(self, score: Float64s) -> float:
-        """Hours a pair that the rule "submit once score >= log price" loses, the mean over the prices."""
+        """Mean loss of the rule "submit once score >= log price", hours a pair, over the prices."""
         costs = []
         for price in self.policy.prices:
             gap = self.pairs.gap_h[stopping_rows(self.pairs, score >= np.log(price))]
@@ -177,8 +177,8 @@ class Stopping:
 
     def boost(
         self, start: Float64s, label: NDArray[np.bool_], size: Float64s | None, rows: Int64s, rounds: int
-    ) -> Boosted:
-        """Trees of logistic loss on `rows`, on top of `start` (d,), for labels (d,) that count by `size` (d,)."""
+    ) -> BoostedScore:
+        """Fit trees of logistic loss on `rows`, on top of `start` (d,), for labels (d,) weighted by `size` (d,)."""
         import lightgbm
 
         policy = self.policy
@@ -212,7 +212,7 @@ class Stopping:
             callbacks=[lightgbm.record_evaluation(history)],
         )
         losses = [float(loss) for loss in history["fit"]["binary_logloss"]]
-        return Boosted(booster, lightgbm_trees(booster), losses)
+        return BoostedScore(booster, lightgbm_trees(booster), losses)
 
 
 def fitted_q_ahead() -> FittedQ:

@@ -1,4 +1,4 @@
-"""Random forest on the wait if submitted now, relative to an estimate of it; a factor on the prediction is the knob.
+"""Random forest on the wait if submitted now, relative to an estimate of it. The knob is a factor on the prediction.
 
 Fitted by scikit-learn; the artifact holds its trees as arrays.
 """
@@ -19,20 +19,20 @@ from models.protocol import PairTable
 
 
 @dataclass
-class Forest:
+class RandomForest:
     """scikit-learn's RandomForestRegressor; the number of leaves is limited so that deciding stays fast."""
 
     name: str = "forest"
     knob: str = KNOB
     settings: tuple[float, ...] = FACTORS
     is_learned: bool = True
-    trees: int = 50  # more change the prediction little, and every decision walks all of them
-    leaves: int = 200  # of a tree, at most: bounds the size of the artifact and the depth of a walk
-    min_samples_leaf: int = 10  # rows that a leaf averages, at least
+    trees: int = 50  # more trees change the prediction little, and every decision walks all of them
+    leaves: int = 200  # per tree, at most: limits the size of the artifact and the depth of a walk
+    min_samples_leaf: int = 10  # rows averaged by a leaf, at least
     max_features: float = 0.4  # share of the inputs tried at a split: the trees differ, and their mean is steadier
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
-        """Metrics: root mean square error of the logarithm on the rows fitted."""
+        """Fit the forest. Metrics: root mean square error of the logarithm on the rows fitted."""
         from sklearn.ensemble import RandomForestRegressor
 
         rows = training_rows(pairs)
@@ -49,12 +49,12 @@ class Forest:
         return artifact, {"fit_rmse_log_ratio": [float(np.sqrt(np.mean(error**2)))]}
 
     def untrained(self, artifact: Artifact, seed: int) -> Artifact:
-        """No tree: the base estimate alone."""
+        """Remove all trees: the base estimate alone."""
         return without_trees(artifact)
 
 
 def from_sklearn(model: Any) -> dict[str, NDArray[Any]]:
-    """A fitted RandomForestRegressor: the mean of its trees, left where input <= threshold."""
+    """Convert a fitted RandomForestRegressor: the mean of its trees, left where input <= threshold."""
     trees = []
     for estimator in model.estimators_:
         tree = estimator.tree_

@@ -1,6 +1,6 @@
-"""LightGBM on an upper quantile of the wait if submitted now; a factor on it is the knob.
+"""LightGBM on an upper quantile of the wait if submitted now. The knob is a factor on the prediction.
 
-An hour of interruption costs more than an hour of overlap to most, so a quantile above the median is the better
+For most users an hour of interruption costs more than an hour of overlap, so a quantile above the median is a better
 starting point (a newsvendor problem: the best lead for cost weight w is the quantile 1 / (1 + w) of the wait).
 """
 
@@ -27,16 +27,16 @@ class LightGBMQuantile:
     knob: str = KNOB
     settings: tuple[float, ...] = FACTORS
     is_learned: bool = True
-    quantile: float = 0.6  # of the wait that is predicted: above the median, for the reason given above
-    rounds: int = 120  # trees, each fitted to what those before it left
-    leaves: int = 15  # of a tree, at most
-    learning_rate: float = 0.06  # how much of each tree counts
+    quantile: float = 0.6  # of the wait, predicted: above the median, see the module
+    rounds: int = 120  # trees, each fitted to the residuals of those before it
+    leaves: int = 15  # per tree, at most
+    learning_rate: float = 0.06  # share of each tree that counts
     min_data_in_leaf: int = 60  # rows, at least
     feature_fraction: float = 0.5  # share of the inputs that a tree sees
     bagging_fraction: float = 0.6  # share of the rows that a tree sees, drawn anew for each
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
-        """Metrics: pinball loss of the logarithm on the rows fitted, one value a round."""
+        """Fit the model. Metrics: pinball loss of the logarithm on the rows fitted, one value per round."""
         import lightgbm
 
         rows = training_rows(pairs)
@@ -70,12 +70,12 @@ class LightGBMQuantile:
         return artifact, {"fit_pinball_log_ratio": [float(v) for v in history["fit"]["quantile"]]}
 
     def untrained(self, artifact: Artifact, seed: int) -> Artifact:
-        """No tree: the base estimate alone."""
+        """Remove all trees: the base estimate alone."""
         return without_trees(artifact)
 
 
 def from_lightgbm(booster: Any) -> dict[str, NDArray[Any]]:
-    """A LightGBM booster without categories: the sum of its trees, left where input <= threshold."""
+    """Convert a LightGBM booster without categories: the sum of its trees, left where input <= threshold."""
     return flatten(lightgbm_trees(booster))
 
 

@@ -1,26 +1,25 @@
 """Policy gradient of when to submit: proximal policy optimisation over all decisions of a batch of pairs.
 
 Williams, "Simple statistical gradient-following algorithms", Machine Learning 8 (1992); the clipped objective and
-several passes over what was played of Schulman et al., "Proximal policy optimization algorithms", arXiv 1707.06347
-(2017); a bonus on entropy (Mnih et al., ICML 2016).
+several passes over a batch of Schulman et al., "Proximal policy optimization algorithms", arXiv 1707.06347 (2017); a
+bonus on entropy (Mnih et al., ICML 2016).
 
-What differs from the papers, and why:
-- The baseline is looked up. Actions do not change the cluster that is seen next, and the pair table holds what
-  submitting would have cost at every decision. So what the present actor loses from any decision on is known: backwards
-  from the end, value = p x outcome + (1 - p) x value of the next decision. No critic is fitted.
+Differences from the papers, and their reasons:
+- The baseline is looked up. Actions do not change the cluster state seen next, and the pair table holds the cost of
+  submitting at every decision. So the present actor's value from any decision on is known: backwards from the end,
+  value = p x outcome + (1 - p) x value of the next decision. No critic is fitted.
 - The gradient takes both actions of each decision at their probabilities (Ciosek & Whiteson, "Expected policy
-  gradients", AAAI 2018): nothing is sampled but pairs and prices.
+  gradients", AAAI 2018): only pairs and prices are sampled.
 - The actor is conditioned on the cost weight of overlap, which is the knob.
 - It begins as a sensible rule (`start_from_estimate`), and the first part of the updates imitates the best rule that
   learns nothing (`models.policies.best_rule`).
-- The bonus fades to nothing, so that the released rule, submit at a probability of one half, is what was trained. What
-  is released is an average of the last actors, as it was when it lost least on the newest pairs
+- The bonus fades to zero, so that the released rule, submit at a probability of one half, is the trained one. The
+  released actor is an average of the last actors, as it was when it lost least on the newest pairs
   (`models.learning.early_stopping`).
-- A decision counts by 1 / (1 h + remaining time), which is known then: hours far from the end would drown the rest.
+- A decision is weighted by 1 / (1 h + remaining time), which is known then: hours far from the end would dominate.
 - No discount: an hour lost is an hour lost.
 
-The file reads from top to bottom: hyper-parameters, the training loop, a batch, one update, the rule that the actor
-begins as.
+The file reads from top to bottom: hyper-parameters, the training loop, a batch, one update, the actor's first rule.
 """
 
 from __future__ import annotations
@@ -53,10 +52,10 @@ Float64s = NDArray[np.float64]
 class PolicyGradient:
     """Proximal policy optimisation on the decisions of a pair table.
 
-    What is logged: `objective` (what is made larger, without the bonus), `entropy` of the actor's choices in nats and
-    `return_h`, what the actor is worth at the first decision of a pair, hours (0 is best), each the mean of a tenth of
-    the training; `newest_cost_h`, what the averaged actor loses on the pairs held out, hours a pair, at each of
-    `looks` (none where nothing is held out).
+    Metrics, each the mean of a tenth of the training: `objective` (maximised, without the bonus), `entropy` of the
+    actor's choices in nats, and `return_h`, the actor's value at the first decision of a pair, hours (0 is best).
+    `newest_cost_h`: the averaged actor's losses on the held-out pairs, hours a pair, at each of `looks` (none without
+    held-out pairs).
     """
 
     name: str = "policy-gradient"
@@ -65,30 +64,32 @@ class PolicyGradient:
     is_learned: bool = True
     # the actor
     hidden: tuple[int, ...] = (64, 64)  # units of each hidden layer
-    sharpness: float = 2.0  # of the rule that the actor starts as: how fast its probability turns from 0 to 1
+    sharpness: float = 2.0  # of the actor's first rule: how fast its probability turns from 0 to 1
     caution: float = 0.2  # how much that rule holds back by the cost weight
-    average_rate: float = 0.05  # the exported actor follows the trained one by it, an average of the last ones
+    average_rate: float = (
+        0.05  # of the exported actor's steps towards the trained one, making it an average of the last ones
+    )
     # the updates
     updates: int = 400
-    imitated: float = 0.1  # share of them, the first, that imitate the best rule
-    batch_pairs: int = 32  # pairs an update, each with all its decisions
+    imitated: float = 0.1  # share of the updates, the first, that imitate the best rule
+    batch_pairs: int = 32  # pairs per update, each with all its decisions
     epochs: int = 4  # passes over them
-    clip: float = 1.0  # how far a probability may move from what it was, as a ratio, before it gains nothing
+    clip: float = 1.0  # largest ratio by which changing a probability still gains something
     learning_rate: float = 3e-3  # of Adam, at first
-    last_rate: float = 0.05  # share of it that is left at the last update; it falls linearly
-    gradient_norm: float = 2.0  # above which a gradient is scaled down to it
+    last_rate: float = 0.05  # share of the rate left at the last update; it falls linearly
+    gradient_norm: float = 2.0  # a larger gradient is scaled down to it
     entropy: float = 0.05  # weight of the entropy bonus, at first; it falls linearly to 0
-    looks: int = 40  # at the pairs held out
-    # what is seen
+    looks: int = 40  # evaluations on the held-out pairs
+    # the inputs
     inputs: tuple[str, ...] = networks.RELATIVE  # hours each: of the observation, and of its futures
     looks_ahead: bool = False
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
-        """The artifact and the metrics; one seed gives the same bytes on every x86-64 machine."""
+        """Fit the policy. One seed gives the same bytes on every x86-64 machine."""
         early, newest = early_stopping.held_out(pairs)
         with networks.repeatable(seed):
             inputs = networks.Inputs.of(early.seen(self.looks_ahead), self.inputs)
-            learner = Learner(self, inputs, early, newest, np.random.default_rng(seed))
+            learner = PolicyGradientLearner(self, inputs, early, newest, np.random.default_rng(seed))
             series = learner.run()
             arrays = inputs.export(learner.average)
         parameters = {"head": "logit", "layers": len(self.hidden) + 1}
@@ -100,37 +101,37 @@ class PolicyGradient:
         return artifact, metrics | ({"newest_cost_h": learner.best.costs} if learner.best.costs else {})
 
     def untrained(self, artifact: Artifact, seed: int) -> Artifact:
-        """The actor that learning begins with: the rule of `start_from_estimate`."""
+        """The actor before training: the rule of `start_from_estimate`."""
         inputs = networks.Inputs.of_artifact(artifact)
         with networks.repeatable(seed):
             return replace(artifact, arrays=inputs.export(self.first_actor(inputs)))
 
-    def first_actor(self, inputs: networks.Shown) -> torch.nn.Module:
-        """A new actor, as the rule that it starts as."""
+    def first_actor(self, inputs: networks.NetworkInputs) -> torch.nn.Module:
+        """A new actor, which acts by its first rule."""
         actor = inputs.network(self.hidden, 1)
         start_from_estimate(actor, inputs, self.sharpness, self.caution)
         return actor
 
 
 @dataclass(frozen=True)
-class Batch:
-    """All decisions of some pairs, n rows, each pair at a weight of its own."""
+class PairBatch:
+    """All decisions of some pairs, n rows; each pair has its own weight."""
 
     rows: Int64s  # (n,) of the table, pair by pair
     last: Bools  # (n,) the exact end of a pair
     log_weight: Float32s  # (n,)
-    outcome: Float64s  # (n,) what submitting there is worth, hours
-    counts: Float64s  # (n,) how much the decision counts; they add up to 1
+    outcome: Float64s  # (n,) value of submitting there, hours
+    counts: Float64s  # (n,) weight of the decision; they add up to 1
     imitated: Float32s  # (n,) 1 where the best rule submits
 
 
-class Learner:
+class PolicyGradientLearner:
     """One training run on `pairs`, stopped by `newest`."""
 
     def __init__(
         self,
         policy: PolicyGradient,
-        inputs: networks.Shown,
+        inputs: networks.NetworkInputs,
         pairs: PairTable,
         newest: PairTable | None,
         rng: np.random.Generator,
@@ -148,24 +149,24 @@ class Learner:
         self.schedule = torch.optim.lr_scheduler.LinearLR(self.optimizer, 1.0, policy.last_rate, policy.updates)
 
     def run(self) -> Float64s:
-        """(updates, 3) objective, entropy and return. The averaged actor is then what it was at its best."""
+        """Make all updates, then restore the best averaged actor; (updates, 3) objective, entropy and return."""
         out = np.array([self.step(update) for update in range(self.policy.updates)]).reshape(-1, 3)
         self.best.restore(self.average)
         return out
 
     def step(self, update: int) -> tuple[float, float, float]:
-        """Update number `update`, from 0, and a look at the pairs held out where one is due; returns what it says."""
+        """Make update number `update`, from 0, and look at the held-out pairs if a look is due; returns its figures."""
         policy = self.policy
         bonus = policy.entropy * (1.0 - update / policy.updates)
-        said = self.update(self.draw(), bonus, update < policy.imitated * policy.updates)
+        figures = self.update(self.draw(), bonus, update < policy.imitated * policy.updates)
         networks.follow(self.average, self.actor, policy.average_rate)
         self.schedule.step()
         if early_stopping.is_look(update, policy.updates, policy.looks):
             self.best.look(self.average)
-        return said
+        return figures
 
-    def draw(self) -> Batch:
-        """Pairs drawn from the table."""
+    def draw(self) -> PairBatch:
+        """Draw pairs from the table."""
         pairs = self.rng.integers(len(self.pairs), size=self.policy.batch_pairs)
         chosen = networks.sample_log_weights(self.rng, len(pairs))
         begin, end = self.pairs.offset[pairs], self.pairs.offset[pairs + 1]
@@ -178,11 +179,11 @@ class Learner:
         rule = self.rule[networks.nearest_rule(log_weight), rows].astype(np.float32)
         last = np.zeros(len(rows), bool)
         last[np.cumsum(end - begin) - 1] = True
-        counts[last] = 0.0  # there is no choice left
-        return Batch(rows, last, log_weight, outcome, counts / max(counts.sum(), 1e-9), rule)
+        counts[last] = 0.0  # no choice is left
+        return PairBatch(rows, last, log_weight, outcome, counts / max(counts.sum(), 1e-9), rule)
 
-    def update(self, batch: Batch, bonus: float, imitate: bool) -> tuple[float, float, float]:
-        """Some steps of Adam on a batch; returns the objective and the entropy of the last, and the actor's return."""
+    def update(self, batch: PairBatch, bonus: float, imitate: bool) -> tuple[float, float, float]:
+        """Make some steps of Adam on a batch; returns the objective and entropy of the last, and the actor's return."""
         import torch
 
         inputs = self.inputs.at(batch.rows, batch.log_weight)
@@ -217,10 +218,10 @@ class Learner:
         return objective.item(), entropy.item(), float(value[first].mean())
 
 
-def values(batch: Batch, chance: Float64s) -> tuple[Float64s, Float64s]:
-    """(n,) what each decision is worth to an actor that submits with `chance` (n,), and what the next one is, hours.
+def values(batch: PairBatch, chance: Float64s) -> tuple[Float64s, Float64s]:
+    """(n,) value of each decision under an actor that submits with `chance` (n,), and of the next one, hours.
 
-    At a pair's exact end submitting is all there is: both are its outcome.
+    At a pair's exact end only submitting is possible: both are its outcome.
     """
     value, following = np.empty(len(chance)), np.empty(len(chance))
     after = 0.0
@@ -232,8 +233,8 @@ def values(batch: Batch, chance: Float64s) -> tuple[Float64s, Float64s]:
     return value, following
 
 
-def scaled(batch: Batch, submitting: Float64s, waiting: Float64s) -> tuple[Float64s, Float64s]:
-    """The advantages (n,) of both actions, over the root of the mean square of their difference."""
+def scaled(batch: PairBatch, submitting: Float64s, waiting: Float64s) -> tuple[Float64s, Float64s]:
+    """The advantages (n,) of both actions, divided by the root mean square of their difference."""
     spread = float(np.sqrt((batch.counts * (submitting - waiting) ** 2).sum())) + 1e-6
     return submitting / spread, waiting / spread
 
@@ -246,19 +247,21 @@ def clipped(now: torch.Tensor, old: torch.Tensor, advantage: torch.Tensor, clip:
     return torch.minimum(now * advantage, held * advantage)
 
 
-def start_from_estimate(network: torch.nn.Module, inputs: networks.Shown, sharpness: float, caution: float) -> None:
-    """Makes a network of one output begin as the rule "submit when the start estimate reaches the remaining time".
+def start_from_estimate(
+    network: torch.nn.Module, inputs: networks.NetworkInputs, sharpness: float, caution: float
+) -> None:
+    """Make a network of one output begin as the rule "submit when the start estimate reaches the remaining time".
 
-    logit = sharpness x (log of (1 h + estimate) / (1 h + remaining) - caution x log weight), so that learning begins
-    at a sensible rule and what is learned is the departure from it (residual policy learning, Silver et al.,
-    arXiv 1812.06298). The estimate is the first of the inputs.
+    logit = sharpness x (log of (1 h + estimate) / (1 h + remaining) - caution x log weight). Learning begins at a
+    sensible rule and learns the departure from it (residual policy learning, Silver et al., arXiv 1812.06298). The
+    estimate is the first of the inputs.
     """
     import torch
 
     last = [layer for layer in network.modules() if isinstance(layer, torch.nn.Linear)][-2]
     skip = [layer for layer in network.modules() if isinstance(layer, torch.nn.Linear)][-1]
     with torch.no_grad():
-        last.weight.mul_(0.1)  # what the hidden layers add begins small
+        last.weight.mul_(0.1)  # the contribution of the hidden layers begins small
         last.bias.fill_(sharpness * float(inputs.scaling.mean[0]))
         skip.weight[0, 0] = sharpness * float(inputs.scaling.scale[0])
         skip.weight[0, -1] = -sharpness * caution * networks.LOG_WEIGHT_SCALE

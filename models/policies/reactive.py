@@ -1,4 +1,4 @@
-"""Submit when the predecessor ends: never an overlap, every wait an interruption. The yardstick."""
+"""The baseline policy: submit when the predecessor ends. It never overlaps, and every wait is an interruption."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ class Reactive:
     is_learned: bool = False
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
-        """Nothing to fit."""
+        """Make the artifact; there is nothing to fit."""
         return new_artifact(self, "constant-lead", 0.0), {}

@@ -1,8 +1,8 @@
-"""Simulate ahead: play out what may happen from what is visible now, and submit when the successor would be due.
+"""Simulate ahead: play possible futures of the state visible now, and submit when the successor would be due.
 
-The successor is submitted now in K futures (`models.ahead.futures`); the lower quartile of its waits there takes the
-place of the start estimate: submit when setting x that wait >= remaining time. Nothing is fitted on pairs. What is
-learned, how long jobs run and who arrives, is learned anew at each decision from what was recorded before it.
+The successor is submitted now in K futures (`models.ahead.futures`). The lower quartile of its waits replaces the start
+estimate: submit when setting x that wait >= remaining time. Nothing is fitted on pairs. Run times and arrivals are
+inferred anew at each decision from what was recorded before it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,6 @@ class SimulateAhead:
     is_learned: bool = False
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
-        """Nothing to fit."""
+        """Make the artifact; there is nothing to fit."""
         parameters = {"feature": "ahead_wait_p25_h"}
         return new_artifact(self, "estimate-ratio", 1.0, parameters=parameters, looks_ahead=True), {}

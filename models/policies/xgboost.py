@@ -1,4 +1,4 @@
-"""XGBoost on the mean wait if submitted now, relative to an estimate of it; a factor on the prediction is the knob."""
+"""XGBoost on the mean wait if submitted now, relative to an estimate of it. The knob is a factor on the prediction."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class XGBoostMean:
     knob: str = KNOB
     settings: tuple[float, ...] = FACTORS
     is_learned: bool = True
-    rounds: int = 120  # trees, each fitted to what those before it left
-    depth: int = 4  # of a tree, at most
-    learning_rate: float = 0.06  # how much of each tree counts
+    rounds: int = 120  # trees, each fitted to the residuals of those before it
+    depth: int = 4  # per tree, at most
+    learning_rate: float = 0.06  # share of each tree that counts
     min_child_weight: float = 60.0  # sum of the rows' weights in a leaf, at least
     subsample: float = 0.6  # share of the rows that a tree sees
     colsample_bytree: float = 0.5  # share of the inputs that a tree sees
-    base: str = BASE  # the estimate that the wait is held against
+    base: str = BASE  # the estimate that the wait is relative to
     inputs: tuple[str, ...] = INPUTS
     looks_ahead: bool = False
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
-        """Metrics: root mean square error of the logarithm on the rows fitted, one value a round."""
+        """Fit the model. Metrics: root mean square error of the logarithm on the rows fitted, one value per round."""
         import xgboost
 
         rows = training_rows(pairs, self.base, self.inputs)
@@ -69,16 +69,16 @@ class XGBoostMean:
         return artifact, {"fit_rmse_log_ratio": [float(v) for v in history["fit"]["rmse"]]}
 
     def untrained(self, artifact: Artifact, seed: int) -> Artifact:
-        """No tree: the base estimate alone."""
+        """Remove all trees: the base estimate alone."""
         return without_trees(artifact)
 
 
 def from_xgboost(booster: Any) -> dict[str, NDArray[Any]]:
-    """An XGBoost booster of one output with an identity link: base score plus trees, left where input < threshold."""
+    """Convert a booster of one output with an identity link: base score plus trees, left where input < threshold."""
     learner = json.loads(booster.save_raw("json"))["learner"]
     trees = []
     for tree in learner["gradient_booster"]["model"]["trees"]:
-        condition = np.asarray(tree["split_conditions"], np.float32)  # at a leaf, its value
+        condition = np.asarray(tree["split_conditions"], np.float32)  # the value, at a leaf
         trees.append(
             Tree(
                 np.asarray(tree["split_indices"], np.int64),

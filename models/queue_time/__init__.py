@@ -1,1 +1,1 @@
-"""Queue-time prediction: what is known at a job's submission, the methods behind one protocol, and their scores."""
+"""Queue-time prediction: the information known at a job's submission, the prediction methods, and their scores."""

@@ -1,7 +1,7 @@
-"""The futures of jobs at their submissions: what `models.ahead.futures` plays for policies, for jobs of the log itself.
+"""The futures of jobs at their submissions: `models.ahead.futures`, for the jobs of the log.
 
-A job is in the queue of the recorded cluster as it was at that instant, and the futures are those in which it starts.
-A future that lasts longer than HORIZON_S ends there, and the wait is said to be as long.
+A job joins the queue of the recorded cluster as it was at that instant. Each future lasts until the job starts. A
+future longer than HORIZON_S ends there, and counts as a wait of that length.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import numpy as np
 
 from features.ahead.summary import FUTURES
 from features.submission.log import SubmissionLog
-from models.ahead.told import NOTHING, Told
-from models.queue_time.ground import Ground
+from models.ahead.told import NOTHING, RevealedTruth
+from models.queue_time.ground import SubmittedJobs
 from models.queue_time.protocol import Bools, Int64s, Rows
 from simulator.recorded.record import NONE
 
 HORIZON_S = 14 * 86_400
-MOST_PLAYED = 2_000  # rows of a fit whose futures are played, the newest: they take most of the time
-ALL = Told(run_times=True, arrivals=True, holds=True)
-LOOKS: dict[str, Told] = {
+MOST_PLAYED = 2_000  # newest rows of a fit with played futures, which take most of the time
+ALL = RevealedTruth(run_times=True, arrivals=True, holds=True)
+LOOKS: dict[str, RevealedTruth] = {
     "simulate-ahead": NOTHING,
     "boosting-ahead": NOTHING,
     "combination-ahead": NOTHING,
@@ -28,17 +28,17 @@ LOOKS: dict[str, Told] = {
 }
 
 
-def waits_in_futures(log: SubmissionLog, wanted: Bools, told: Told = NOTHING) -> Int64s:
-    """(wanted, futures) s: how long each of the wanted jobs (mask of those that ran) waits in each of its futures.
+def waits_in_futures(log: SubmissionLog, chosen: Bools, revealed: RevealedTruth = NOTHING) -> Int64s:
+    """(chosen, futures) wait, s, of each chosen job (mask of those that ran) in each of its futures.
 
-    The rules of each week are those inferred from what was recorded before it. One future where all is told.
+    The rules of each week are inferred from what was recorded before it. If all is revealed, there is one future.
     """
-    from models.ahead.futures import Asked, start_in_futures  # which compiles
+    from models.ahead.futures import HypotheticalJobs, start_in_futures  # compiles at import
 
     record = log.record
-    row = np.flatnonzero(record.ran)[wanted]
+    row = np.flatnonzero(record.ran)[chosen]
     none = np.full(len(row), NONE)
-    asked = Asked(
+    jobs = HypotheticalJobs(
         at_s=record.submit_s[row],
         nodes=record.size[row],
         limit_s=record.limit_s[row],
@@ -50,20 +50,20 @@ def waits_in_futures(log: SubmissionLog, wanted: Bools, told: Told = NOTHING) ->
         own_end_s=none,
         row=row,
     )
-    starts = start_in_futures(record, asked, futures=1 if told == ALL else FUTURES, told=told)
+    starts = start_in_futures(record, jobs, futures=1 if revealed == ALL else FUTURES, revealed=revealed)
     waits: Int64s = np.maximum(starts - record.submit_s[row][:, None], 0)
     return waits
 
 
-def with_futures(ground: Ground, fit_on: Bools, judge: Bools, told: Told) -> tuple[Rows, Rows]:
-    """The rows that are fitted on and those that are judged (masks) with their futures.
+def with_futures(jobs: SubmittedJobs, fit_on: Bools, judge: Bools, revealed: RevealedTruth) -> tuple[Rows, Rows]:
+    """The rows of the fit and those to judge (masks), with their futures.
 
-    Of the rows of the fit those of the newest MOST_PLAYED are played, those of the others are negative.
+    Of the rows of the fit only the newest MOST_PLAYED are played; the futures of the others are negative.
     """
     newest = fit_on & (np.cumsum(fit_on) > fit_on.sum() - MOST_PLAYED)
-    wanted = newest | judge
-    waits_s = waits_in_futures(ground.log, wanted, told)
-    futures_s = np.full((len(wanted), waits_s.shape[1]), NONE)
-    futures_s[wanted] = waits_s
-    rows = replace(ground.rows, futures_s=futures_s)
+    chosen = newest | judge
+    waits_s = waits_in_futures(jobs.log, chosen, revealed)
+    futures_s = np.full((len(chosen), waits_s.shape[1]), NONE)
+    futures_s[chosen] = waits_s
+    rows = replace(jobs.rows, futures_s=futures_s)
     return rows.take(fit_on), rows.take(judge)

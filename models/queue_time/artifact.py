@@ -1,7 +1,7 @@
-"""A fitted method as what is released of it: the arrays that `agent.distribution` answers from, with numpy alone.
+"""The released form of a fitted method: arrays from which `agent.distribution` predicts with numpy alone.
 
-Not every method has such a form. `qbets` needs every start up to the submission; `hgb-bins` and `trout` are rivals that
-nothing shows better than those that have one (docs/results.md).
+Not every method has such a form. `qbets` needs every start up to the submission. `hgb-bins` and `trout` are rivals that
+no result shows to be better than the releasable methods (docs/results.md).
 """
 
 from __future__ import annotations
@@ -15,54 +15,58 @@ from numpy.typing import NDArray
 from agent.distribution import FORMAT_VERSION, KIND, Distribution
 from features.submission.index import FEATURES, VERSION
 from models.learning.trees import Tree, flatten
-from models.queue_time.conformal import Both
-from models.queue_time.ground import Ground
+from models.queue_time.conformal import CalibratedMethod
+from models.queue_time.ground import SubmittedJobs
 from models.queue_time.methods.combination import Mixed
 from models.queue_time.methods.estimates import Estimated
 from models.queue_time.methods.hierarchy import Constant, Hierarchical, Predict
 from models.queue_time.methods.partitions import PartitionTable
 from models.queue_time.methods.residuals import CUTS_S
-from models.queue_time.methods.trout_boosting import Boosted
-from models.queue_time.model import BASE_CUTS_H, Model
-from models.queue_time.moves import Moved
-from models.queue_time.protocol import COLUMN, LEVELS, Fitted, Rows
+from models.queue_time.methods.trout_boosting import BoostedTrees
+from models.queue_time.model import BASE_CUTS_H, BoostedDistribution
+from models.queue_time.moves import CalibratedLevels
+from models.queue_time.protocol import COLUMN, LEVELS, FittedMethod, Rows
 from models.release import export
 from models.tracking.versions import QUEUE_TIME
 from traces.errors import InputError, WorkError
 from traces.store.folder import DataFolder
 
 RELEASABLE = ("limits", "expected", "partition-mean", "partition-median", "boosting", "trout-boosting", "combination")
-CHECKED = 32  # observations that a released distribution carries with their answers
+CHECKED = 32  # observations stored in a released distribution, with their answers
 
-Part = tuple[dict[str, Any], dict[str, NDArray[Any]]]  # of the manifest, and its arrays
-# What stands in for what was never seen, in words, as the manifest has it.
+Part = tuple[dict[str, Any], dict[str, NDArray[Any]]]  # entry of the manifest, and its arrays
+# Fallbacks for unseen values, in words, as in the manifest.
 FALLBACKS = (
-    "a partition that was never seen, or none: the waits of all partitions, moved by what covered over all",
-    "a user, account, QOS or shape without history: the waits and run times of everybody's jobs",
+    "an unknown or missing partition: the waits of all partitions, with the calibration over all of them",
+    "a user, account, QOS or shape without history: the waits and run times of all jobs",
 )
 
 
 class Described(NamedTuple):
-    """What numbers mean in a ground: partitions in the order of their numbers, and the bounds of the size classes."""
+    """The meaning of partition numbers and size classes: partition names in order, and the bounds of the classes."""
 
     partitions: list[str]
     sizes: list[int]
 
 
-def described(ground: Ground) -> Described:
-    """Of the whole log of a ground."""
-    record = ground.log.record
+def described(jobs: SubmittedJobs) -> Described:
+    """Describe the whole log."""
+    record = jobs.log.record
     smallest = int(record.size[record.ran].min())
-    names = np.unique(np.asarray(ground.log.names["partition"], dtype=str))
+    names = np.unique(np.asarray(jobs.log.names["partition"], dtype=str))
     return Described([str(name) for name in names], [smallest, 4 * smallest])
 
 
-def distribution(method: str, fitted: Fitted, of: Described, note: dict[str, Any]) -> Distribution:
-    """The fitted method, calibrated or not, with whatever `note` adds to the manifest.
+def distribution(method: str, fitted: FittedMethod, names: Described, note: dict[str, Any]) -> Distribution:
+    """Make the released distribution of a fitted method, calibrated or not; `note` is added to the manifest.
 
     Raises InputError for a method that is not one of RELEASABLE.
     """
-    uncalibrated, moved = (fitted.fitted, fitted.moved) if isinstance(fitted, Both) else (fitted, Moved({}, LEVELS))
+    uncalibrated, moved = (
+        (fitted.fitted, fitted.moved)
+        if isinstance(fitted, CalibratedMethod)
+        else (fitted, CalibratedLevels({}, LEVELS))
+    )
     stated, arrays = [], dict(moved.arrays())
     for k, (part, own) in enumerate(_parts(method, uncalibrated, 1.0, 1.0)):
         stated.append(part)
@@ -73,8 +77,8 @@ def distribution(method: str, fitted: Fitted, of: Described, note: dict[str, Any
         "method": method,
         "features": list(FEATURES),
         "observe_version": VERSION,
-        "partitions": of.partitions,
-        "sizes": of.sizes,
+        "partitions": names.partitions,
+        "sizes": names.sizes,
         "parts": stated,
         "levels": LEVELS.tolist(),
         "fallbacks": list(FALLBACKS),
@@ -85,7 +89,7 @@ def distribution(method: str, fitted: Fitted, of: Described, note: dict[str, Any
 
 
 def with_checks(released: Distribution, rows: Rows, partitions: Sequence[str]) -> Distribution:
-    """With CHECKED of the rows, spread over them, as what it must answer alike wherever it is loaded."""
+    """Add CHECKED of the rows, spread over them, with the answers that every loaded copy must reproduce."""
     if not len(rows):
         return released
     at = np.unique(np.linspace(0, len(rows) - 1, CHECKED).astype(np.int64))
@@ -94,7 +98,7 @@ def with_checks(released: Distribution, rows: Rows, partitions: Sequence[str]) -
 
 
 def released(data: DataFolder, cluster: str, version: int) -> Distribution:
-    """A released model. Raises WorkError where it cannot be read, or sees other features than this program writes."""
+    """Load a released model. Raises WorkError if it is unreadable or its features differ from this program's."""
     folder = export.folder(data, cluster, QUEUE_TIME) / str(version)
     try:
         return Distribution.load(folder, FEATURES)
@@ -102,11 +106,11 @@ def released(data: DataFolder, cluster: str, version: int) -> Distribution:
         raise WorkError(f"the queue-time model cannot be used: {error}") from error
 
 
-def _parts(method: str, fitted: Fitted, of_wait: float, of_short: float) -> list[Part]:
+def _parts(method: str, fitted: FittedMethod, of_wait: float, of_short: float) -> list[Part]:
     weights = {"of_wait": of_wait, "of_short": of_short}
     if isinstance(fitted, Mixed):
         return [part for one, a, b in fitted.parts for part in _parts(method, one, a * of_wait, b * of_short)]
-    if isinstance(fitted, Model):
+    if isinstance(fitted, BoostedDistribution):
         return _of_model(fitted, of_wait, of_short)
     if isinstance(fitted, Hierarchical):
         trees = {f"{prefix}{name}": array for prefix, one in (("class_", fitted.p_short), ("number_", fitted.log_wait))
@@ -121,11 +125,11 @@ def _parts(method: str, fitted: Fitted, of_wait: float, of_short: float) -> list
         short = np.array([*(fitted.short[one] for one in known), fitted.short_of_all])
         arrays = {"partition": np.array(known, np.int64), "quantiles_s": quantiles, "short": short}
         return [({"form": "table", **weights}, arrays)]
-    raise InputError(f"method {method!r} has no form that is released; known: {', '.join(RELEASABLE)}")
+    raise InputError(f"method {method!r} has no releasable form; methods with one: {', '.join(RELEASABLE)}")
 
 
-def _of_model(model: Model, of_wait: float, of_short: float) -> list[Part]:
-    """Each fit of bins counts alike."""
+def _of_model(model: BoostedDistribution, of_wait: float, of_short: float) -> list[Part]:
+    """One part for each fit of bins, with equal weights."""
     count = len(model.parts)
     parts = []
     for one in model.parts:
@@ -155,16 +159,16 @@ def _of_estimate(fitted: Estimated, weights: dict[str, float]) -> Part:
 
 
 def _trees_of(predict: Predict, *, is_probability: bool) -> dict[str, NDArray[Any]]:
-    """The trees whose sum is the log-odds or the number that is predicted."""
-    if isinstance(predict, Boosted):
+    """The trees whose sum is the predicted log-odds or number."""
+    if isinstance(predict, BoostedTrees):
         return predict.trees
     if not isinstance(predict, Constant):
-        raise InputError(f"a hierarchy of {type(predict).__name__} has no form that is released")
+        raise InputError(f"a hierarchy of {type(predict).__name__} has no releasable form")
     value = float(np.clip(predict.value, 1e-9, 1 - 1e-9))
     return _leaf(float(np.log(value / (1 - value))) if is_probability else predict.value)
 
 
 def _leaf(value: float) -> dict[str, NDArray[Any]]:
-    """One tree that says the same of everything."""
+    """One tree with a constant prediction."""
     none = np.full(1, -1)
     return flatten([Tree(np.zeros(1, np.int64), np.zeros(1, np.float32), none, none, np.full(1, value))])

@@ -1,4 +1,4 @@
-"""One job asked about: its quantiles, the reasons, what would start sooner. numpy alone, from a `Stored`."""
+"""Predict the wait of one job: quantiles, reasons, and changes that would start it sooner. Needs only numpy."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from models.queue_time.rolling import classes
 from models.queue_time.stored import Stored
 from traces.counted import counted
 
-LONG_HISTORY_DAYS = 28.0  # a fit on less is made wider
-WIDER = 1.5  # the spread of its logarithm
-SOONER = 0.9  # of the median wait, at most, for a change to be told
-QUANTILES = {"0.1": 3, "0.25": 9, "0.5": 19, "0.75": 29, "0.9": 35, "0.95": 37}  # places among LEVELS
+LONG_HISTORY_DAYS = 28.0  # a forecast from a shorter fit is widened
+WIDER = 1.5  # factor on the spread of the wait's logarithm
+SOONER = 0.9  # of the median wait: suggest a change only if its median is at most this
+QUANTILES = {"0.1": 3, "0.25": 9, "0.5": 19, "0.75": 29, "0.9": 35, "0.95": 37}  # positions among LEVELS
 REASONS = 3
 LEAST_EFFECT_S = 60.0
 
 
 @dataclass(frozen=True)
-class Request:
-    """What the job asks for. "" for what is not said."""
+class WaitRequest:
+    """The job's request. An empty text means not given."""
 
     nodes: int
     limit_s: int
@@ -36,22 +36,22 @@ class Request:
     qos: str = ""
 
 
-def answer(stored: Stored, request: Request) -> dict[str, Any]:
-    """`quantiles_s, p_under_600s, reasons, sooner, notes, outcomes`, and `never`: why it cannot start, else None."""
+def answer(stored: Stored, request: WaitRequest) -> dict[str, Any]:
+    """`quantiles_s, p_under_600s, reasons, sooner, notes, outcomes`; `never`: why it cannot start, else None."""
     request, notes = _known(stored, request)
     if why := why_never(stored, request):
         empty = dict.fromkeys(QUANTILES)
         nothing = {"quantiles_s": empty, "p_under_600s": 0.0, "never": why, "reasons": [why], "sooner": []}
         return {**nothing, "notes": notes, "outcomes": 0}
     observed = observed_of(stored, request)
-    told = _told(stored, request, observed)
-    forecast = _corrected(stored, told)
-    outcomes = int(stored.correction.outcomes[classes(told)[0]])
+    uncorrected = _uncorrected(stored, request, observed)
+    forecast = _corrected(stored, uncorrected)
+    outcomes = int(stored.correction.outcomes[classes(uncorrected)[0]])
     if outcomes:
-        notes.append(f"moved by what became of {counted(outcomes, 'job')} since the model was fitted")
+        notes.append(f"corrected by the outcomes of {counted(outcomes, 'job')} since the model was fitted")
     days = float(stored.manifest["fitted_days"])
     if days < LONG_HISTORY_DAYS:
-        notes.append(f"fitted on {days:.0f} days of history: the interval is made wider for it")
+        notes.append(f"fitted on {days:.0f} days of history: the interval is widened for it")
     return {
         "quantiles_s": {name: float(forecast.quantiles_s[0, at]) for name, at in QUANTILES.items()},
         "p_under_600s": float(forecast.p_under_600s[0]),
@@ -63,8 +63,8 @@ def answer(stored: Stored, request: Request) -> dict[str, Any]:
     }
 
 
-def _known(stored: Stored, request: Request) -> tuple[Request, list[str]]:
-    """The request with the partition that most jobs have where none is said, and what falls back, in words."""
+def _known(stored: Stored, request: WaitRequest) -> tuple[WaitRequest, list[str]]:
+    """Fill missing parts of the request with the usual values; returns it and notes on the fallbacks."""
     notes = []
     groups, most = stored.manifest["groups"], stored.manifest["usual"]
     if not request.partition:
@@ -74,12 +74,12 @@ def _known(stored: Stored, request: Request) -> tuple[Request, list[str]]:
     if not request.account and request.user in stored.manifest["accounts"]:
         request = replace(request, account=stored.manifest["accounts"][request.user])
     for name in ("user", "account", "partition", "qos"):
-        told = getattr(request, name)
-        if told and told not in groups[name]:
-            notes.append(f"{name} {told!r} was never seen: the waits of all jobs stand in for those of that {name}")
+        value = getattr(request, name)
+        if value and value not in groups[name]:
+            notes.append(f"{name} {value!r} is not in the log: the waits of all jobs are used instead")
     if "live_since_utc" in stored.manifest:
-        told = stored.manifest["live_since_utc"]
-        notes.append(f"live: what became of earlier jobs is from the log, which ends at {told} UTC")
+        log_end = stored.manifest["live_since_utc"]
+        notes.append(f"live: the outcomes of earlier jobs are from the log, which ends at {log_end} UTC")
     hidden = stored.manifest.get("hidden", {})
     for why in dict.fromkeys(hidden.values()):
         count = sum(one == why for one in hidden.values())
@@ -87,8 +87,8 @@ def _known(stored: Stored, request: Request) -> tuple[Request, list[str]]:
     return request, notes
 
 
-def why_never(stored: Stored, request: Request) -> str | None:
-    """Why no node would ever run the job, in one sentence; None where nothing says so."""
+def why_never(stored: Stored, request: WaitRequest) -> str | None:
+    """Why no node can ever run the job, in one sentence; None without such a reason."""
     most, unit = int(stored.manifest["most_size"]), stored.manifest["unit"]
     if request.nodes > most:
         return f"never: it asks for {request.nodes:,} {unit}, and the cluster has {most:,}"
@@ -96,30 +96,30 @@ def why_never(stored: Stored, request: Request) -> str | None:
     longest_s = partitions.get(request.partition)
     if longest_s is not None and request.limit_s > longest_s:
         where = f"partition {request.partition!r}" if request.partition else "the cluster"
-        told = f"a limit of {_hours(request.limit_s)} is above {_hours(longest_s)}"
-        return f"never: {told}, the longest that a job of {where} had"
+        excess = f"a limit of {_hours(request.limit_s)} is above {_hours(longest_s)}"
+        return f"never: {excess}, the longest limit of any job in {where}"
     return None
 
 
-def observed_of(stored: Stored, request: Request) -> Float32s:
+def observed_of(stored: Stored, request: WaitRequest) -> Float32s:
     """(1, features) the observation of the job, submitted now."""
     m = stored.manifest
     out = np.zeros(len(FEATURES), np.float32)
     user = m["users"].get(request.user, len(m["users"]))
-    asked = SubmissionRequest(
+    submission = SubmissionRequest(
         request.nodes * m["cpus_a_unit"], request.nodes * m["gpus_a_unit"], 0.0, float(m["usual_priority"]), 0.0
     )
     key = -(m["now_s"] - m["origin_s"])
     if m["points_per_hour"] is not None:
         key = 3600 * m["usual_priority"] + m["points_per_hour"] * key
     place = int((stored.pending_key >= key).sum())
-    fill_submission(out, stored.snapshot(request.nodes, request.limit_s, user, place), asked)
+    fill_submission(out, stored.snapshot(request.nodes, request.limit_s, user, place), submission)
     shape = str(int(shapes(np.array([request.nodes]), np.array([request.limit_s]))[0]))
     names = {
         "user": request.user, "account": request.account, "partition": request.partition, "qos": request.qos,
         "shape": shape, "user_shape": f"{request.user}\n{shape}", "everybody": "",
     }  # fmt: skip
-    nobody = len(stored.group_state)  # a row of somebody without history
+    nobody = len(stored.group_state)  # row of a group without history
     state = np.vstack([stored.group_state, np.zeros(stored.group_state.shape[1])])
     state[nobody, 4:6] = -np.inf
     everybody = int(stored.group_first[len(GROUPS) - 1])
@@ -134,18 +134,18 @@ def observed_of(stored: Stored, request: Request) -> Float32s:
     return out[None]
 
 
-def _forecast(stored: Stored, request: Request, observed: Float32s) -> Forecast:
-    return _corrected(stored, _told(stored, request, observed))
+def _forecast(stored: Stored, request: WaitRequest, observed: Float32s) -> Forecast:
+    return _corrected(stored, _uncorrected(stored, request, observed))
 
 
-def _told(stored: Stored, request: Request, observed: Float32s) -> Forecast:
-    """As the model says it."""
+def _uncorrected(stored: Stored, request: WaitRequest, observed: Float32s) -> Forecast:
+    """The model's own forecast."""
     return Forecast(*stored.model.forecast(observed, [request.partition] * len(observed)))
 
 
-def _corrected(stored: Stored, told: Forecast) -> Forecast:
-    """By the outcomes since the fit, and made wider where the history is short."""
-    moved = stored.correction(told)
+def _corrected(stored: Stored, forecast: Forecast) -> Forecast:
+    """Correct the forecast by the outcomes since the fit, and widen it if the history is short."""
+    moved = stored.correction(forecast)
     if float(stored.manifest["fitted_days"]) >= LONG_HISTORY_DAYS:
         return moved
     log = np.log1p(moved.quantiles_s)
@@ -157,7 +157,7 @@ def _begins(*names: str) -> list[int]:
     return [COLUMN[name] for name in FEATURES if name.startswith(names)]
 
 
-# What a reason is made of: the features that are put back to their usual values to see what they add.
+# The features behind each reason: resetting them to their usual values shows their effect.
 GROUPS_OF_REASONS: dict[str, list[int]] = {
     "ahead": _begins("ahead_", "behind_", "pending_", "held_", "arrived_", "everybody_pending", "partition_pending"),
     "free": _begins("free_", "fits_now", "release_", "running_", "usable", "capacity"),
@@ -169,8 +169,8 @@ GROUPS_OF_REASONS: dict[str, list[int]] = {
 }
 
 
-def reasons(stored: Stored, request: Request, observed: Float32s) -> list[str]:
-    """Up to REASONS sentences: what moves the median most from where it would be if that were as usual."""
+def reasons(stored: Stored, request: WaitRequest, observed: Float32s) -> list[str]:
+    """Up to REASONS sentences: the groups of features that move the median most compared with their usual values."""
     rows = np.repeat(observed, len(GROUPS_OF_REASONS) + 1, axis=0)
     for k, columns in enumerate(GROUPS_OF_REASONS.values(), 1):
         rows[k, columns] = stored.typical[columns]
@@ -178,16 +178,16 @@ def reasons(stored: Stored, request: Request, observed: Float32s) -> list[str]:
     effect = median[0] - median[1:]
     order = np.argsort(-np.abs(np.log1p(median[0]) - np.log1p(median[1:])), kind="stable")
     row = dict(zip(FEATURES, observed[0].tolist(), strict=True))
-    told = []
+    sentences = []
     for k in order[:REASONS]:
         if abs(effect[k]) >= LEAST_EFFECT_S:
             name = list(GROUPS_OF_REASONS)[k]
             by = f"{'longer' if effect[k] > 0 else 'shorter'} by {_hours(abs(effect[k]))}"
-            told.append(f"{_words(stored, name, row, request)} ({by} than usual)")
-    return told or ["nothing stands out: the queue, the cluster and the request are as usual"]
+            sentences.append(f"{_words(stored, name, row, request)} ({by} than usual)")
+    return sentences or ["no unusual feature: the queue, the cluster and the request are as usual"]
 
 
-def _words(stored: Stored, name: str, row: dict[str, float], request: Request) -> str:
+def _words(stored: Stored, name: str, row: dict[str, float], request: WaitRequest) -> str:
     unit = stored.manifest["unit"]
     return {
         "ahead": f"{row['ahead_jobs']:,.0f} jobs for {row['ahead_size']:,.0f} {unit} are ahead of it",
@@ -203,8 +203,8 @@ def _words(stored: Stored, name: str, row: dict[str, float], request: Request) -
     }[name]
 
 
-def sooner(stored: Stored, request: Request, median_s: float) -> list[dict[str, Any]]:
-    """Changes of the request under which the same model's median is at most SOONER of it, the best first."""
+def sooner(stored: Stored, request: WaitRequest, median_s: float) -> list[dict[str, Any]]:
+    """Changes of the request that shorten the model's median to at most SOONER of it, the best first."""
     changes = {}
     if request.nodes > 3:
         changes[f"with {request.nodes // 2} {stored.manifest['unit']}"] = replace(request, nodes=request.nodes // 2)
@@ -220,23 +220,23 @@ def sooner(stored: Stored, request: Request, median_s: float) -> list[dict[str, 
     found = []
     for words, change in changes.items():
         if why_never(stored, change) is None:
-            told = _forecast(stored, change, observed_of(stored, change))
-            found.append((words, told))
-    found.append((later := "submitted at 22:00 UTC, the queue being as now", _at_night(stored, request)))
-    better = [(words, told) for words, told in found if told.median_s[0] <= SOONER * median_s - LEAST_EFFECT_S]
+            found.append((words, _forecast(stored, change, observed_of(stored, change))))
+    found.append((later := "submitted at 22:00 UTC, with the queue as now", _at_night(stored, request)))
+    most_s = SOONER * median_s - LEAST_EFFECT_S
+    better = [(words, forecast) for words, forecast in found if forecast.median_s[0] <= most_s]
     better.sort(key=lambda one: float(one[1].median_s[0]))
     return [
         {
             "change": words,
-            "median_s": float(told.median_s[0]),
-            "p_under_600s": float(told.p_under_600s[0]),
+            "median_s": float(forecast.median_s[0]),
+            "p_under_600s": float(forecast.p_under_600s[0]),
             "is_later": words == later,
         }
-        for words, told in better
+        for words, forecast in better
     ]
 
 
-def _at_night(stored: Stored, request: Request) -> Forecast:
+def _at_night(stored: Stored, request: WaitRequest) -> Forecast:
     row = observed_of(stored, request)
     angle = 2 * np.pi * 22 / 24
     row[0, COLUMN["hour_sin"]], row[0, COLUMN["hour_cos"]] = np.sin(angle), np.cos(angle)

@@ -1,7 +1,7 @@
-"""The log of decisions about a cluster's queue-time releases, and what `models.release.champion` needs of it.
+"""The log of decisions about a cluster's queue-time releases, in the form that `models.release.champion` needs.
 
-The version that becomes champion has its decision as a tag before the alias moves, so that whoever comes after a kill
-puts it into the log.
+A version that becomes champion gets its decision as a tag before the alias moves. After a kill, the next run adds it to
+the log.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from traces.store.folder import DataFolder
 
 
 def read(data: DataFolder, cluster: str) -> pl.DataFrame:
-    """The cluster's decisions, the newest last; no rows where there was none."""
+    """The cluster's decisions, the newest last; empty without any."""
     try:
         return derived.read(data, QUEUE_TIME_RELEASES.name, cluster)
     except InputError:
@@ -34,17 +34,17 @@ def read(data: DataFolder, cluster: str) -> pl.DataFrame:
 
 
 def add(data: DataFolder, row: dict[str, Any], made_from: str) -> None:
-    """One more decision, a row of `queue_time_releases`, with what it was made from."""
+    """Add a decision, a row of `queue_time_releases`, with the digest of its inputs."""
     cluster = str(row["cluster"])
     log = pl.concat([read(data, cluster), releases_frame([row])]).unique("decided_utc", keep="last")
     fingerprint = digest(made_from, row["registered_version"])
     derived.write(data, QUEUE_TIME_RELEASES, cluster, log.sort("decided_utc"), fingerprint)
 
 
-def stands(data: DataFolder, cluster: str, made_from: str, champion: RegisteredVersion | None) -> bool:
-    """Whether the newest decision was made from that, and its champion is champion still."""
-    wanted = digest(made_from, None if champion is None else champion.version)
-    return derived.made_from(data, QUEUE_TIME_RELEASES.name, cluster) == wanted
+def is_current(data: DataFolder, cluster: str, made_from: str, champion: RegisteredVersion | None) -> bool:
+    """Whether the newest decision was made from these inputs, and its champion is still champion."""
+    expected = digest(made_from, None if champion is None else champion.version)
+    return derived.made_from(data, QUEUE_TIME_RELEASES.name, cluster) == expected
 
 
 def tag_of(row: dict[str, Any], made_from: str) -> str:
@@ -53,7 +53,7 @@ def tag_of(row: dict[str, Any], made_from: str) -> str:
 
 
 def tag_by_hand(cluster: str, version: RegisteredVersion, reason: str, now: datetime) -> str:
-    """The decision of a person who makes this version champion, as its tag."""
+    """A person's decision to make this version champion, as a tag of the version."""
     method = version.tags.get("method", "unknown")
     row = {
         "cluster": cluster,
@@ -73,7 +73,7 @@ def tag_by_hand(cluster: str, version: RegisteredVersion, reason: str, now: date
 
 
 def restore(data: DataFolder, cluster: str, champion: RegisteredVersion) -> None:
-    """Puts the decision that made this version champion into the log, where it is not there yet."""
+    """Add the decision that made this version champion to the log, if it is missing."""
     if DECISION_TAG not in champion.tags:
         return
     try:
@@ -83,8 +83,8 @@ def restore(data: DataFolder, cluster: str, champion: RegisteredVersion) -> None
         releases_frame([row])
     except (ValueError, KeyError, TypeError) as error:
         raise WorkError(
-            f"tag {DECISION_TAG!r} of {model_name(cluster, QUEUE_TIME)} version {champion.version} is no decision as "
-            f"this program writes them ({type(error).__name__}: {error}); delete the tag in MLflow"
+            f"tag {DECISION_TAG!r} of {model_name(cluster, QUEUE_TIME)} version {champion.version} is no decision in "
+            f"this program's format ({type(error).__name__}: {error}); delete the tag in MLflow"
         ) from error
     if row["decided_utc"] not in read(data, cluster)["decided_utc"]:
         add(data, row, made_from)

@@ -1,9 +1,9 @@
 """The gate of queue-time models: whether a candidate's forecasts are better than the champion's on the same jobs.
 
-The mean difference in CRPS, h a job, with its 95 % interval by blocks of 7 days drawn with replacement
-(`features.bootstrap`). `better`: the interval lies below 0, over LEAST_BLOCKS blocks or more. `worse`: it lies above 0.
-`cannot tell`: neither. An interval over fewer blocks is too narrow (`models.release.block_interval`), so that it may
-warn of a candidate and not let one through.
+The gate uses the mean difference in CRPS, h a job, with its 95 % interval by blocks of 7 days drawn with replacement
+(`features.bootstrap`). `better`: the interval lies below 0, over at least LEAST_BLOCKS blocks. `worse`: it lies above
+0. `cannot tell`: neither. An interval over fewer blocks is too narrow (`models.release.block_interval`), so it can
+reject a candidate but not accept one.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ LEAST_JOBS = 20
 
 
 @dataclass(frozen=True)
-class Gate:
-    """Candidate less opponent on the jobs of the gate's window."""
+class QueueTimeVerdict:
+    """The gate's verdict on the candidate less the opponent, on the jobs of the gate's window."""
 
     verdict: str  # BETTER, WORSE or CANNOT_TELL
     reason: str
@@ -48,20 +48,20 @@ class Gate:
 
 
 @dataclass(frozen=True)
-class Offer:
-    """What the windows say: who is offered, held against whom, and what is to be released."""
+class QueueTimeOffer:
+    """The candidate, its verdict, and the method to release."""
 
     candidate: str
-    judged: Gate
+    judged: QueueTimeVerdict
     released: str | None  # method; None: the champion stays
     is_provisional: bool = False
 
 
-def judge(candidate_h: Float64s, opponent_h: Float64s, submit_s: Int64s, opponent: str) -> Gate:
-    """From the CRPS (n,) of both on jobs submitted at `submit_s` (n,), rising, epoch s; `opponent` in words."""
+def judge(candidate_h: Float64s, opponent_h: Float64s, submit_s: Int64s, opponent: str) -> QueueTimeVerdict:
+    """Judge by the CRPS (n,) of both on jobs submitted at `submit_s` (n,), rising, epoch s; `opponent` in words."""
     n = len(submit_s)
     if n < LEAST_JOBS:
-        return Gate(
+        return QueueTimeVerdict(
             CANNOT_TELL,
             f"{counted(n, 'job')} that neither was fitted on: at least {LEAST_JOBS} are needed",
             opponent,
@@ -75,9 +75,9 @@ def judge(candidate_h: Float64s, opponent_h: Float64s, submit_s: Int64s, opponen
     ends = None if weights is None else interval((weights @ difference) / np.maximum(weights.sum(axis=1), 1e-12))
     if ends is None:
         reason = f"no interval from {counted(n, 'job')} within one block of {BLOCK_DAYS} days, against {opponent}"
-        return Gate(CANNOT_TELL, reason, opponent, *window)
+        return QueueTimeVerdict(CANNOT_TELL, reason, opponent, *window)
     low, high = ends
-    said = (
+    summary = (
         f"CRPS {mean:+.3f} h a job against {opponent}, 95 % [{low:+.3f}, {high:+.3f}], {counted(n, 'job')} in "
         f"{counted(blocks, 'block')} of {BLOCK_DAYS} days"
     )
@@ -85,5 +85,5 @@ def judge(candidate_h: Float64s, opponent_h: Float64s, submit_s: Int64s, opponen
     if high < 0.0:
         verdict = BETTER if blocks >= LEAST_BLOCKS else CANNOT_TELL
         if verdict == CANNOT_TELL:
-            said += f"; an interval over fewer than {LEAST_BLOCKS} blocks is too narrow to let it through"
-    return Gate(verdict, f"{verdict}: {said}", opponent, *window, low, high)
+            summary += f"; an interval over fewer than {LEAST_BLOCKS} blocks is too narrow to accept a candidate"
+    return QueueTimeVerdict(verdict, f"{verdict}: {summary}", opponent, *window, low, high)

@@ -1,4 +1,4 @@
-"""The cluster as a live Slurm shows it now, in place of the one that the log ends with."""
+"""Replace the cluster's state at the end of the log by its state in a live Slurm."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from models.queue_time.stored import SEEN, Stored
 from traces import instants
 from traces.errors import InputError, WorkError
 
-NOW = TALLIED[:5]  # of a group's numbers those that are about jobs that run or pend now
+NOW = TALLIED[:5]  # the numbers of a group that are about jobs now running or pending
 
 
 def look(commands: Commands, stored: Stored, request: SlurmRequest) -> tuple[Stored, str]:
-    """What `stored` would be if the log ended now, and the partition that is asked about.
+    """`stored` as if the log ended now, and the partition of the request.
 
-    Raises WorkError where Slurm does not answer, InputError for an unknown partition or a log that counts CPUs.
+    Raises WorkError if Slurm does not answer, InputError for an unknown partition or a log that counts CPUs.
     """
     if stored.manifest["unit"] != "nodes":
         cluster, unit = stored.manifest["cluster"], stored.manifest["unit"]
-        raise InputError(f"--live counts nodes, and the log of cluster {cluster!r} counts {unit}")
+        raise InputError(f"--live counts nodes, but the log of cluster {cluster!r} counts {unit}; omit --live")
     eyes = Eyes(commands, request)
     try:
         queue = eyes.look(SlurmTime(commands).now_s())
@@ -49,10 +49,10 @@ def look(commands: Commands, stored: Stored, request: SlurmRequest) -> tuple[Sto
 def seen_live(
     stored: Stored, sight: ClusterObservation, jobs: Iterable[SqueueJob], user: str, partition: str
 ) -> Stored:
-    """`stored` with the queue, the nodes and the recent waits of the sight, and who runs and pends of each group.
+    """`stored` with the queue, the nodes and the recent waits of the sight, and each group's running and pending jobs.
 
-    What became of earlier jobs of a group stays as the log has it. What is hidden keeps its usual value, and is named
-    in the manifest.
+    The outcomes of a group's earlier jobs stay as in the log. Hidden features keep their usual values, and the manifest
+    names them.
     """
     seen, log = sight.snapshot, stored.manifest
     hidden = {name: why for name, why in sight.hidden.items() if name in FEATURES}
@@ -79,7 +79,7 @@ def seen_live(
 
 
 def _tallied(stored: Stored, jobs: Iterable[SqueueJob]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The state of the groups with those who run and pend now, and when the one was submitted that pends longest."""
+    """The state of the groups with their present jobs, and the submission of each one's oldest pending job."""
     state, oldest_s = stored.group_state.copy(), np.zeros_like(stored.group_oldest_s)
     state[:, [RUNNING, RUNNING_SIZE, PENDING, PENDING_SIZE]] = 0.0
     for job in jobs:
@@ -93,7 +93,7 @@ def _tallied(stored: Stored, jobs: Iterable[SqueueJob]) -> tuple[np.ndarray[Any,
 
 
 def _groups_of(stored: Stored, job: SqueueJob) -> list[int]:
-    """The rows of the groups that the job belongs to, of those that the log knows."""
+    """The rows of the job's groups, if the log has them."""
     shape = str(int(shapes(np.array([job.nodes]), np.array([job.limit_s]))[0]))
     names = {
         "user": job.user, "account": job.account, "partition": job.partition, "qos": job.qos, "shape": shape,

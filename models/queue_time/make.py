@@ -1,4 +1,4 @@
-"""Makes what `models.queue_time.stored` keeps: the champion, or boosting fitted now, and the cluster as it is."""
+"""Make the state of `models.queue_time.stored`: the champion, or boosting fitted now, and the cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from features.submission.index import GROUPS
 from features.submission.log import SubmissionLog
 from models.queue_time.artifact import described, distribution, released
 from models.queue_time.conformal import Calibrated
-from models.queue_time.ground import LEAST_FIT, Ground, ground_of, read_log
+from models.queue_time.ground import LEAST_FIT, SubmittedJobs, read_log, submitted_jobs
 from models.queue_time.methods.boosting import Boosting
 from models.queue_time.protocol import Forecast
 from models.queue_time.rolling import Correction
@@ -33,13 +33,13 @@ from traces.store import warehouse
 from traces.store.folder import DataFolder
 
 DAY_S = 86_400
-NOW = "now"  # the folder beside the released versions
+NOW = "now"  # folder next to the released versions
 
 
 def stored_for(data: DataFolder, settings: ClusterSettings) -> Stored:
-    """The cluster's, made where it is not there or its tables or this code changed since.
+    """Load the cluster's stored state; make it if it is missing, or if its tables or this code changed since.
 
-    Raises InputError where the queue cannot be rebuilt or too few jobs are known.
+    Raises InputError if the queue cannot be rebuilt or too few jobs are known.
     """
     place = export.folder(data, settings.name, QUEUE_TIME)
     folder, link = place / NOW, place / CHAMPION
@@ -52,7 +52,7 @@ def stored_for(data: DataFolder, settings: ClusterSettings) -> Stored:
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, NOW):
         if (found := _kept(folder, made_from, code)) is None:
-            say(f"{settings.name}: reading its log, once until the log or its champion changes")
+            say(f"{settings.name}: reading its log, which is needed once until the log or its champion changes")
             model = None if version is None else released(data, settings.name, version)
             note = {"made_from": made_from, "code": code, "champion": version}
             found = make(read_log(data, settings.name), settings, note, model)
@@ -72,7 +72,7 @@ def _kept(folder: Path, made_from: str, code: str) -> Stored | None:
 def make(
     log: SubmissionLog, settings: ClusterSettings, note: dict[str, Any], model: Distribution | None = None
 ) -> Stored:
-    """The cluster at its log's last submission, and `model`; None: boosting, fitted on all that is known then."""
+    """Store the cluster at its log's last submission, with `model`; None means boosting, fitted on all known jobs."""
     from features.submission.observed import present
     from features.submission.tally import last_tally
     from simulator.recorded.parameters import fit, known_before
@@ -81,18 +81,19 @@ def make(
     record, cluster = log.record, settings.name
     fit_from_s = declared_dates(settings).fit_from_s
     now_s = int(record.submit_s[-1]) + 1
-    ground = ground_of(log, now_s, fit_from_s)
-    if ground.why_request_only is not None:
-        raise InputError(f"cluster {cluster!r}: its queue cannot be rebuilt: {ground.why_request_only}")
-    known = ground.known(now_s)
+    jobs = submitted_jobs(log, now_s, fit_from_s)
+    if jobs.why_request_only is not None:
+        raise InputError(f"cluster {cluster!r}: its queue cannot be rebuilt: {jobs.why_request_only}")
+    known = jobs.known(now_s)
     if known.sum() < LEAST_FIT:
         raise InputError(
-            f"cluster {cluster!r}: {counted(known.sum(), 'job')} to fit on; at least {LEAST_FIT} are needed"
+            f"cluster {cluster!r}: {counted(known.sum(), 'job')} to fit on; at least {LEAST_FIT} are needed: "
+            "ingest a longer log"
         )
-    rows = ground.rows.take(known)
+    rows = jobs.rows.take(known)
     if model is None:
         fitted = Calibrated(Boosting()).fit(rows, 0)
-        model = distribution("boosting", fitted, described(ground), {"cluster": cluster})
+        model = distribution("boosting", fitted, described(jobs), {"cluster": cluster})
     learned = record if fit_from_s is None else record.take(record.submit_s >= fit_from_s)
     here = present(log, fit(learned, now_s))
     then = known_before(record, now_s)
@@ -107,29 +108,29 @@ def make(
     }  # fmt: skip
     return Stored(
         manifest, model, seen, here.pending_key, tally.first, tally.state, tally.oldest_submit_s,
-        np.median(rows.observed, axis=0).astype(np.float32), _correction(ground, model, now_s),
+        np.median(rows.observed, axis=0).astype(np.float32), _correction(jobs, model, now_s),
     )  # fmt: skip
 
 
-def _correction(ground: Ground, model: Distribution, now_s: int) -> Correction:
-    """By what had become before `now_s` of the jobs that were submitted since the model was fitted."""
+def _correction(jobs: SubmittedJobs, model: Distribution, now_s: int) -> Correction:
+    """The correction by the outcomes, before `now_s`, of the jobs submitted since the model was fitted."""
     fitted_s = int(model.manifest.get("trained_on", {}).get("until_s", now_s))
-    since = ground.rows.take(ground.within(fitted_s, now_s))
-    names = described(ground).partitions
-    told = model.forecast(since.observed, [names[one] for one in since.partition.tolist()])
-    return Correction.at(now_s, Forecast(*told), since.submit_s, since.wait_s)
+    since = jobs.rows.take(jobs.within(fitted_s, now_s))
+    names = described(jobs).partitions
+    forecast = model.forecast(since.observed, [names[one] for one in since.partition.tolist()])
+    return Correction.at(now_s, Forecast(*forecast), since.submit_s, since.wait_s)
 
 
 def _described(log: SubmissionLog, settings: ClusterSettings) -> dict[str, Any]:
-    """Names, usual values and bounds of the log's jobs, as `Stored.manifest` has them."""
+    """Names, usual values and bounds of the log's jobs, as `Stored.manifest` holds them."""
     record, names = log.record, log.names
     longest: dict[str, int] = {}
     for name, limit_s in zip(names["partition"], record.limit_s.tolist(), strict=True):
         longest[name] = max(longest.get(name, 0), limit_s)
     counts = Counter(names["partition"])
     groups = {
-        group: {str(name): at for at, name in enumerate(np.unique(np.asarray(of, dtype=str)))}
-        for group, of in log.group_names.items()
+        group: {str(name): at for at, name in enumerate(np.unique(np.asarray(group_names, dtype=str)))}
+        for group, group_names in log.group_names.items()
     }
     ran = record.size[record.ran]
     per_unit = np.median(log.asked[:, :2] / record.size[:, None], axis=0)

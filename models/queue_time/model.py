@@ -1,7 +1,7 @@
-"""The fitted distribution as arrays: what boosting leaves, what is released, and what answers. numpy, and nothing else.
+"""The fitted distribution of boosting as arrays, for release and for prediction. Needs only numpy.
 
-A part holds the trees of one fit, several classes a round: a class's score is where it starts from, by the start
-estimate, and the sum of its trees. The probabilities of the classes spread over the waits that stand for each; the
+A part holds the trees of one fit, with several classes a round. The score of a class is its starting score, by the
+start estimate, plus the sum of its trees. The probability of a class is spread over its representative waits. The
 quantiles of the parts are averaged level by level (Vincent, 1912, as in Ratcliff, Psychological Bulletin 86(3), 1979).
 """
 
@@ -28,10 +28,10 @@ def base_class(base_h: NDArray[Any]) -> Int64s:
 
 
 @dataclass(frozen=True)
-class Part:
-    """One fit. Trees as `models.learning.trees.flatten` lays them out; none where there is one class."""
+class BoostedPart:
+    """One fit. Trees in the layout of `models.learning.trees.flatten`; none if there is a single class."""
 
-    points: Float64s  # (classes x points of a class,) log(1 + s), less that of the start estimate where `relative`
+    points: Float64s  # (classes x points of a class,) log(1 + s); if `relative`, less that of the start estimate
     start: Float64s  # (classes of estimates, classes) scores before any tree
     relative: bool
     trees: dict[str, NDArray[Any]]
@@ -39,36 +39,36 @@ class Part:
 
     @property
     def classes(self) -> int:
-        """How many classes there are."""
+        """Number of classes."""
         return int(self.start.shape[1])
 
     @cached_property
     def forest(self) -> TreeEnsemble:
-        """The trees with their tables."""
+        """The trees, ready to evaluate."""
         return TreeEnsemble(self.trees)
 
     def scores(self, observed: Float32s, kind: Int64s) -> Float64s:
-        """(n, classes) of observations (n, F) whose estimates are of `kind` (n,)."""
+        """(n, classes) scores of observations (n, F) whose start estimates have class `kind` (n,)."""
         if not self.trees:
             return self.start[kind]
         return self.start[kind] + self.forest.sums(observed, self.of_class, np.zeros((len(observed), self.classes)))
 
 
 @dataclass(frozen=True)
-class Model:
+class BoostedDistribution:
     """A fitted distribution of the wait."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[BoostedPart, ...]
     base_column: int  # of the start estimate, h
-    longest_s: float  # no wait of the fit was longer; beyond it twice as long is the most that is said
+    longest_s: float  # longest wait of the fit; forecasts are at most twice as long
     features: tuple[str, ...]
 
     def forecast(self, rows: Rows) -> Forecast:
-        """Of jobs at their submission."""
+        """Forecast the waits of jobs at their submission."""
         return self.of(rows.observed)
 
     def of(self, observed: Float32s) -> Forecast:
-        """Of observations (n, len(features)) float32."""
+        """Forecast from observations (n, len(features)) float32."""
         quantiles = np.zeros((len(observed), len(LEVELS)))
         short = np.zeros(len(observed))
         for begin in range(0, len(observed), BLOCK_ROWS):
@@ -79,7 +79,7 @@ class Model:
                 short[block] += p / len(self.parts)
         return forecast_of(np.minimum(quantiles, 2 * self.longest_s), short)
 
-    def _of_part(self, part: Part, observed: Float32s) -> Waits:
+    def _of_part(self, part: BoostedPart, observed: Float32s) -> Waits:
         base_h = observed[:, self.base_column].astype(np.float64)
         score = part.scores(observed, base_class(base_h))
         base = np.log1p(np.maximum(base_h, 0.0) * 3600.0) if part.relative else np.zeros(len(observed))

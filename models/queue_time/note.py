@@ -1,4 +1,4 @@
-"""What a person who did not fit it reads of a released queue-time model: its card, in the registry and beside it."""
+"""The model card of a released queue-time model, for the registry and the export folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from traces.counted import counted
 
 
 def card(made: Distribution) -> str:
-    """Markdown: what it is, what it was fitted on, the gate's words, figures of every method, what it falls back on."""
+    """Markdown card: the model, its fit, the gate's verdict, figures of every method, and the fallbacks."""
     manifest = made.manifest
     release, trained = manifest["release"], manifest["trained_on"]
     parts = [
@@ -22,7 +22,7 @@ def card(made: Distribution) -> str:
         _results(release["results"]),
         "**Falls back**: " + "; ".join(manifest["fallbacks"]) + ".",
         "**Use**: `baton wait --cluster NAME`, or with numpy alone `agent.distribution.Distribution.load(FOLDER)"
-        ".forecast(observations, partitions)`. On another cluster it was never judged.",
+        ".forecast(observations, partitions)`. It was not judged on any other cluster.",
     ]
     return "\n\n".join(parts) + "\n"
 

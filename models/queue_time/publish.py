@@ -1,9 +1,10 @@
-"""One cluster's queue-time release: methods are fitted and scored, one is offered, the gate says what counts.
+"""Release one cluster's queue-time model: fit and score the methods, choose a candidate, and judge it at the gate.
 
-Three chronological parts of the log, as policies have them (`models.study.windows`). The candidate is the learner of
-the least CRPS on the select window, fitted on what was known before it; fitted anew on what was known before the report
-window it is held there against the champion, or where there is none against the best naive method of the select window.
-What is released is its recipe fitted on everything known, of those that have a form (`models.queue_time.artifact`).
+The log has three chronological parts, as for policies (`models.study.windows`). The candidate is the learner of least
+CRPS on the select window, fitted on what was known before it. It is fitted anew on what was known before the report
+window. There it is compared with the champion; without one, with the best naive method of the select window. The
+released model is the winner's recipe fitted on all data. Only methods in a releasable form
+(`models.queue_time.artifact`) qualify.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from models.queue_time.ahead import LOOKS
 from models.queue_time.artifact import RELEASABLE, described, distribution, released, with_checks
 from models.queue_time.conformal import Calibrated
 from models.queue_time.decisions import DECISIONS
-from models.queue_time.gate import BETTER, LEAST_JOBS, Offer, judge
-from models.queue_time.ground import LEAST_FIT, Ground, ground_of, read_log
+from models.queue_time.gate import BETTER, LEAST_JOBS, QueueTimeOffer, judge
+from models.queue_time.ground import LEAST_FIT, SubmittedJobs, read_log, submitted_jobs
 from models.queue_time.note import card
-from models.queue_time.promise import Scored, by_week
+from models.queue_time.promise import WeekScores, by_week
 from models.queue_time.protocol import Float64s, Forecast
 from models.queue_time.registry import METHODS, make_method
 from models.queue_time.rows import predictions_frame, release_row, scores_frame
-from models.queue_time.study import Judgement, figures_of, judge_ground
+from models.queue_time.study import Judgement, figures_of, judge_jobs
 from models.queue_time.tables import QUEUE_TIME_PREDICTIONS, QUEUE_TIME_RELEASES, QUEUE_TIME_SCORES
 from models.release import export
 from models.release.champion import alone, give_alias
@@ -55,7 +56,7 @@ CONTENT_TAG = "content_digest"
 
 @dataclass(frozen=True)
 class Published:
-    """The cluster's tables after a release: of `models.queue_time.tables`, and whether they were there already."""
+    """The cluster's tables after a release (`models.queue_time.tables`), and whether they existed already."""
 
     scores: pl.DataFrame
     predictions: pl.DataFrame
@@ -64,10 +65,10 @@ class Published:
 
 
 def publish(data: DataFolder, settings: ClusterSettings) -> Published | str:
-    """Score every method, and release what the gate lets through; one process at a time for a cluster.
+    """Score every method, and release the winner if the gate lets it through; one process at a time for a cluster.
 
-    A reason, in a sentence, where the log allows no release. Nothing is computed twice for the same tables, code and
-    champion. Raises WorkError where there is a champion that cannot be compared with.
+    Returns a reason, in a sentence, if the log allows no release. Running again with the same tables, code and champion
+    computes nothing. Raises WorkError if there is a champion that cannot be compared with.
     """
     cluster = settings.name
     with alone(data, cluster, DECISIONS):
@@ -79,15 +80,15 @@ def publish(data: DataFolder, settings: ClusterSettings) -> Published | str:
             return kept
         log = read_log(data, cluster)
         if (windows := _windows(log, settings)) is None or (why := why_not_rebuilt(log)) is not None:
-            return "the log is too short for three windows" if windows is None else f"its queue is not known: {why}"
+            return "the log is too short for three windows" if windows is None else f"its queue is unknown: {why}"
         fit_from_s = declared_dates(settings).fit_from_s
         judged = []
         for window, names in ((windows.select, _offered()), (windows.report, _judged())):
-            ground = ground_of(log, window.from_s, fit_from_s)
-            if why := _too_few(ground, window):
+            jobs = submitted_jobs(log, window.from_s, fit_from_s)
+            if why := _too_few(jobs, window):
                 return why
             methods = [make_method(name) for name in names]
-            judged.append(judge_ground(ground, cluster, window.from_s, window.until_s, window.from_s, methods, SEED))
+            judged.append(judge_jobs(jobs, cluster, window.from_s, window.until_s, window.from_s, methods, SEED))
         select, report = judged
         version = tracking.champion(data, cluster, QUEUE_TIME)
         champion = None if version is None else released(data, cluster, version.version)
@@ -104,60 +105,60 @@ def publish(data: DataFolder, settings: ClusterSettings) -> Published | str:
         return Published(kept.scores, kept.predictions, kept.releases, reused=False)
 
 
-def decide(select: Judgement, report: Judgement, champion: Distribution | None) -> Offer:
-    """Pure: the candidate by the select window, the verdict by the report window's jobs that nobody was fitted on."""
+def decide(select: Judgement, report: Judgement, champion: Distribution | None) -> QueueTimeOffer:
+    """Choose the candidate on the select window; judge it on the report window's jobs that no model was fitted on."""
     naive = [method.name for method in select.methods if method.is_naive]
     learners = [method.name for method in select.methods if not method.is_naive and method.name in RELEASABLE]
     candidate, best = select.best(learners), select.best(naive)
     fallback = select.best([name for name in naive if name in RELEASABLE])
     assert candidate is not None and best is not None and fallback is not None
     rows = report.rows
-    own = scores.crps_h(report.told[candidate], rows.wait_s)
+    own = scores.crps_h(report.forecasts[candidate], rows.wait_s)
     if champion is None:
-        theirs = scores.crps_h(report.told[best], rows.wait_s)
+        theirs = scores.crps_h(report.forecasts[best], rows.wait_s)
         judged = judge(own, theirs, rows.submit_s, f"the best naive method, {best}")
         is_better = judged.verdict == BETTER
-        return Offer(candidate, judged, candidate if is_better else fallback, not is_better)
+        return QueueTimeOffer(candidate, judged, candidate if is_better else fallback, not is_better)
     fresh = rows.submit_s >= int(champion.manifest["trained_on"]["until_s"])
-    held, told = rows.take(fresh), _crps_of(champion, report, fresh)
-    judged = judge(own[fresh], told, held.submit_s, f"the champion, {champion.manifest['method']}")
-    return Offer(candidate, judged, candidate if judged.verdict == BETTER else None)
+    held, champion_crps = rows.take(fresh), _crps_of(champion, report, fresh)
+    judged = judge(own[fresh], champion_crps, held.submit_s, f"the champion, {champion.manifest['method']}")
+    return QueueTimeOffer(candidate, judged, candidate if judged.verdict == BETTER else None)
 
 
 def _crps_of(champion: Distribution, report: Judgement, fresh: Any) -> Float64s:
     held = report.rows.take(fresh)
     if not len(held):
         return held.wait_s.astype(float)
-    names = described(report.ground).partitions
-    said = champion.forecast(held.observed, [names[one] for one in held.partition.tolist()])
-    return scores.crps_h(Forecast(*said), held.wait_s)
+    names = described(report.jobs).partitions
+    forecast = champion.forecast(held.observed, [names[one] for one in held.partition.tolist()])
+    return scores.crps_h(Forecast(*forecast), held.wait_s)
 
 
-def _promise(select: Judgement, report: Judgement, method: str) -> list[Scored]:
-    """Its scores by week on both windows, each time of jobs later than all that it was fitted on."""
-    return [week for one in (select, report) for week in by_week(one.told[method], one.rows, *one.window_s)]
+def _promise(select: Judgement, report: Judgement, method: str) -> list[WeekScores]:
+    """The method's scores by week on both windows; each window's jobs are later than those of its fit."""
+    return [week for one in (select, report) for week in by_week(one.forecasts[method], one.rows, *one.window_s)]
 
 
 def _offered() -> list[str]:
-    """What is scored on the select window: whatever can be released, and every naive method."""
+    """The methods scored on the select window: all releasable ones, and all naive ones."""
     return [name for name in METHODS if name in RELEASABLE or make_method(name).is_naive]
 
 
 def _judged() -> list[str]:
-    """What is scored on the report window: every method but those whose futures take minutes, and the bound."""
+    """The methods scored on the report window: all but those whose futures take minutes, and the bound."""
     return [name for name in METHODS if name not in LOOKS]
 
 
 def _windows(log: SubmissionLog, settings: ClusterSettings) -> Windows | None:
-    """The three parts of the log; None where it is too short for any."""
+    """The three parts of the log; None if it is too short."""
     declared, submit_s = declared_dates(settings), log.record.submit_s
     from_s = max(int(submit_s.min()), declared.fit_from_s or 0) + WARM_UP_S
     usable = Window(-(-from_s // HOUR_S) * HOUR_S, (int(submit_s.max()) - COOL_DOWN_S) // HOUR_S * HOUR_S)
     return None if usable.until_s <= usable.from_s else split(usable, declared, settings.name)
 
 
-def _too_few(ground: Ground, window: Window) -> str | None:
-    known, judged = int(ground.known(window.from_s).sum()), int(ground.within(window.from_s, window.until_s).sum())
+def _too_few(jobs: SubmittedJobs, window: Window) -> str | None:
+    known, judged = int(jobs.known(window.from_s).sum()), int(jobs.within(window.from_s, window.until_s).sum())
     if known >= LEAST_FIT and judged >= LEAST_JOBS:
         return None
     needed = f"at least {LEAST_FIT} and {LEAST_JOBS} are needed"
@@ -165,24 +166,24 @@ def _too_few(ground: Ground, window: Window) -> str | None:
 
 
 def _kept(data: DataFolder, cluster: str, made_from: str) -> Published | None:
-    """The tables, where they were made from that and the champion is the one of the newest decision."""
+    """The existing tables, if their inputs are the same and the newest decision's champion is still champion."""
     own = (QUEUE_TIME_SCORES, QUEUE_TIME_PREDICTIONS)
     if any(derived.made_from(data, table.name, cluster) != made_from for table in own):
         return None
     present = tracking.champion(data, cluster, QUEUE_TIME)
-    if not decisions.stands(data, cluster, made_from, present):
+    if not decisions.is_current(data, cluster, made_from, present):
         return None
-    scored, said, log = (derived.read(data, table.name, cluster) for table in (*own, QUEUE_TIME_RELEASES))
-    return Published(scored, said, log, reused=True)
+    scored, predicted, log = (derived.read(data, table.name, cluster) for table in (*own, QUEUE_TIME_RELEASES))
+    return Published(scored, predicted, log, reused=True)
 
 
 def _release(
-    data: DataFolder, settings: ClusterSettings, log: SubmissionLog, windows: Windows, offer: Offer, report: Judgement,
-    promises: dict[str, list[Scored]], made_from: str,
+    data: DataFolder, settings: ClusterSettings, log: SubmissionLog, windows: Windows, offer: QueueTimeOffer,
+    report: Judgement, promises: dict[str, list[WeekScores]], made_from: str,
 ) -> dict[str, Any]:  # fmt: skip
-    """Registers the candidate, and what becomes champion in its place or as it; returns the row of the decision.
+    """Register the candidate and, if different, the new champion; returns the row of the decision.
 
-    The version gets its decision as a tag before the alias moves, so that whoever comes after a kill can finish.
+    The version gets its decision as a tag before the alias moves, so that the next run can finish after a kill.
     """
     cluster, now = settings.name, datetime.now(UTC).replace(tzinfo=None)
     judged_at = {"windows": _stated(windows), "gate": offer.judged.figures(), "results": _results(report)}
@@ -218,17 +219,17 @@ def _release(
 def _fitted(
     log: SubmissionLog, settings: ClusterSettings, method: str, note: dict[str, Any], known_s: int
 ) -> Distribution:
-    """The method fitted on what was known at an instant, with checks."""
-    ground = ground_of(log, known_s, declared_dates(settings).fit_from_s)
-    rows = ground.rows.take(ground.known(known_s))
-    of = described(ground)
+    """Fit the method on what was known at an instant, and add checks."""
+    jobs = submitted_jobs(log, known_s, declared_dates(settings).fit_from_s)
+    rows = jobs.rows.take(jobs.known(known_s))
+    names = described(jobs)
     trained_on = {"cluster": settings.name, "jobs": len(rows), "until_s": known_s, "until_utc": instants.text(known_s)}
     fitted = Calibrated(make_method(method)).fit(rows, SEED)
-    return with_checks(distribution(method, fitted, of, {**note, "trained_on": trained_on}), rows, of.partitions)
+    return with_checks(distribution(method, fitted, names, {**note, "trained_on": trained_on}), rows, names.partitions)
 
 
-def _registered(data: DataFolder, cluster: str, made: Distribution, offer: Offer) -> int:
-    """The version that it is registered as: one of the same content that a killed process left, or a new one."""
+def _registered(data: DataFolder, cluster: str, made: Distribution, offer: QueueTimeOffer) -> int:
+    """Register the model. A version with the same content, left by a killed process, is reused."""
     content = digest(
         digests({"arrays": pack_arrays(made.arrays)})["arrays"], made.manifest["parts"], made.manifest["features"]
     )
@@ -257,7 +258,7 @@ def _stated(windows: Windows) -> dict[str, dict[str, str]]:
 
 
 def _results(report: Judgement) -> list[dict[str, Any]]:
-    """Of each method n, figures and intervals on the report window, for the manifest."""
+    """The figures and intervals of each method on the report window, for the manifest."""
     names = (
         "method",
         "n",

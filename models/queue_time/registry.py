@@ -1,6 +1,6 @@
-"""Names of the methods of queue-time prediction to what makes them; a module is imported when one is made.
+"""The registry of queue-time methods: each name with the place that makes the method, imported only when it is made.
 
-Places are written out whole, "module:name": `traces.cache.closure` follows them without importing anything.
+Places are written in full, "module:name", so that `traces.cache.closure` can follow them without importing anything.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ METHODS: dict[str, str] = {
 
 
 def make_method(name: str) -> Method:
-    """A new method of that name. Raises InputError listing the known ones."""
+    """Make a method of that name. Raises InputError, listing the known ones, for an unknown name."""
     if name not in METHODS:
         raise InputError(f"unknown method {name!r}; known: {', '.join(METHODS)}")
     module, _, made_by = METHODS[name].partition(":")

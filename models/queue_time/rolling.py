@@ -1,15 +1,15 @@
-"""A forecast corrected as its outcomes become known: rolling conformal prediction, for whoever asks a released model.
+"""Correct forecasts as outcomes become known: rolling conformal prediction for a released model.
 
-A fit is what was known at its date, so it stays as it is. What moves is a correction beside it. At each submission the
-jobs that the same model forecast before and that have started since are looked at, the newest WINDOW of those whose
-predicted median was of the same class. Each quantile is moved, on the logarithm of one second more than the wait, by
-its own conformal quantile of their residuals (Lei et al., "Distribution-free predictive inference for regression", JASA
-113(523), 2018, section 2.2). Taking the newest alone is the answer to waits that are not exchangeable (Barber et al.,
-"Conformal prediction beyond exchangeability", Annals of Statistics 51(2), 2023, with weights of 0 and 1). Few outcomes
-lean on the forecast.
+A fit holds what was known at its date and stays as it is; a correction on top of it moves. At each submission, consider
+the jobs that the same model forecast before and that have started since. The newest WINDOW of those with a predicted
+median of the same class count. Each quantile is moved by its own conformal quantile of their residuals (Lei et al.,
+"Distribution-free predictive inference for regression", JASA 113(523), 2018, section 2.2), on the logarithm of one
+second more than the wait. Using only the newest outcomes allows for waits that are not exchangeable (Barber et al.,
+"Conformal prediction beyond exchangeability", Annals of Statistics 51(2), 2023, with weights of 0 and 1). With few
+outcomes, the correction is shrunk towards the forecast.
 
 Adaptive conformal inference (Gibbs and Candes, "Adaptive conformal inference under distribution shift", NeurIPS 2021)
-was tried and not taken (docs/decisions/0030-waits-as-distributions.md).
+was tried and not adopted (docs/decisions/0030-waits-as-distributions.md).
 """
 
 from __future__ import annotations
@@ -19,42 +19,43 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.queue_time.methods.residuals import CUTS_S
-from models.queue_time.protocol import LEVELS, Fitted, Float64s, Forecast, Int64s, Method, Rows, forecast_of
+from models.queue_time.protocol import LEVELS, FittedMethod, Float64s, Forecast, Int64s, Method, Rows, forecast_of
 
-WINDOW = 500  # outcomes of a class, the newest; chosen on January of the A100 trace
-LEANS = 100.0  # outcomes that weigh as much as the forecast's own word
+WINDOW = 500  # newest outcomes of a class that count; chosen on January of the A100 trace
+PRIOR_OUTCOMES = 100.0  # outcomes that weigh as much as the forecast itself
 
 
 @dataclass(frozen=True)
 class Rolling:
-    """The row of a method whose forecasts are corrected; its fit is the method's."""
+    """A method with corrected forecasts; its fit is that of the method."""
 
     method: Method
 
     @property
     def name(self) -> str:
-        """That of the method, and what is done to it."""
+        """The method's name, marked as rolling."""
         return f"{self.method.name}, rolling"
 
     @property
     def is_naive(self) -> bool:
-        """Never: differences are to what learns nothing at all."""
+        """Never, because differences are to methods that learn nothing."""
         return False
 
     @property
     def needs_queue(self) -> bool:
-        """As the method."""
+        """As for the method."""
         return self.method.needs_queue
 
-    def fit(self, rows: Rows, seed: int) -> Fitted:
-        """The method's: the correction is none of a fit."""
+    def fit(self, rows: Rows, seed: int) -> FittedMethod:
+        """Fit the method; the correction is not part of a fit."""
         return self.method.fit(rows, seed)
 
 
 def rolled(forecast: Forecast, submit_s: Int64s, wait_s: Int64s) -> Forecast:
     """The forecast of n jobs by rising submission (epoch s), each corrected by those that had started before it.
 
-    The wait of a job (s) is used for jobs submitted after its start alone. The probability of a short wait stays.
+    The wait of a job (s) is used only for jobs submitted after its start. The probability of a short wait does not
+    change.
     """
     start_s = submit_s + wait_s
     residual, kind = _residuals(forecast, wait_s), classes(forecast)
@@ -71,14 +72,14 @@ def rolled(forecast: Forecast, submit_s: Int64s, wait_s: Int64s) -> Forecast:
 
 @dataclass(frozen=True)
 class Correction:
-    """By class of the predicted median, what `rolled` would move the forecast of a job submitted at one instant by."""
+    """For each class of the predicted median, the moves that `rolled` would make for a job submitted at one instant."""
 
     moves: Float64s  # (classes, levels) on log(1 + s)
-    outcomes: Int64s  # (classes,) of how many jobs; 0 where nothing moves
+    outcomes: Int64s  # (classes,) number of jobs behind each move; 0 means no move
 
     @classmethod
     def at(cls, at_s: int, forecast: Forecast, submit_s: Int64s, wait_s: Int64s) -> Correction:
-        """Of n jobs that were forecast, those that had started before `at_s` (epoch s)."""
+        """Compute the correction from those of n forecast jobs that had started before `at_s` (epoch s)."""
         start_s, residual, kind = submit_s + wait_s, _residuals(forecast, wait_s), classes(forecast)
         moves, outcomes = np.zeros((len(CUTS_S) + 1, len(LEVELS))), np.zeros(len(CUTS_S) + 1, np.int64)
         for one in np.unique(kind[start_s < at_s]):
@@ -88,7 +89,7 @@ class Correction:
         return cls(moves, outcomes)
 
     def __call__(self, forecast: Forecast) -> Forecast:
-        """The forecast, corrected; the very same where no outcome is known. The probability of a short wait stays."""
+        """The corrected forecast; unchanged without known outcomes. The probability of a short wait does not change."""
         if not self.outcomes.any():
             return forecast
         moved = np.expm1(np.log1p(forecast.quantiles_s) + self.moves[classes(forecast)])
@@ -101,12 +102,12 @@ def classes(forecast: Forecast) -> Int64s:
 
 
 def _residuals(forecast: Forecast, wait_s: Int64s) -> Float64s:
-    """(n, levels) how much longer than each quantile each job waited, on log(1 + s)."""
+    """(n, levels) the difference of each job's wait to each quantile, on log(1 + s)."""
     return np.asarray(np.log1p(wait_s.astype(np.float64))[:, None] - np.log1p(forecast.quantiles_s), np.float64)
 
 
 def _moves(residual: Float64s) -> Float64s:
-    """(levels,) from residuals (m, levels): its conformal quantile at each level, shrunk."""
+    """(levels,) from residuals (m, levels): the conformal quantile at each level, shrunk."""
     m = len(residual)
     at = np.minimum((LEVELS * m).astype(np.int64), m - 1)
-    return np.asarray(np.sort(residual, axis=0)[at, np.arange(len(LEVELS))] * m / (m + LEANS), np.float64)
+    return np.asarray(np.sort(residual, axis=0)[at, np.arange(len(LEVELS))] * m / (m + PRIOR_OUTCOMES), np.float64)

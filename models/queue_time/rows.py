@@ -1,4 +1,4 @@
-"""Rows of the tables of `models.queue_time.tables`, from what a study and a release found."""
+"""Make the rows of `models.queue_time.tables` from the results of a study and a release."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 import polars as pl
 
 from models.queue_time import scores
-from models.queue_time.gate import Offer
+from models.queue_time.gate import QueueTimeOffer
 from models.queue_time.study import Judgement
 from models.queue_time.tables import QUEUE_TIME_PREDICTIONS, QUEUE_TIME_RELEASES, QUEUE_TIME_SCORES
 from models.study.windows import Window
 from models.tables import frame
 from traces import instants
 
-PLACES = {"p025_s": 0, "p10_s": 3, "p50_s": 19, "p90_s": 35, "p975_s": 38}  # of quantiles among LEVELS
+PLACES = {"p025_s": 0, "p10_s": 3, "p50_s": 19, "p90_s": 35, "p975_s": 38}  # positions among LEVELS
 _PLAIN = (
     "method", "is_naive", "n", "n_over_10min", "blocks", "indicative", "crps_h", "balanced_accuracy", "brier",
     "median_ae_h", "within_factor_2", "spearman",
@@ -26,7 +26,7 @@ _PLAIN = (
 
 
 def scores_frame(cluster: str, window: Window, found: dict[str, Any]) -> pl.DataFrame:
-    """`queue_time_scores` from `models.queue_time.study.figures_of`."""
+    """Make `queue_time_scores` from `models.queue_time.study.figures_of`."""
     shared = {
         "cluster": cluster,
         "from_utc": instants.utc(window.from_s),
@@ -63,37 +63,37 @@ def _ends(ends: list[float] | None) -> tuple[float | None, float | None]:
 
 
 def predictions_frame(cluster: str, found: Judgement) -> pl.DataFrame:
-    """`queue_time_predictions`: every method about every job judged."""
-    ground = found.ground
-    record = ground.log.record
-    job = np.flatnonzero(record.ran)[ground.within(*found.window_s)]
+    """Make `queue_time_predictions`: every method's forecast of every judged job."""
+    jobs = found.jobs
+    record = jobs.log.record
+    job = np.flatnonzero(record.ran)[jobs.within(*found.window_s)]
     shared = pl.DataFrame(
         {
             "job_key": [record.job_key[at] for at in job.tolist()],
             "submit_utc": [instants.utc(at) for at in record.submit_s[job].tolist()],
-            "partition": [ground.log.names["partition"][at] for at in job.tolist()],
+            "partition": [jobs.log.names["partition"][at] for at in job.tolist()],
             "size": record.size[job],
             "limit_s": record.limit_s[job],
             "wait_s": found.rows.wait_s,
         }
     )
     parts = []
-    for name, told in found.told.items():
-        said = {column: told.quantiles_s[:, at] for column, at in PLACES.items()}
-        said |= {"p_under_600s": told.p_under_600s, "crps_h": scores.crps_h(told, found.rows.wait_s)}
-        columns = {column: pl.Series(values) for column, values in said.items()}
+    for name, forecast in found.forecasts.items():
+        predicted = {column: forecast.quantiles_s[:, at] for column, at in PLACES.items()}
+        predicted |= {"p_under_600s": forecast.p_under_600s, "crps_h": scores.crps_h(forecast, found.rows.wait_s)}
+        columns = {column: pl.Series(values) for column, values in predicted.items()}
         parts.append(shared.with_columns(**columns, cluster=pl.lit(cluster), method=pl.lit(name)))
     order = [column.name for column in QUEUE_TIME_PREDICTIONS.columns]
     return pl.concat(parts).select(order).cast({"size": pl.Int64, "submit_utc": pl.Datetime("us")})
 
 
 def release_row(
-    cluster: str, now: datetime, offer: Offer, version: int, champion_method: str, candidate_version: int
+    cluster: str, now: datetime, offer: QueueTimeOffer, version: int, champion_method: str, candidate_version: int
 ) -> dict[str, Any]:
-    """A row of `queue_time_releases`."""
+    """Make a row of `queue_time_releases`."""
     judged, reason = offer.judged, offer.judged.reason
     if offer.is_provisional:
-        reason += f"; there is no champion, so the naive {offer.released} is a provisional one"
+        reason += f"; there is no champion, so the naive method {offer.released} becomes provisional champion"
     return {
         "cluster": cluster,
         "decided_utc": now,
@@ -114,5 +114,5 @@ def release_row(
 
 
 def releases_frame(rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
-    """`queue_time_releases`."""
+    """Make `queue_time_releases`."""
     return frame(QUEUE_TIME_RELEASES, rows)

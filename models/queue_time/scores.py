@@ -1,8 +1,8 @@
-"""How good forecasts were, with intervals from blocks of 7 days: the figures of `baton wait --from --to`.
+"""Scores of forecasts, with intervals from blocks of 7 days: the figures of `baton wait --from --to`.
 
 crps_h is the mean continuous ranked probability score, h: twice the mean pinball loss over the levels (Laio and Tamea,
-"Verification tools for probabilistic forecasts of continuous hydrological variables", HESS 11, 2007, equation 5).
-Where a point is judged it is the median. Long waits are those over ten minutes.
+"Verification tools for probabilistic forecasts of continuous hydrological variables", HESS 11, 2007, equation 5). The
+point forecast is the median. Long waits are those over ten minutes.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from simulator.metrics import spearman
 from traces import instants
 
 HOUR_S = 3600.0
-INTERVALS = {"0.5": (9, 29), "0.8": (3, 35), "0.95": (0, 38)}  # places of their ends among LEVELS
+INTERVALS = {"0.5": (9, 29), "0.8": (3, 35), "0.95": (0, 38)}  # positions of their ends among LEVELS
 WEEK_S = 7 * 86400
 RELIABILITY_BINS = 10
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What happened to n jobs, and the draws of blocks that every method is judged with."""
+    """The outcomes of n jobs, and the draws of blocks that every method is judged with."""
 
     submit_s: Int64s
     wait_s: Int64s
     size_class: Int64s
-    threshold: float | Float64s  # share of short waits in the fit, or (n,): from this probability on a job is short
-    weights: Float64s | None  # (draws, n); None where the window is no longer than one block
+    threshold: float | Float64s  # share of short waits in the fit, or (n,): a job with this probability counts as short
+    weights: Float64s | None  # (draws, n); None if the window is no longer than one block
 
     @classmethod
     def of(cls, submit_s: Int64s, wait_s: Int64s, size_class: Int64s, threshold: float | Float64s) -> Judged:
-        """n jobs by rising submission, at least one."""
+        """Collect n jobs by rising submission, at least one."""
         return cls(submit_s, wait_s, size_class, threshold, start_weights(submit_s))
 
     @property
     def is_short(self) -> Bools:
-        """(n,) whether it started within ten minutes."""
+        """(n,) whether the job started within ten minutes."""
         return np.asarray(self.wait_s < SHORT_S, bool)
 
     @property
     def blocks(self) -> int:
-        """Blocks of 7 days that hold a job."""
+        """Number of 7-day blocks that hold a job."""
         return block_count(self.submit_s, int(self.submit_s[0]), BLOCK_S) if len(self.submit_s) else 0
 
 
 @dataclass(frozen=True)
 class _Ratio:
-    """A figure that is a mean over some of the rows: sum of `value` over sum of `counted`, both (n,)."""
+    """A figure that is a mean over some rows: sum of `value` over sum of `counted`, both (n,)."""
 
     value: Float64s
     counted: Float64s
@@ -67,13 +67,13 @@ class _Ratio:
 
 
 def crps_h(forecast: Forecast, wait_s: Int64s) -> Float64s:
-    """(n,) of each job, h."""
+    """(n,) the CRPS of each job, h."""
     error = wait_s[:, None] - forecast.quantiles_s
     return np.asarray(2 * np.maximum(LEVELS * error, (LEVELS - 1) * error).mean(axis=1) / HOUR_S, np.float64)
 
 
 def figures(judged: Judged, forecast: Forecast) -> dict[str, Any]:
-    """One method's figures, and `ci95` of those that have one."""
+    """The figures of one method, and `ci95` of those with an interval."""
     ratios = _ratios(judged, forecast)
     now: dict[str, float | None] = {name: _number(ratio.now()) for name, ratio in ratios.items()}
     drawn = {} if judged.weights is None else {name: ratio.drawn(judged.weights) for name, ratio in ratios.items()}
@@ -107,17 +107,17 @@ def figures(judged: Judged, forecast: Forecast) -> dict[str, Any]:
 def _ratios(judged: Judged, forecast: Forecast) -> dict[str, _Ratio]:
     wait, every = judged.wait_s.astype(np.float64), np.ones(len(judged.wait_s))
     short, long = judged.is_short.astype(np.float64), (~judged.is_short).astype(np.float64)
-    p, told = forecast.p_under_600s, forecast.median_s
-    said_short = p >= judged.threshold
-    near = (told <= 2 * wait) & (told >= wait / 2)
+    p, median_s = forecast.p_under_600s, forecast.median_s
+    is_called_short = p >= judged.threshold
+    near = (median_s <= 2 * wait) & (median_s >= wait / 2)
     score = crps_h(forecast, judged.wait_s)
     ratios = {
         "crps_h": _Ratio(score, every),
         "pinball_h": _Ratio(score / 2, every),
         "brier": _Ratio((p - short) ** 2, every),
         "within_factor_2": _Ratio(near * long, long),
-        "_of_short": _Ratio(said_short * short, short),
-        "_of_long": _Ratio(~said_short * long, long),
+        "_of_short": _Ratio(is_called_short * short, short),
+        "_of_long": _Ratio(~is_called_short * long, long),
     }
     for name, (low, high) in INTERVALS.items():
         a, b = forecast.quantiles_s[:, low], forecast.quantiles_s[:, high]
@@ -136,9 +136,9 @@ def _number(value: float) -> float | None:
 
 
 def difference(judged: Judged, forecast: Forecast, other: Forecast) -> dict[str, Any]:
-    """Of a method less another on the same jobs, with paired intervals: CRPS (h), balanced accuracy.
+    """The differences of a method to another on the same jobs, with paired intervals: CRPS (h), balanced accuracy.
 
-    And the ratio of the median absolute errors of the long waits, .7 for 30 % under.
+    Also the ratio of the median absolute errors of the long waits: 0.7 means 30 % less.
     """
     own, theirs = _ratios(judged, forecast), _ratios(judged, other)
     ratio = _Ratio(own["crps_h"].value - theirs["crps_h"].value, own["crps_h"].counted)
@@ -163,7 +163,7 @@ def difference(judged: Judged, forecast: Forecast, other: Forecast) -> dict[str,
 
 
 def by_week(judged: Judged, forecast: Forecast) -> list[dict[str, Any]]:
-    """Of each week from the first submission on: jobs, CRPS, coverage of the 95 % interval, mean and predicted wait."""
+    """Score each week from the first submission on: jobs, CRPS, 95 % coverage, actual and predicted waits."""
     number = (judged.submit_s - judged.submit_s[0]) // WEEK_S
     return [
         {"week_utc": instants.text(int(judged.submit_s[0] + one * WEEK_S)), **_part(judged, forecast, number == one)}
@@ -172,7 +172,7 @@ def by_week(judged: Judged, forecast: Forecast) -> list[dict[str, Any]]:
 
 
 def by_size(judged: Judged, forecast: Forecast) -> list[dict[str, Any]]:
-    """The same by class of size."""
+    """Score each size class, as `by_week` does for weeks."""
     names = ("smallest", "up to four times it", "larger")
     return [
         {"size": names[one], **_part(judged, forecast, judged.size_class == one)}
@@ -196,7 +196,7 @@ def _part(judged: Judged, forecast: Forecast, chosen: Bools) -> dict[str, Any]:
 
 
 def reliability(judged: Judged, forecast: Forecast) -> list[dict[str, Any]]:
-    """Of each tenth of the probability of a short wait: jobs, mean probability, share that was short."""
+    """For each tenth of the probability of a short wait: jobs, mean probability, share of short waits."""
     number = np.minimum((forecast.p_under_600s * RELIABILITY_BINS).astype(np.int64), RELIABILITY_BINS - 1)
     return [
         {

@@ -1,7 +1,8 @@
-"""What answers a person: a fitted distribution beside the cluster as its log leaves it, in one folder. numpy alone.
+"""The stored state for predicting a job's wait: a fitted distribution, and the cluster at the end of its log.
 
-`manifest.json` holds names and numbers, `arrays.npz` the state (no pickles), `model` the distribution as a release has
-it. It is made where it is not there or the cluster's tables or its champion have changed (`models.queue_time.make`).
+It is a folder, and reading it needs only numpy. `manifest.json` holds names and numbers, `arrays.npz` the state (no
+pickles), `model` the distribution in its released form. `models.queue_time.make` makes it if it is missing, or if the
+cluster's tables or its champion have changed.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ COLUMNS = ("pending_key", "group_first", "group_state", "group_oldest_s", "typic
 
 @dataclass(frozen=True)
 class Stored:
-    """A model and the cluster that it is asked about.
+    """A model, and the state of the cluster for which it predicts.
 
-    manifest: `cluster`, `unit`, `made_from`, `champion` (version, None where there is none), `now_s`, `fitted_on`
-    (rows), `fitted_days`, `capacity`, `usable`, `user_max_jobs`, `user_max_nodes`, `origin_s`, `points_per_hour`,
+    manifest: `cluster`, `unit`, `made_from`, `champion` (version, None without one), `now_s`, `fitted_on` (rows),
+    `fitted_days`, `capacity`, `usable`, `user_max_jobs`, `user_max_nodes`, `origin_s`, `points_per_hour`,
     `usual_priority`, `longest_limit_s` and `partitions` (name to the longest limit of its jobs), `groups` (for each of
     `index.GROUPS` its names in order), `cpus_a_unit` and `gpus_a_unit`, `users` (name to number).
     """
@@ -50,17 +51,17 @@ class Stored:
     group_state: Float64s
     group_oldest_s: Int64s
     typical: NDArray[np.float32]  # (features,) the medians of the fit
-    correction: Correction  # by what became of the jobs submitted since the fit
+    correction: Correction  # from the outcomes of jobs submitted since the fit
 
     def snapshot(self, nodes: int, limit_s: int, user: int, place: int) -> Snapshot:
-        """The cluster of now with the job that is asked about at `place` of the queue."""
+        """The present state of the cluster, with the requested job at `place` of the queue."""
         m, now = self.manifest, int(self.manifest["now_s"])
         of_job = (now, 0, now, nodes, limit_s, user, place)  # no predecessor
         limits = (m["user_max_jobs"], m["user_max_nodes"])
         return Snapshot._make((now, m["capacity"], m["usable"], *(self.seen[name] for name in SEEN), *of_job, *limits))
 
     def save(self, folder: Path) -> None:
-        """Write the model and both files; the manifest comes last and tells that the folder is whole."""
+        """Write the model and both files. The manifest is written last and marks the folder as complete."""
         arrays: dict[str, NDArray[Any]] = {f"seen_{name}": column for name, column in self.seen.items()}
         arrays |= {name: getattr(self, name) for name in COLUMNS}
         arrays |= {"moves": self.correction.moves, "outcomes": self.correction.outcomes}
@@ -96,7 +97,7 @@ class Stored:
 
 
 def _correction(moves: NDArray[Any], outcomes: NDArray[Any]) -> Correction:
-    """Raises ValueError unless there are finite moves and a number of outcomes for each class."""
+    """Make the correction. Raises ValueError unless each class has finite moves and a number of outcomes."""
     count = len(CUTS_S) + 1
     if moves.shape != (count, len(LEVELS)) or outcomes.shape != (count,) or outcomes.dtype.kind not in "iu":
         raise ValueError(f"moves must be {len(LEVELS)} numbers, and outcomes one, for each of {count} classes")

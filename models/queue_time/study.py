@@ -1,4 +1,4 @@
-"""Every method on the jobs of one window, fitted on what was known at one instant."""
+"""Fit every method on what was known at one instant, and score it on the jobs of one window."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from features.submission.log import why_not_rebuilt
-from models.ahead.told import Told
+from models.ahead.told import RevealedTruth
 from models.queue_time import scores
 from models.queue_time.ahead import LOOKS, with_futures
 from models.queue_time.conformal import Calibrated
-from models.queue_time.ground import LEAST_FIT, Ground, ground_of, read_log
-from models.queue_time.protocol import SHORT_S, Fitted, Forecast, Method, Rows
+from models.queue_time.ground import LEAST_FIT, SubmittedJobs, read_log, submitted_jobs
+from models.queue_time.protocol import SHORT_S, FittedMethod, Forecast, Method, Rows
 from models.queue_time.registry import METHODS, make_method
 from models.queue_time.rolling import Rolling, rolled
 from models.queue_time.scores import Judged
@@ -26,7 +26,7 @@ from traces.errors import InputError
 from traces.progress import say
 from traces.store.folder import DataFolder
 
-RIVALS = ("limits", "hgb-bins")  # that every method is held against, beside the best naive one
+RIVALS = ("limits", "hgb-bins")  # methods that every other is compared with, as well as the best naive one
 LEAST_JUDGED = 20
 
 
@@ -42,21 +42,21 @@ def score_window(
     rolling: bool = False,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """What `baton wait --from --to` prints: every method on the jobs submitted in [from_s, to_s), epoch s.
+    """Score every method on the jobs submitted in [from_s, to_s), epoch s, for `baton wait --from --to`.
 
-    Fitted on what was known at `known_s` (default: from_s), and again every `refit_s` from then on, each fit judged on
-    the jobs until the next (a rolling origin: Tashman, International Journal of Forecasting 16(4), 2000); the figures
-    are of all jobs together. `methods`: names; None all that the log allows. `rolling`: each of them once more, its
-    forecasts corrected as outcomes become known. Raises InputError for a window or a fit without enough jobs, and for
-    methods that need a queue where there is none.
+    Methods are fitted on what was known at `known_s` (default: from_s), and again every `refit_s` from then on. Each
+    fit is judged on the jobs until the next (a rolling origin: Tashman, International Journal of Forecasting 16(4),
+    2000). The figures cover all jobs together. `methods`: names; None means all that the log allows. `rolling`: add
+    each method once more, with forecasts corrected as outcomes become known. Raises InputError for a window or a fit
+    without enough jobs, and for methods that need a queue if the log has none.
     """
     known_s = from_s if known_s is None else known_s
     if to_s <= from_s:
         raise InputError(f"--to {instants.text(to_s)} is not after --from {instants.text(from_s)}")
     if known_s > from_s:
         raise InputError(
-            f"--until {instants.text(known_s)} is after --from {instants.text(from_s)}: a fit must not know what it is "
-            "judged on"
+            f"--until {instants.text(known_s)} is after --from {instants.text(from_s)}: a fit must not know the "
+            "outcomes that it is judged on; give an earlier --until"
         )
     chosen = [make_method(name) for name in (methods or METHODS)]
     log, fit_from_s = read_log(data, settings.name), declared_dates(settings).fit_from_s
@@ -68,8 +68,8 @@ def score_window(
     again_s = [] if refit_s is None else list(range(from_s + refit_s, to_s, refit_s))
     parts = []
     for begin, end, at_s in zip([from_s, *again_s], [*again_s, to_s], [known_s, *again_s], strict=True):
-        ground = ground_of(log, at_s, fit_from_s)
-        parts.append(judge_ground(ground, settings.name, begin, end, at_s, chosen, seed))
+        jobs = submitted_jobs(log, at_s, fit_from_s)
+        parts.append(judge_jobs(jobs, settings.name, begin, end, at_s, chosen, seed))
     found = with_rolling(pooled(parts)) if rolling else pooled(parts)
     return {
         "cluster": settings.name,
@@ -83,40 +83,40 @@ def score_window(
 
 @dataclass(frozen=True)
 class Judgement:
-    """What fitted methods said of the jobs of one window."""
+    """The forecasts of fitted methods for the jobs of one window."""
 
-    ground: Ground
+    jobs: SubmittedJobs
     window_s: tuple[int, int]  # from, to: epoch s
     fitted_on: int  # rows
-    rows: Rows  # the jobs judged, n of them
+    rows: Rows  # the n judged jobs
     judged: Judged
     methods: list[Method]
-    fitted: dict[str, Fitted]
-    told: dict[str, Forecast]  # by method, n rows each
+    fitted: dict[str, FittedMethod]
+    forecasts: dict[str, Forecast]  # by method, n rows each
     seconds: dict[str, float]
 
     def best(self, names: list[str]) -> str | None:
-        """The one of `names` of the least CRPS; None of none."""
+        """The method of `names` with the least CRPS; None without names."""
         if not names:
             return None
-        return min(names, key=lambda name: float(scores.crps_h(self.told[name], self.rows.wait_s).mean()))
+        return min(names, key=lambda name: float(scores.crps_h(self.forecasts[name], self.rows.wait_s).mean()))
 
 
 def pooled(parts: list[Judgement]) -> Judgement:
-    """Judgements of one log and the same methods on windows that follow each other as one; its fit is the last.
+    """Join judgements of one log and the same methods on consecutive windows; the fit is that of the last.
 
-    A job is called short by the share of short waits in the fit that it was judged by.
+    A job is called short by the share of short waits in the fit that it was judged with.
     """
     if len(parts) == 1:
         return parts[0]
     last, names = parts[-1], [method.name for method in parts[-1].methods]
     window_s = parts[0].window_s[0], last.window_s[1]
-    rows = last.ground.rows.take(last.ground.within(*window_s))
+    rows = last.jobs.rows.take(last.jobs.within(*window_s))
     threshold = np.concatenate([np.broadcast_to(part.judged.threshold, len(part.rows)) for part in parts])
-    told = {
+    forecasts = {
         name: Forecast(
-            np.concatenate([part.told[name].quantiles_s for part in parts]),
-            np.concatenate([part.told[name].p_under_600s for part in parts]),
+            np.concatenate([part.forecasts[name].quantiles_s for part in parts]),
+            np.concatenate([part.forecasts[name].p_under_600s for part in parts]),
         )
         for name in names
     }
@@ -125,75 +125,76 @@ def pooled(parts: list[Judgement]) -> Judgement:
         window_s=window_s,
         rows=rows,
         judged=Judged.of(rows.submit_s, rows.wait_s, rows.size_class, threshold),
-        told=told,
+        forecasts=forecasts,
         seconds={name: sum(part.seconds[name] for part in parts) for name in names},
     )
 
 
 def with_rolling(found: Judgement) -> Judgement:
-    """The same with a row more for each method: its forecasts corrected by the outcomes known at each submission."""
-    rows, told, seconds = found.rows, dict(found.told), dict(found.seconds)
+    """Add a second row for each method: its forecasts corrected by the outcomes known at each submission."""
+    rows, forecasts, seconds = found.rows, dict(found.forecasts), dict(found.seconds)
     methods: list[Method] = []
     for method in found.methods:
-        also, began = Rolling(method), time.monotonic()
-        told[also.name] = rolled(told[method.name], rows.submit_s, rows.wait_s)
-        seconds[also.name] = time.monotonic() - began
-        methods += [method, also]
-    return replace(found, methods=methods, told=told, seconds=seconds)
+        corrected, began = Rolling(method), time.monotonic()
+        forecasts[corrected.name] = rolled(forecasts[method.name], rows.submit_s, rows.wait_s)
+        seconds[corrected.name] = time.monotonic() - began
+        methods += [method, corrected]
+    return replace(found, methods=methods, forecasts=forecasts, seconds=seconds)
 
 
-def judge_ground(
-    ground: Ground, cluster: str, from_s: int, to_s: int, known_s: int, methods: list[Method], seed: int
+def judge_jobs(
+    jobs: SubmittedJobs, cluster: str, from_s: int, to_s: int, known_s: int, methods: list[Method], seed: int
 ) -> Judgement:
-    """`methods` fitted on what was known at `known_s` and asked about the jobs of the window.
+    """Fit `methods` on what was known at `known_s`, and forecast the jobs of the window.
 
-    Raises InputError where there is too little to fit on or to judge.
+    Raises InputError if there are too few jobs to fit on or to judge.
     """
-    fit_on, judge = ground.known(known_s), ground.within(from_s, to_s)
+    fit_on, judge = jobs.known(known_s), jobs.within(from_s, to_s)
     if fit_on.sum() < LEAST_FIT:
         raise InputError(
-            f"cluster {cluster!r}: {counted(fit_on.sum(), 'job')} started before {instants.text(known_s)} and may be "
-            f"fitted on; at least {LEAST_FIT} are needed: give a later --until, or a longer log"
+            f"cluster {cluster!r}: {counted(fit_on.sum(), 'job')} that started before {instants.text(known_s)} can "
+            f"be used to fit; at least {LEAST_FIT} are needed: give a later --until, or a longer log"
         )
     if judge.sum() < LEAST_JUDGED:
         raise InputError(
             f"cluster {cluster!r}: {counted(judge.sum(), 'job')} that started were submitted from "
-            f"{instants.text(from_s)} to {instants.text(to_s)}; at least {LEAST_JUDGED} are needed"
+            f"{instants.text(from_s)} to {instants.text(to_s)}; at least {LEAST_JUDGED} are needed: "
+            "give a longer window"
         )
-    fitted_on, rows = ground.rows.take(fit_on), ground.rows.take(judge)
+    fitted_on, rows = jobs.rows.take(fit_on), jobs.rows.take(judge)
     judged = Judged.of(rows.submit_s, rows.wait_s, rows.size_class, float((fitted_on.wait_s < SHORT_S).mean()))
-    fitted: dict[str, Fitted] = {}
-    told: dict[str, Forecast] = {}
+    fitted: dict[str, FittedMethod] = {}
+    forecasts: dict[str, Forecast] = {}
     seconds: dict[str, float] = {}
-    futures: dict[Told, tuple[Rows, Rows]] = {}
+    futures: dict[RevealedTruth, tuple[Rows, Rows]] = {}
     for method in methods:
         began = time.monotonic()
         of_fit, of_window = fitted_on, rows
-        if (what := LOOKS.get(method.name)) is not None:
-            if what not in futures:
-                futures[what] = with_futures(ground, fit_on, judge, what)
-            of_fit, of_window = futures[what]
-        fitted[method.name] = (Calibrated(method) if what is None else method).fit(of_fit, seed)
-        told[method.name] = fitted[method.name].forecast(of_window)
+        if (revealed := LOOKS.get(method.name)) is not None:
+            if revealed not in futures:
+                futures[revealed] = with_futures(jobs, fit_on, judge, revealed)
+            of_fit, of_window = futures[revealed]
+        fitted[method.name] = (Calibrated(method) if revealed is None else method).fit(of_fit, seed)
+        forecasts[method.name] = fitted[method.name].forecast(of_window)
         seconds[method.name] = time.monotonic() - began
         say(f"{method.name}: {counted(len(rows), 'job')}, {seconds[method.name]:.1f} s")
-    return Judgement(ground, (from_s, to_s), len(fitted_on), rows, judged, methods, fitted, told, seconds)
+    return Judgement(jobs, (from_s, to_s), len(fitted_on), rows, judged, methods, fitted, forecasts, seconds)
 
 
 def figures_of(found: Judgement) -> dict[str, Any]:
-    """The figures of every method, plain values, and of what they were judged on."""
-    ground, rows, judged = found.ground, found.rows, found.judged
+    """The figures of every method, and of the jobs that it was judged on, as plain values."""
+    jobs, rows, judged = found.jobs, found.rows, found.judged
     best = found.best([method.name for method in found.methods if method.is_naive])
     results = [
-        {**_scored(method, judged, found.told, best), "wall_s": round(found.seconds[method.name], 3)}
+        {**_scored(method, judged, found.forecasts, best), "wall_s": round(found.seconds[method.name], 3)}
         for method in found.methods
     ]
     return {
         "jobs": len(rows),
-        "never_started": ground.never_started(*found.window_s),
+        "never_started": jobs.never_started(*found.window_s),
         "fitted_on": found.fitted_on,
-        "unit": ground.log.unit,
-        "request_only": ground.why_request_only,
+        "unit": jobs.log.unit,
+        "request_only": jobs.why_request_only,
         "short_share": float(np.mean(judged.is_short)),
         "threshold": float(np.mean(judged.threshold)),
         "mean_wait_h": float(rows.wait_s.mean() / scores.HOUR_S),
@@ -201,17 +202,17 @@ def figures_of(found: Judgement) -> dict[str, Any]:
     }
 
 
-def _scored(method: Method, judged: Judged, told: dict[str, Forecast], best: str | None) -> dict[str, Any]:
-    """The figures of one method beside those of the others; `best` is the best naive one, if any was asked for."""
-    forecast = told[method.name]
-    rivals = [name for name in RIVALS if name in told and name != method.name]
-    naive = None if best is None else {"method": best, **scores.difference(judged, forecast, told[best])}
+def _scored(method: Method, judged: Judged, forecasts: dict[str, Forecast], best: str | None) -> dict[str, Any]:
+    """The figures of one method, and its differences to others; `best` is the best naive one, if there is any."""
+    forecast = forecasts[method.name]
+    rivals = [name for name in RIVALS if name in forecasts and name != method.name]
+    naive = None if best is None else {"method": best, **scores.difference(judged, forecast, forecasts[best])}
     return {
         "method": method.name,
         "is_naive": method.is_naive,
         **scores.figures(judged, forecast),
         "difference_to_best_naive": naive,
-        "differences": {name: scores.difference(judged, forecast, told[name]) for name in rivals},
+        "differences": {name: scores.difference(judged, forecast, forecasts[name]) for name in rivals},
         "weeks": scores.by_week(judged, forecast),
         "sizes": scores.by_size(judged, forecast),
         "reliability": scores.reliability(judged, forecast),

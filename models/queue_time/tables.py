@@ -1,4 +1,4 @@
-"""Derived tables of queue-time prediction: scores of methods, predictions by job, decisions about releases, drift."""
+"""Derived tables of queue-time prediction: scores of methods, predictions by job, release decisions, and drift."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LESS = "less that of the best naive method on the same jobs"
 
 QUEUE_TIME_SCORES = Table(
     "queue_time_scores",
-    "One row a method of queue-time prediction: how well it knew the waits of the report window's jobs",
+    "One row a method of queue-time prediction: the scores of its forecasts for the report window's jobs",
     (
         CLUSTER,
         _METHOD,
@@ -19,7 +19,7 @@ QUEUE_TIME_SCORES = Table(
         Column("to_utc", UTC, "", "end of it", nullable=False),
         Column("fitted_on", INT, "jobs", "jobs of the fit, all known at the begin of the window", nullable=False),
         Column("n", INT, "jobs", "jobs judged: submitted in the window, started", nullable=False),
-        Column("n_over_10min", INT, "jobs", "those that waited ten minutes or more", nullable=False),
+        Column("n_over_10min", INT, "jobs", "judged jobs that waited ten minutes or more", nullable=False),
         Column("never_started", INT, "jobs", "submitted in the window, no start known: not judged", nullable=False),
         Column("blocks", INT, "blocks", f"{BLOCK_DAYS}-day blocks that hold these jobs", nullable=False),
         Column(
@@ -34,7 +34,7 @@ QUEUE_TIME_SCORES = Table(
         Column("difference_h", FLOAT, "h", f"crps_h {_LESS}"),
         Column("difference_low_h", FLOAT, "h", "lower end of its paired 95 % interval"),
         Column("difference_high_h", FLOAT, "h", "upper end of it"),
-        Column("balanced_accuracy", FLOAT, "", "of 'under ten minutes'; null where all are short, or none is"),
+        Column("balanced_accuracy", FLOAT, "", "of 'under ten minutes'; null if all waits are short, or none"),
         Column("brier", FLOAT, "", "Brier score of the probability of a wait under ten minutes", nullable=False),
         Column("median_ae_h", FLOAT, "h", "median absolute error of the median, of waits over ten minutes"),
         Column("within_factor_2", FLOAT, "", "of waits over ten minutes, share whose median is within a factor of two"),
@@ -52,16 +52,16 @@ QUEUE_TIME_SCORES = Table(
 
 QUEUE_TIME_PREDICTIONS = Table(
     "queue_time_predictions",
-    "One row a job of the report window and method: what was said of its wait when it was submitted, and its wait",
+    "One row a job of the report window and method: the wait predicted at its submission, and its actual wait",
     (
         CLUSTER,
         _METHOD,
-        Column("job_key", TEXT, "", "of the job, as in jobs", nullable=False),
+        Column("job_key", TEXT, "", "key of the job, as in jobs", nullable=False),
         Column("submit_utc", UTC, "", "its submission", nullable=False),
         Column("partition", TEXT, "", "its partition", nullable=False),
-        Column("size", INT, "", "what it asks for: nodes, or CPUs in a log that knows no nodes", nullable=False),
+        Column("size", INT, "", "requested nodes, or CPUs in a log without nodes", nullable=False),
         Column("limit_s", INT, "s", "wall-clock limit", nullable=False),
-        Column("wait_s", INT, "s", "how long it waited", nullable=False),
+        Column("wait_s", INT, "s", "actual wait", nullable=False),
         Column("p025_s", FLOAT, "s", "quantile .025 of the wait, as predicted", nullable=False),
         Column("p10_s", FLOAT, "s", "quantile .1", nullable=False),
         Column("p50_s", FLOAT, "s", "median", nullable=False),
@@ -84,10 +84,10 @@ QUEUE_TIME_RELEASES = Table(
         Column("candidate_version", INT, "", "version that the candidate is registered as", nullable=False),
         Column("method", TEXT, "", "method of the candidate: of the least crps_h on the select window", nullable=False),
         Column("verdict", TEXT, "", "of the gate: better, cannot tell or worse", nullable=False),
-        Column("provisional", FLAG, "", "first champion, not told better than the best naive method", nullable=False),
+        Column("provisional", FLAG, "", "first champion, not shown better than the best naive method", nullable=False),
         Column("reason", TEXT, "", "the decision in one sentence", nullable=False),
-        Column("opponent", TEXT, "", "what the candidate was held against", nullable=False),
-        Column("jobs", INT, "jobs", "jobs compared, none of which either was fitted on", nullable=False),
+        Column("opponent", TEXT, "", "the model that the candidate was compared with", nullable=False),
+        Column("jobs", INT, "jobs", "jobs compared, none of them used to fit either", nullable=False),
         Column("blocks", INT, "blocks", f"{BLOCK_DAYS}-day blocks that hold them", nullable=False),
         Column("crps_difference_h", FLOAT, "h", "crps_h of the candidate less that of the opponent"),
         Column("crps_difference_low_h", FLOAT, "h", "lower end of its paired 95 % interval"),
@@ -98,7 +98,7 @@ QUEUE_TIME_RELEASES = Table(
 
 QUEUE_TIME_DRIFT = Table(
     "queue_time_drift",
-    "One row a whole week since the queue-time champion was released, and score: how it did against what was promised",
+    "One row a whole week since the queue-time champion was released, and score: its value against the promised one",
     (
         CLUSTER,
         Column("week_utc", UTC, "", "Monday 00:00 UTC; the outcomes of the week are known", nullable=False),
@@ -110,13 +110,13 @@ QUEUE_TIME_DRIFT = Table(
             nullable=False,
         ),
         Column("champion_version", INT, "", "registered version that was champion", nullable=False),
-        Column("weeks", INT, "weeks", "weeks that it was judged by before its release", nullable=False),
+        Column("weeks", INT, "weeks", "weeks on which it was judged before its release", nullable=False),
         Column("n", INT, "jobs", "jobs of this week that started", nullable=False),
         Column("value", FLOAT, "", "of this week; less is better", nullable=False),
         Column("promised", FLOAT, "", "median of the weeks before the release", nullable=False),
         Column("bound", FLOAT, "", "of the value, from the spread between those weeks", nullable=False),
         Column("chance", FLOAT, "", "share of weeks like those with either score over its bound", nullable=False),
-        Column("is_beyond", FLAG, "", "value over the bound: training is asked for", nullable=False),
+        Column("is_beyond", FLAG, "", "value over the bound: requests training", nullable=False),
     ),
     key=("cluster", "week_utc", "score"),
 )

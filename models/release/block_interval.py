@@ -1,16 +1,16 @@
 """The gate's interval of a mean: Student's t over whole blocks of 7 days.
 
-A percentile bootstrap over a few blocks is far too narrow: of candidates that are truly 0.1 h worse it lets up to one
-in three pass on 28 days of pairs that resemble their neighbours, and one in two on 7.5. Here every block is one
-observation, and the quantile is Student's with one degree of freedom less than there are blocks (the ratio estimator of
-Cochran, "Sampling Techniques", 1977, section 6.3, with blocks as clusters). How often it errs is printed by
-`bench/bench_gate.py`, and the levels are chosen by that.
+A percentile bootstrap over a few blocks is far too narrow. Of candidates that are truly 0.1 h worse it lets up to one
+in three pass on 28 days of pairs that resemble their neighbours, and one in two on 7.5 days. Here every block is one
+observation, and the quantile is Student's with one degree of freedom less than the number of blocks (the ratio
+estimator of Cochran, "Sampling Techniques", 1977, section 6.3, with blocks as clusters). `bench/bench_gate.py` prints
+its error rates, by which the levels are chosen.
 
-Rare losses make the mean skewed: a window with few of them has a mean that is too low and a spread that is too narrow
-at once, so that the end towards the losses comes too near. It is moved out by the first term of the Cornish-Fisher
-expansion (Johnson, "Modified t tests and confidence intervals for asymmetrical populations", JASA 1978; Hall, "On the
-removal of skewness by transformation", JRSS B, 1992). Four blocks tell no skewness, days do: that of the mean
-is the skewness of the days over the root of the days that count, as many as would have the spread that blocks show.
+Rare losses make the mean skewed. A window with few of them has too low a mean and too narrow a spread at once, so the
+end towards the losses is too near. It is moved out by the first term of the Cornish-Fisher expansion (Johnson,
+"Modified t tests and confidence intervals for asymmetrical populations", JASA 1978; Hall, "On the removal of skewness
+by transformation", JRSS B, 1992). Four blocks cannot show skewness, but days can. The skewness of the mean is that of
+the days over the root of the effective number of days: as many days as would give the spread of the blocks.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from features.conventions import GATE_LEVEL
 Floats = NDArray[np.float64]
 Int64s = NDArray[np.int64]
 
-PART_LEVEL = 0.9  # for a part of the pairs, in which worse is to be noticed sooner
-SKEWNESS_COUNTED = 1.5  # times what the days of a window show: too little where losses are rare
-LEAST_BLOCKS = 2  # that hold a pair, for any interval at all
+PART_LEVEL = 0.9  # for a part of the pairs, in which a loss should be noticed sooner
+SKEWNESS_COUNTED = 1.5  # factor on the skewness of a window's days, which is too small if losses are rare
+LEAST_BLOCKS = 2  # with a pair, for any interval
 
 
 class Interval(NamedTuple):
@@ -40,9 +40,9 @@ class Interval(NamedTuple):
 
 
 def blocks_of(submit_s: Int64s) -> Int64s:
-    """(n,) which block each of the starts (n,), epoch s, is in: blocks of equal length, and of 7 days at least.
+    """(n,) the block of each start (n,), epoch s. Blocks have equal length, at least 7 days.
 
-    All zeros where the starts span less than two of these.
+    All zeros if the starts span less than two blocks.
     """
     starts, end = grid(submit_s)
     begin, span_s = int(starts[0]), end - int(starts[0])
@@ -53,9 +53,9 @@ def blocks_of(submit_s: Int64s) -> Int64s:
 def block_interval(
     values: Floats, block: Int64s, level: float = GATE_LEVEL, day: Int64s | None = None
 ) -> Interval | None:
-    """Of the mean of `values` (n,), each in its block (n,); None where fewer than two blocks hold any.
+    """The interval of the mean of `values` (n,), each in its block (n,); None for fewer than two blocks.
 
-    With `day` (n,), any number of each day, the end towards which the values are skewed lies further out.
+    With `day` (n,), the number of each value's day, the end towards which the values are skewed is moved out.
     """
     from scipy.special import stdtrit
 
@@ -73,7 +73,7 @@ def block_interval(
 
 
 def _skewness(values: Floats, day: Int64s, spread: float, blocks: int) -> float:
-    """Of the mean of the values, whose variance is `spread`: that of the days' means, less by the days that count."""
+    """Skewness of the mean of the values (variance `spread`): that of the daily means, by the effective days."""
     _, of = np.unique(day, return_inverse=True)
     counts = np.bincount(of)
     means = np.bincount(of, weights=values) / counts

@@ -1,4 +1,4 @@
-"""Which of the trained policies is offered for release: the candidate rule, a pure function of the select window."""
+"""Choose the trained policy to offer for release: the candidate rule, a pure function of the select window."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from traces.errors import InputError
 
 @dataclass(frozen=True)
 class Selected:
-    """The part of the select window that a candidate was picked on, and how sure its cost there is."""
+    """The part of the select window on which a candidate was picked, with the interval of its cost there."""
 
     n: int
     from_s: int  # first and last submission, epoch s
@@ -44,13 +44,13 @@ class Candidate:
 
 @one_thread
 def choose_candidate(select: PairTable, trained: Sequence[TrainedPolicy], kind: str = INJECTED) -> Candidate:
-    """The candidate rule. kind: `Scenario.pairs` of the select window's.
+    """Choose the candidate. kind: `Scenario.pairs` of the select window.
 
-    Among all trained policies (the oracle is none of them), the one with least cost of weight 1 on the select window,
-    averaged over the sizes of injected pairs, or over all recorded pairs, and over seeds, at the setting that makes it
-    least; of equals the simpler, that is the earlier in the registry. Of a learner's seeds, the one of median cost at
-    that setting (the lower of two middle ones), so that a lucky seed is not what is released. Raises InputError where
-    there is nothing to choose from.
+    The candidate is the trained policy (never the oracle) with the least cost of weight 1 on the select window, at its
+    best setting. The cost is averaged over the sizes of injected pairs, or over all recorded pairs, and over seeds. Of
+    equals the simpler wins, which is the earlier in the registry. Of a learner's seeds, the one of median cost at that
+    setting is taken (the lower of two middle ones), so that no lucky seed is released. Raises InputError if there is
+    nothing to choose from.
     """
     if not len(select) or not trained:
         raise InputError(
@@ -67,7 +67,7 @@ def choose_candidate(select: PairTable, trained: Sequence[TrainedPolicy], kind: 
 
 
 def _best_of(parts: Sequence[PairTable], trained: Sequence[TrainedPolicy]) -> Candidate:
-    """The setting and the seed of one policy; every part of the select window counts alike."""
+    """The best setting and the median seed of one policy; every part of the select window has the same weight."""
     artifacts = [fit.artifact for fit in trained]
     per_size = [play(part, artifacts, trained[0].name).cost_h(1.0).mean(axis=2) for part in parts]
     cost = np.mean(per_size, axis=0)  # (seeds, settings)
@@ -80,7 +80,7 @@ def _best_of(parts: Sequence[PairTable], trained: Sequence[TrainedPolicy]) -> Ca
 
 
 def _selected(select: PairTable, fits: Sequence[Artifact], kind: str) -> Selected:
-    """Where the fits (one a seed, at the setting picked) were picked, with the interval of their mean cost there."""
+    """The window on which the fits (one per seed, at the setting picked) were picked, with their cost's interval."""
     starts = start_weights(select.submit_s)
     ci95 = None
     if starts is not None:

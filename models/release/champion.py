@@ -1,7 +1,7 @@
-"""Which version is a cluster's champion: given by hand, by a release, or back again; one process at a time.
+"""Set a cluster's champion: by hand, by a release, or by a rollback; one process at a time.
 
-MLflow moves an alias, marks a version and keeps the history in single writes. Their order is such that a process killed
-between two of them leaves what the next one, whatever it came for, can finish.
+MLflow moves an alias, marks a version and stores the history in single writes. They are ordered so that after a kill
+between two of them, the next process, whatever its task, can finish.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ MOST_REASON = 500  # characters
 
 @dataclass(frozen=True)
 class Decisions:
-    """How the decisions about one kind of registered model are logged; a version has its own as a tag."""
+    """The log of decisions about one kind of registered model; a version has its own decision as a tag."""
 
     model: str
-    # Cluster, version, reason and now: the decision of a person, as a tag.
+    # Makes the tag of a person's decision from cluster, version, reason and time.
     tag_by_hand: Callable[[str, tracking.RegisteredVersion, str, datetime], str]
-    # Puts the decision that made this version champion into the log, where it is not there yet.
+    # Adds the decision that made this version champion to the log, if it is missing.
     restore: Callable[[DataFolder, str, tracking.RegisteredVersion], None]
 
 
@@ -40,68 +40,71 @@ POLICIES = Decisions(tracking.POLICY, release_log.tag_by_hand, release_log.resto
 
 
 @contextmanager
-def alone(data: DataFolder, cluster: str, of: Decisions = POLICIES) -> Iterator[None]:
-    """One process at a time in here, between the look at the registry and the last word about it; may be nested.
+def alone(data: DataFolder, cluster: str, decisions: Decisions = POLICIES) -> Iterator[None]:
+    """Run one process at a time, from reading the registry to the last write; may be nested.
 
-    What a killed process left half done is finished first.
+    A change that a killed process left half done is finished first.
     """
-    of_policies = of.model == tracking.POLICY
-    lock = f"release of {cluster}" if of_policies else f"{of.model} release of {cluster}"
+    of_policies = decisions.model == tracking.POLICY
+    lock = f"release of {cluster}" if of_policies else f"{decisions.model} release of {cluster}"
     with locked(data.root, lock), mlflow_store.one_line(data):
         if of_policies:
             tracking.take_over(data, cluster)
-        present = tracking.champion(data, cluster, of.model)
+        present = tracking.champion(data, cluster, decisions.model)
         if present is not None:
-            of.restore(data, cluster, present)
+            decisions.restore(data, cluster, present)
             version = present.version
             if ROLLED_BACK_TAG in present.tags:
-                version = _finish_rollback(data, cluster, version, of.model)
-            _follow(data, cluster, version, of.model)
+                version = _finish_rollback(data, cluster, version, decisions.model)
+            _follow(data, cluster, version, decisions.model)
         yield
 
 
-def promote(data: DataFolder, cluster: str, version: int, reason: str, of: Decisions = POLICIES) -> int:
-    """Makes a registered version the champion, whatever the gate said; the reason is logged and kept with the version.
+def promote(data: DataFolder, cluster: str, version: int, reason: str, decisions: Decisions = POLICIES) -> int:
+    """Make a registered version the champion, whatever the gate's verdict. The reason is logged and stored with it.
 
-    Raises InputError where it is unknown, WorkError where it cannot be loaded.
+    Raises InputError for an unknown version, WorkError for one that cannot be loaded.
     """
     if not reason.strip() or len(reason) > MOST_REASON:
-        raise InputError(f"--reason takes 1 to {MOST_REASON} characters, not {len(reason.strip())}: why by hand?")
-    with alone(data, cluster, of):
-        wanted = tracking.find_version(data, cluster, version, of.model) if version > 0 else None
+        raise InputError(
+            f"--reason has {len(reason.strip())} characters; give 1 to {MOST_REASON} to explain the choice"
+        )
+    with alone(data, cluster, decisions):
+        wanted = tracking.find_version(data, cluster, version, decisions.model) if version > 0 else None
         if wanted is None:
-            known = ", ".join(map(str, tracking.versions(data, cluster, of.model))) or "none"
-            raise InputError(f"{tracking.model_name(cluster, of.model)} has no version {version}; registered: {known}")
-        export.export(data, cluster, version, of.model)
-        tag = of.tag_by_hand(cluster, wanted, " ".join(reason.split()), datetime.now(UTC).replace(tzinfo=None))
-        tracking.set_version_tag(data, cluster, version, release_log.DECISION_TAG, tag, of.model)
-        give_alias(data, cluster, version, of.model)
-        of.restore(data, cluster, replace(wanted, tags={**wanted.tags, release_log.DECISION_TAG: tag}))
+            known = ", ".join(map(str, tracking.versions(data, cluster, decisions.model))) or "none"
+            name = tracking.model_name(cluster, decisions.model)
+            raise InputError(f"{name} has no version {version}; registered: {known}")
+        export.export(data, cluster, version, decisions.model)
+        tag = decisions.tag_by_hand(cluster, wanted, " ".join(reason.split()), datetime.now(UTC).replace(tzinfo=None))
+        tracking.set_version_tag(data, cluster, version, release_log.DECISION_TAG, tag, decisions.model)
+        give_alias(data, cluster, version, decisions.model)
+        decisions.restore(data, cluster, replace(wanted, tags={**wanted.tags, release_log.DECISION_TAG: tag}))
     return version
 
 
-def rollback(data: DataFolder, cluster: str, of: Decisions = POLICIES) -> int:
-    """Gives the alias back to the champion before. Returns its version; raises WorkError where there was none."""
-    before = _champion(data, cluster, of.model)  # outside: a folder without one is left as it is
-    with alone(data, cluster, of):
-        present = _champion(data, cluster, of.model)
+def rollback(data: DataFolder, cluster: str, decisions: Decisions = POLICIES) -> int:
+    """Give the alias back to the previous champion; returns its version. Raises WorkError if there is none."""
+    before = _champion(data, cluster, decisions.model)  # before the lock: without one, change nothing
+    with alone(data, cluster, decisions):
+        present = _champion(data, cluster, decisions.model)
         if ROLLED_BACK_TAG in before.tags and present.version != before.version:
-            return present.version  # the rollback that was asked for once more was killed, and is finished now
-        history = _history(data, cluster, present.version, of.model)
+            return present.version  # a killed process had begun this rollback, and it is finished now
+        history = _history(data, cluster, present.version, decisions.model)
         if not history:
             raise WorkError(
-                f"version {present.version} of {tracking.model_name(cluster, of.model)} is the first champion: nothing "
-                "to roll back to; promote a version instead"
+                f"version {present.version} of {tracking.model_name(cluster, decisions.model)} is the first champion; "
+                "there is nothing to roll back to; promote a version instead"
             )
-        export.export(data, cluster, history[-1], of.model)
-        tracking.set_version_tag(data, cluster, present.version, ROLLED_BACK_TAG, "true", of.model)
-        version = _finish_rollback(data, cluster, present.version, of.model)
-        export.point(data, cluster, version, of.model)
+        export.export(data, cluster, history[-1], decisions.model)
+        tracking.set_version_tag(data, cluster, present.version, ROLLED_BACK_TAG, "true", decisions.model)
+        version = _finish_rollback(data, cluster, present.version, decisions.model)
+        export.point(data, cluster, version, decisions.model)
         return version
 
 
 def give_alias(data: DataFolder, cluster: str, version: int, model: str = tracking.POLICY) -> None:
-    """To be called in `alone`, of an exported version. What a killed process leaves undone here, `alone` does."""
+    """Give the champion's alias to an exported version. Call it in `alone`, which finishes it after a kill."""
     present = tracking.champion(data, cluster, model)
     if present is not None and present.version != version:
         history = [*_history(data, cluster, present.version, model), present.version]
@@ -112,13 +115,13 @@ def give_alias(data: DataFolder, cluster: str, version: int, model: str = tracki
 
 
 def _follow(data: DataFolder, cluster: str, version: int, model: str) -> None:
-    """What follows from the champion's alias: it is no challenger, and its folder is the one that agents read."""
+    """Update what depends on the alias: the champion is no challenger, and its folder is the one that agents read."""
     challenger = tracking.aliased(data, cluster, tracking.CHALLENGER, model)
     if challenger is not None and challenger.version == version:
         tracking.delete_alias(data, cluster, tracking.CHALLENGER, model)
     try:
         export.export(data, cluster, version, model)
-    except WorkError as error:  # of a champion that was damaged since: a promotion or a rollback must stay possible
+    except WorkError as error:  # the champion is damaged; a promotion or a rollback must stay possible
         say(f"warning: {error}")
     else:
         export.point(data, cluster, version, model)
@@ -133,7 +136,7 @@ def _champion(data: DataFolder, cluster: str, model: str) -> tracking.Registered
 
 
 def _finish_rollback(data: DataFolder, cluster: str, champion_version: int, model: str) -> int:
-    """From a champion that is marked as rolled back to the one before it; returns the champion there is then."""
+    """Give the alias of a champion marked as rolled back to the one before it; returns the champion's version."""
     history = _history(data, cluster, champion_version, model)
     if not history:
         return champion_version
@@ -144,9 +147,9 @@ def _finish_rollback(data: DataFolder, cluster: str, champion_version: int, mode
 
 
 def _history(data: DataFolder, cluster: str, present: int, model: str) -> list[int]:
-    """Champions before the present one, the latest last.
+    """Earlier champions, the latest last.
 
-    The present one itself at the end is what a process wrote that was killed before it moved the alias.
+    The present champion is at the end if a process was killed between writing the history and moving the alias.
     """
     stored = tracking.model_tag(data, cluster, HISTORY_TAG, model)
     try:

@@ -1,8 +1,8 @@
-"""Released models as plain folders: `artifacts/CLUSTER/VERSION` of policies, `artifacts/queue-time/CLUSTER/VERSION` of
-queue-time models, and beside them `champion`, a link to the one that counts.
+"""Export released models as plain folders, with a link `champion` to the current one.
 
-An agent reads these folders alone: no MLflow, no database. A version is copied out of the registry and loaded once,
-with its checks, before it gets its name; the link is replaced in one step.
+Policies are in `artifacts/CLUSTER/VERSION`, queue-time models in `artifacts/queue-time/CLUSTER/VERSION`. An agent reads
+only these folders: no MLflow, no database. A version is copied out of the registry and loaded once, with its checks,
+before its folder gets its name. The link is replaced in one step.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from traces.errors import WorkError
 from traces.files import whole
 from traces.store.folder import DataFolder
 
-# Of each kind of registered model what reads its folder, and the name of that folder in the registry's own.
+# For each kind of registered model, the loader of its folder, and the name of that folder in the registry's folder.
 LOADERS: dict[str, Callable[[Path], object]] = {tracking.POLICY: Artifact.load, tracking.QUEUE_TIME: Distribution.load}
 FOLDERS = {tracking.POLICY: "policy", tracking.QUEUE_TIME: "queue-time"}
-PART = ".export-"  # begins the name of a folder that is not whole yet
+PART = ".export-"  # prefix of a folder that is not complete yet
 
 
 def folder(data: DataFolder, cluster: str, model: str = tracking.POLICY) -> Path:
-    """Where the cluster's released models of that kind lie: policies in the artifacts themselves."""
+    """Folder of the cluster's released models of that kind; for policies it is directly in the artifacts."""
     return data.artifacts / cluster if model == tracking.POLICY else data.artifacts / model / cluster
 
 
 def export(data: DataFolder, cluster: str, version: int, model: str = tracking.POLICY) -> Path:
-    """The folder of that version, made where it is not there or no longer loads; to be called in `champion.alone`.
+    """Export a version; returns its folder, made if it is missing or no longer loads. Call it in `champion.alone`.
 
-    Raises WorkError where the registered version is gone or damaged, or does not answer as when it was released.
+    Raises WorkError if the registered version is missing or damaged, or gives other answers than at its release.
     """
     place, load = folder(data, cluster, model) / str(version), LOADERS[model]
     try:
@@ -59,12 +59,12 @@ def export(data: DataFolder, cluster: str, version: int, model: str = tracking.P
 
 
 def point(data: DataFolder, cluster: str, version: int, model: str = tracking.POLICY) -> None:
-    """Makes `champion` a link to the folder of that version, in one step; to be called in `champion.alone`."""
+    """Make `champion` a link to the folder of that version, in one step. Call it in `champion.alone`."""
     link = folder(data, cluster, model) / tracking.CHAMPION
     if link.is_symlink() and os.readlink(link) == str(version):
         return
     whole.sweep(link.parent)
-    if link.is_dir() and not link.is_symlink():  # of a data folder that was copied by what follows links
+    if link.is_dir() and not link.is_symlink():  # in a data folder copied by a tool that follows links
         shutil.rmtree(link)
     part = link.with_name(f".{link.name}.{os.getpid()}.part")
     part.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """The gate: whether a candidate may replace the champion. Pure functions of pair tables and artifacts.
 
-It has three verdicts. `passed`: shown to be no worse than by a tenth of an hour a pair. `failed`: shown to be worse.
-`cannot tell`: neither, and then the champion stays (docs/decisions/0026).
+There are three verdicts. `passed`: the candidate is shown to be no worse than by 0.1 h a pair. `failed`: it is shown to
+be worse. `cannot tell`: neither, and the champion stays (docs/decisions/0026).
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from models.release.block_interval import PART_LEVEL, block_interval, blocks_of
 from traces.counted import counted, plural
 
 DAY_S = 86_400
-GATE_S = 84 * DAY_S  # of the newest pairs: twelve blocks, and a cluster that is still like that one
+GATE_S = 84 * DAY_S  # newest pairs compared: twelve blocks, of a cluster that has hardly changed since
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Gate:
+class GateVerdict:
     """The paired comparison on the gate's window: candidate minus opponent, cost of weight 1, hours a pair."""
 
     verdict: str  # PASSED, FAILED or CANNOT_TELL
@@ -69,15 +69,15 @@ class Gate:
 
 
 @one_thread
-def held_against(part: PairTable, candidate: Artifact, champion: Artifact | None, kind: str) -> Gate:
-    """Holds the candidate against the champion (None: reactive) at their default settings; `judge` says what passes.
+def compare_with(part: PairTable, candidate: Artifact, champion: Artifact | None, kind: str) -> GateVerdict:
+    """Compare the candidate with the champion (None: reactive) at their default settings; see `judge`.
 
-    part: the pairs of `gate_window`; kind: `Scenario.pairs` of theirs.
+    part: the pairs of `gate_window`. kind: their `Scenario.pairs`.
     """
     opponent = "reactive" if champion is None else "the champion"
     if not len(part):
         reason = f"no pair starts after candidate and {opponent} were fitted and their settings picked; add newer logs"
-        return Gate(CANNOT_TELL, reason)
+        return GateVerdict(CANNOT_TELL, reason)
     difference_h = cost_h(part, candidate) - cost_h(part, champion)
     return judge(difference_h, part.submit_s, part.gap_h[part.last], parts_of(part, kind), opponent)
 
@@ -96,14 +96,14 @@ def judge(
     reactive_gap_h: Floats,
     parts: Mapping[str, Bools],
     opponent: str = "the champion",
-) -> Gate:
-    """The verdict on paired differences of cost, (p,) hours, candidate minus opponent, of starts `submit_s` (epoch s).
+) -> GateVerdict:
+    """Judge paired differences of cost, (p,) hours, candidate minus opponent, of starts `submit_s` (epoch s).
 
-    Passed where the upper end of the interval (`block_interval`, further out where losses are rare) is at most 0.1 h,
-    over GATE_BLOCKS blocks or more, with GATE_LOSING pairs in as many of them on which reactive loses more than 2 h
-    (a calm window shows nothing); where over these the mean difference is at most 0.1 h, and where none of the `parts`
-    (masks by name) is worse by more than that at the lower end of its interval of PART_LEVEL. Failed where the lower
-    end over all pairs is above 0 and the upper one above 0.1 h.
+    It passes if all of these hold. The upper end of the interval (`block_interval`, further out if losses are rare) is
+    at most 0.1 h. The pairs span at least GATE_BLOCKS blocks. Reactive loses more than 2 h on at least GATE_LOSING
+    pairs, in as many blocks (a calm window shows nothing), and over these pairs the mean difference is at most 0.1 h.
+    None of the `parts` (masks by name) is worse by more than 0.1 h at the lower end of its interval of PART_LEVEL. It
+    fails if the lower end over all pairs is above 0 and the upper end above 0.1 h.
     """
     block = blocks_of(submit_s)
     losing = reactive_gap_h > LIGHT_H
@@ -117,7 +117,7 @@ def judge(
             f"{counted(len(submit_s), 'pair')} against {opponent} begin within {days:.1f} days, less than two whole "
             "blocks of 7; add newer logs"
         )
-        return Gate(CANNOT_TELL, reason, *window)
+        return GateVerdict(CANNOT_TELL, reason, *window)
     verdict, why = PASSED, f"not worse than {opponent}"
     if found.high > NOT_WORSE_H:
         verdict, why = (FAILED, f"worse than {opponent}") if found.low > 0.0 else (CANNOT_TELL, "")
@@ -130,11 +130,11 @@ def judge(
         f"{counted(len(submit_s), 'pair')} in {counted(blocks, 'block')}, reactive loses over {LIGHT_H:g} h on "
         f"{losing.sum()}"
     )
-    return Gate(verdict, reason, *window, found.low, found.high)
+    return GateVerdict(verdict, reason, *window, found.low, found.high)
 
 
 def _lacking(block: NDArray[np.int64], losing: Bools, blocks: int) -> str:
-    """What the window lacks to show that a candidate is no worse; empty where it has it."""
+    """The evidence that the window lacks for passing a candidate; empty if it lacks none."""
     if blocks < GATE_BLOCKS:
         return f"fewer than {GATE_BLOCKS} blocks of 7 days"
     if losing.sum() < GATE_LOSING or len(np.unique(block[losing])) < GATE_BLOCKS:
@@ -146,7 +146,7 @@ def _lacking(block: NDArray[np.int64], losing: Bools, blocks: int) -> str:
 
 
 def _worse_part(difference_h: Floats, block: NDArray[np.int64], losing: Bools, parts: Mapping[str, Bools]) -> str:
-    """The first part of the pairs on which the candidate is worse; empty where there is none."""
+    """The first part of the pairs on which the candidate is worse; empty if there is none."""
     if (mean_h := float(difference_h[losing].mean())) > NOT_WORSE_H:
         return f"worse in the mean where reactive loses over {LIGHT_H:g} h ({mean_h:+.2f} h)"
     for name, mask in parts.items():
@@ -158,7 +158,7 @@ def _worse_part(difference_h: Floats, block: NDArray[np.int64], losing: Bools, p
 
 
 def gate_window(pairs: PairTable, artifacts: Sequence[Artifact], cluster: str) -> PairTable:
-    """The newest 84 days of the pairs that none of the artifacts, nor its setting, was made from."""
+    """The newest 84 days of those pairs from which neither the artifacts nor their settings were made."""
     seen = [seen_until_s(artifact, cluster) for artifact in artifacts]
     after_s = max((until_s for until_s in seen if until_s is not None), default=None)
     fresh = pairs if after_s is None else pairs.take(pairs.submit_s >= after_s)
@@ -166,7 +166,7 @@ def gate_window(pairs: PairTable, artifacts: Sequence[Artifact], cluster: str) -
 
 
 def seen_until_s(artifact: Artifact, cluster: str) -> int | None:
-    """Epoch s: the end of what of this cluster the artifact, or its setting, was made from; None where of nothing."""
+    """Epoch s until which the artifact, or its setting, used data of this cluster; None if it used none."""
     ends = [
         int(note["until_s"])
         for note in (artifact.manifest.get("trained_on", {}), artifact.manifest.get("selected_on", {}))

@@ -1,9 +1,8 @@
-"""The log of decisions about releases, and what tells of a decision before the log does.
+"""The log of decisions about releases, and the tags that hold a decision until the log does.
 
-A release changes the registry (which version is champion) and the log, and no transaction spans both. So the version
-that becomes champion first gets the decision as a tag; whoever finds a champion whose decision is not in the log
-(its process was killed in between) puts it there from the tag. All of it happens behind the lock of
-`models.release.champion`.
+A release changes both the registry (which version is champion) and the log, and no transaction spans the two. The
+version that becomes champion therefore first gets the decision as a tag. If the process is killed before it writes the
+log, the next process restores the log from the tag. All of this happens behind the lock of `models.release.champion`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _KEY = ["cluster", "released_utc"]
 
 
 def read(data: DataFolder, cluster: str) -> pl.DataFrame:
-    """The cluster's decisions, the newest last; no rows where there was none."""
+    """The cluster's decisions, the newest last; empty without any."""
     try:
         log = derived.read(data, RELEASE_LOG.name, cluster)
     except InputError:
@@ -39,9 +38,9 @@ def read(data: DataFolder, cluster: str) -> pl.DataFrame:
 
 
 def add(data: DataFolder, row: dict[str, Any], made_from: str) -> pl.DataFrame:
-    """One more decision, a row of `release_log`, with what it was made from; returns the cluster's log.
+    """Add a decision, a row of `release_log`, with the digest of its inputs; returns the cluster's log.
 
-    One that is like the newest in all but its time takes its place: a killed process had decided the same.
+    A decision that equals the newest in all but its time replaces it: a killed process had made the same decision.
     """
     cluster, added = str(row["cluster"]), release_log_frame([row])
     log = read(data, cluster)
@@ -53,18 +52,18 @@ def add(data: DataFolder, row: dict[str, Any], made_from: str) -> pl.DataFrame:
 
 
 def _with_verdict(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of a log that an older version wrote, in which a candidate passed or did not."""
+    """Convert a row from an older version's log, in which a candidate passed or did not."""
     return {**row, "verdict": PASSED if row["passed"] else FAILED, "provisional": False}
 
 
-def stands(data: DataFolder, cluster: str, made_from: str) -> bool:
-    """Whether the newest decision was made from that, and its champion is champion still.
+def is_current(data: DataFolder, cluster: str, made_from: str) -> bool:
+    """Whether the newest decision was made from these inputs, and its champion is still champion.
 
-    A promotion by hand asks for a new decision.
+    After a promotion by hand a new decision is due.
     """
     champion = tracking.champion(data, cluster)
-    wanted = _fingerprint(made_from, None if champion is None else champion.version)
-    return derived.made_from(data, RELEASE_LOG.name, cluster) == wanted
+    expected = _fingerprint(made_from, None if champion is None else champion.version)
+    return derived.made_from(data, RELEASE_LOG.name, cluster) == expected
 
 
 def tag_of(row: dict[str, Any], made_from: str) -> str:
@@ -73,7 +72,7 @@ def tag_of(row: dict[str, Any], made_from: str) -> str:
 
 
 def tag_by_hand(cluster: str, version: tracking.RegisteredVersion, reason: str, now: datetime) -> str:
-    """The decision of a person who makes this version champion, as its tag."""
+    """A person's decision to make this version champion, as a tag of the version."""
     row = {
         "cluster": cluster,
         "released_utc": now,
@@ -88,9 +87,9 @@ def tag_by_hand(cluster: str, version: tracking.RegisteredVersion, reason: str, 
 
 
 def decision_of(cluster: str, champion: tracking.RegisteredVersion) -> tuple[dict[str, Any], str] | None:
-    """The decision that made this version champion, a row of the log, and what it was made from.
+    """The decision that made this version champion, a row of the log, and the digest of its inputs.
 
-    None where it was made champion in MLflow, or by an older version of this program.
+    None if it was made champion in MLflow, or by an older version of this program.
     """
     if DECISION_TAG not in champion.tags:
         return None
@@ -102,16 +101,16 @@ def decision_of(cluster: str, champion: tracking.RegisteredVersion) -> tuple[dic
         release_log_frame([row])
     except (ValueError, KeyError, TypeError) as error:
         raise WorkError(
-            f"tag {DECISION_TAG!r} of {tracking.model_name(cluster)} version {champion.version} is no decision as this "
-            f"program writes them ({type(error).__name__}: {error}); delete the tag in MLflow"
+            f"tag {DECISION_TAG!r} of {tracking.model_name(cluster)} version {champion.version} is not a decision in "
+            f"this program's format ({type(error).__name__}: {error}); delete the tag in MLflow"
         ) from error
     return row, made_from
 
 
 def restore(data: DataFolder, cluster: str, champion: tracking.RegisteredVersion) -> None:
-    """Puts the decision that made this version champion into the log of its cluster, where it is not there yet.
+    """Add the decision that made this version champion to the log of its cluster, if it is missing.
 
-    A log without a fingerprint is one that the process was killed over: there the decision is written once more.
+    A log without a fingerprint means that a process was killed while writing it; the decision is then written again.
     """
     decided = decision_of(cluster, champion)
     if decided is None:

@@ -1,4 +1,4 @@
-"""What a person who did not train it reads of a released version: its description in the registry, and its card."""
+"""The description of a released version in the registry, and its model card, for readers who did not train it."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from traces.counted import counted
 if TYPE_CHECKING:
     from agent.artifact import Artifact
     from models.release.candidate import Candidate
-    from models.release.gate import Gate
+    from models.release.gate import GateVerdict
 
 
-# When each policy of the registry submits the successor, for a person; one that is not here has its name alone.
+# When each policy of the registry submits the successor, for a person; a policy without an entry has only its name.
 WORDS = {
     "reactive": ("submits when the predecessor ends.",),
-    "average-wait": ("submits when the mean wait of the last 100 jobs started is as long as the time left.",),
-    "start-estimate": ("submits when the wait that running and queued jobs leave is as long as the time left.",),
+    "average-wait": ("submits when the mean wait of the last 100 started jobs is as long as the time left.",),
+    "start-estimate": ("submits when the wait estimated from running and queued jobs is as long as the time left.",),
     "start-expected": (
-        "submits when the wait that running and queued jobs leave, at the run times that one may expect, "
+        "submits when the wait estimated from running and queued jobs, at their expected run times, "
         "is as long as the time left.",
     ),
     "forest": ("submits when the wait that a random forest predicts is as long as the time left.",),
     "xgboost": ("submits when the mean wait that boosted trees predict is as long as the time left.",),
     "lightgbm": ("submits when a high quantile of the wait, by boosted trees, is as long as the time left.",),
-    "fitted-q": ("submits when boosted trees say that waiting would cost more than submitting, by optimal stopping.",),
-    "dqn": ("a neural network that learned by double deep Q-learning says when to submit.",),
-    "policy-gradient": ("a neural network that learned by advantage actor-critic says when to submit.",),
+    "fitted-q": ("submits when boosted trees predict that waiting costs more than submitting, by optimal stopping.",),
+    "dqn": ("decides when to submit with a neural network trained by double deep Q-learning.",),
+    "policy-gradient": ("decides when to submit with a neural network trained by proximal policy optimisation.",),
 }
 
 
-def release_note(candidate: Candidate, released: Artifact, gate: Gate) -> str:
-    """Which policy a version is, what it was trained on, what it costs, and what the gate said; Markdown."""
+def release_note(candidate: Candidate, released: Artifact, gate: GateVerdict) -> str:
+    """Describe a version in Markdown: its policy, training, cost, and the gate's verdict."""
     return "\n\n".join(part for part in _parts(candidate, released, gate) if part)
 
 
-def model_card(candidate: Candidate, released: Artifact, gate: Gate) -> str:
-    """The note with where the policy is from, what it needs, and what it must not be used for; Markdown.
+def model_card(candidate: Candidate, released: Artifact, gate: GateVerdict) -> str:
+    """The note with the policy's origin, its requirements and the limits of its use; Markdown.
 
     released: an artifact with the notes of `models.release.promise`.
     """
@@ -55,29 +55,29 @@ def model_card(candidate: Candidate, released: Artifact, gate: Gate) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _parts(candidate: Candidate, released: Artifact, gate: Gate) -> list[str]:
-    said = f"**Gate**, {gate.verdict}: {gate.reason}."
-    return [_policy(candidate), _training(candidate, released), _cost(candidate), said]
+def _parts(candidate: Candidate, released: Artifact, gate: GateVerdict) -> list[str]:
+    verdict = f"**Gate**, {gate.verdict}: {gate.reason}."
+    return [_policy(candidate), _training(candidate, released), _cost(candidate), verdict]
 
 
 def _promises(release: Mapping[str, Any]) -> str:
     """How the promise of each risk was kept where the candidate was judged, a line each."""
     rows = [_promise(promise) for promise in release.get("promises", [])]
     title = (
-        f"**Promises**, interrupted for over {NOTICED_WAIT_S // 60} minutes with probability at most so much, the knob "
-        "set anew each week by outcomes known by then, as kept where the candidate was judged:"
+        f"**Promises** of an interruption over {NOTICED_WAIT_S // 60} minutes with at most this probability, with the "
+        "knob set each week by the outcomes known by then, as kept where the candidate was judged:"
     )
     return "\n".join([title, *rows] if rows else [])
 
 
 def _promise(promise: Mapping[str, Any]) -> str:
     risk, weeks = f"{promise['risk']:.0%}", f"{promise['promised_weeks']} of {counted(promise['weeks'], 'week')}"
-    after = "no setting keeps it, submitting at once included"
+    after = "no setting keeps it, not even submitting at once"
     if promise["is_next_promised"]:
         setting = promise["next_setting"]
         after = "submit at once" if setting is None else f"knob = {setting:g}"
     if promise["interrupted_share"] is None:
-        kept = f"never promised: submitting at once interrupts {promise['at_once_share']:.1%}"
+        kept = f"no promise: submitting at once interrupts {promise['at_once_share']:.1%}"
     else:
         ends = promise["ci95"]
         spread = "no interval" if ends is None else f"95 % [{ends[0]:.1%}, {ends[1]:.1%}]"
@@ -90,7 +90,7 @@ def _promise(promise: Mapping[str, Any]) -> str:
 
 
 def _results(release: Mapping[str, Any]) -> str:
-    """What it did on the report window, and what it costs that something is hidden."""
+    """Its results on the report window, and the cost of hiding each group of features."""
     results = release.get("results")
     if not results:
         return ""
@@ -100,7 +100,7 @@ def _results(release: Mapping[str, Any]) -> str:
     )
     hidden = ", ".join(f"{group} {row['difference_h']:+.2f} h" for group, row in results["hidden"].items())
     blocks = f"{counted(results['n'], 'pair')} in {counted(results['blocks'], 'block')} of 7 days"
-    return f"**Results** where it was judged, a pair: {figures}; {blocks}. A pair costs more where hidden: {hidden}."
+    return f"**Results** where it was judged, a pair: {figures}; {blocks}. Extra cost if hidden: {hidden}."
 
 
 def _ends(ends: Sequence[float]) -> str:
@@ -119,7 +119,7 @@ def _windows(release: Mapping[str, Any]) -> str:
 
 
 def _world(release: Mapping[str, Any]) -> str:
-    """The simulated cluster that the policy was judged in, and how far its waits are from the recorded ones."""
+    """The simulated cluster in which the policy was judged, and the error of its waits."""
     error = release.get("world_error")
     if not error:
         return ""
@@ -132,27 +132,27 @@ def _world(release: Mapping[str, Any]) -> str:
         if error.get(name) is not None
     )  # fmt: skip
     return (
-        f"**World** `{release['world']}`, waits against the recorded ones, {counted(error['jobs'], 'job')} judged "
-        f"on: {figures}."
+        f"**World** `{release['world']}`, waits compared with the recorded ones over {counted(error['jobs'], 'job')}: "
+        f"{figures}."
     )
 
 
 def _use(manifest: Mapping[str, Any], release: Mapping[str, Any]) -> str:
-    """What an agent must do with it, and what it was never tried on."""
+    """How an agent must do with it, and what it was never tried on."""
     every = f" every {manifest.get('decide_every_s', DECIDE_EVERY_S)} s"
     return (
-        f"**Use**: ask it{every} while the predecessor runs, with the "
+        f"**Use**: query it{every} while the predecessor runs, with the "
         f"{counted(len(manifest['features']), 'feature')} of the "
-        f"manifest, observation version {manifest.get('observe_version', 'unknown')}; it needs numpy alone. "
-        f"{counted(release['capacity_nodes'], 'node')}; on another cluster, another size of it or other rules it was "
-        "never judged. It knows nothing of what follows once it has submitted."
+        f"manifest, observation version {manifest.get('observe_version', 'unknown')}; it needs only numpy. "
+        f"It was judged on {counted(release['capacity_nodes'], 'node')} of this cluster, not on another cluster, size "
+        "or set of rules. It does not handle anything after the submission."
     )
 
 
 def _policy(candidate: Candidate) -> str:
-    """Its name, what it does in one sentence, and its knob with the setting and where it could be turned."""
+    """The policy's name, its behaviour in one sentence, and its knob with setting and range."""
     is_rule = candidate.policy in POLICIES and not make_policy(candidate.policy).is_learned
-    learned = ("A rule, which learned nothing.",) if is_rule else ()
+    learned = ("A rule, without learning.",) if is_rule else ()
     settings = candidate.artifact.settings
     range_ = f" (declared from {settings[0]:g} to {settings[-1]:g}, least to most overlap)" if len(settings) > 1 else ""
     knob = f"Knob “{candidate.artifact.manifest['knob']}” = {candidate.setting:g}{range_}."
@@ -165,7 +165,7 @@ def _training(candidate: Candidate, released: Artifact) -> str:
         return ""
     return (
         f"**Trained on** cluster `{note['cluster']}`: {counted(note['pairs'], 'pair')} whose outcome was known before "
-        f"{note['until_utc']} UTC, {_origin(note)}. Seed {candidate.seed}: of a learner's seeds the one of "
+        f"{note['until_utc']} UTC, {_origin(note)}. Seed {candidate.seed}: the learner's seed of "
         "median cost."
     )
 
@@ -178,12 +178,12 @@ def _origin(note: Mapping[str, Any]) -> str:
 
 
 def _cost(candidate: Candidate) -> str:
-    on = candidate.selected
-    if on is None:
+    selected = candidate.selected
+    if selected is None:
         return ""
     spread = "no interval, all within one block of 7 days"
-    if on.ci95 is not None:
-        spread = f"95 % [{on.ci95[0]:.2f}, {on.ci95[1]:.2f}]"
+    if selected.ci95 is not None:
+        spread = f"95 % [{selected.ci95[0]:.2f}, {selected.ci95[1]:.2f}]"
     figure = f"**Cost**, interruption + overlap, where it was selected: {candidate.cost_h:.2f} h a pair"
-    window = f"from {instants.text(on.from_s)} to {instants.text(on.until_s)} UTC"
-    return f"{figure}, {spread}; {counted(on.n, 'pair')} {window}."
+    window = f"from {instants.text(selected.from_s)} to {instants.text(selected.until_s)} UTC"
+    return f"{figure}, {spread}; {counted(selected.n, 'pair')} {window}."

@@ -1,9 +1,9 @@
-"""What a released artifact carries beside the policy: how it came about, what it did where it was judged, and checks.
+"""The notes in a released artifact: its origin, its results where it was judged, and checks.
 
-`release.promises` of the manifest: for each risk how the promise "interrupted with probability at most that" was kept
-on the report window (`models.comparison.promises`), at what overlap, and by which setting it is kept next.
-`release.results`: interruption, overlap and cost there with intervals, and what it costs that a group of features is
-hidden. Both are those of the candidate, which the report window was unknown to; the released one is its refit.
+`release.promises` of the manifest has an entry for each risk. It holds how the promise "interrupted with probability at
+most r" was kept on the report window (`models.comparison.promises`), at what overlap, and by which setting it is kept
+next. `release.results` holds interruption, overlap and cost there with intervals, and the cost of hiding each group of
+features. Both are those of the candidate, which did not see the report window; the released artifact is its refit.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from models.comparison.outcomes import stopping_rows
 from models.comparison.promises import promises_of
 from models.protocol import PairTable, TrainedPolicy
 from models.release.candidate import Candidate
-from models.release.gate import Gate
+from models.release.gate import GateVerdict
 from models.scenario import Context
 
-CHECKS = 48  # observations with their answers; half of them submit, where so many do
-WEIGHT = 1.0  # of overlap, in the cost that settings are picked by and the gate compares
+CHECKS = 48  # observations with their answers; half of them submit, if enough do
+WEIGHT = 1.0  # of overlap, in the cost that picks settings and that the gate compares
 
 
-PROMISED = (  # of a row of `models.comparison.promises` in a manifest
+PROMISED = (  # columns of `models.comparison.promises` in a manifest
     "risk", "n", "blocks", "weeks", "promised_weeks", "promised_pairs", "interrupted_share", "ci95", "is_kept",
     "interruption_h", "overlap_h", "at_once_share", "next_setting", "is_next_promised",
 )  # fmt: skip
@@ -39,15 +39,15 @@ PROMISED = (  # of a row of `models.comparison.promises` in a manifest
 def promised(
     artifact: Artifact,
     candidate: Candidate,
-    judged: Gate,
+    judged: GateVerdict,
     context: Context,
     checked_on: PairTable,
     origin: Mapping[str, Any],
     measured: Mapping[str, Any] | None = None,
 ) -> Artifact:
-    """The artifact with `selected_on` and `release` in its manifest, and with checks from those pairs.
+    """Add `selected_on` and `release` to the artifact's manifest, and checks from these pairs.
 
-    measured: what `measured_on` says of the candidate.
+    measured: the result of `measured_on` for the candidate.
     """
     scenario = context.scenario
     selected = {} if candidate.selected is None else asdict(candidate.selected)
@@ -68,9 +68,9 @@ def promised(
 
 
 def measured_on(report: PairTable, artifact: Artifact, earlier: PairTable | None, kind: str) -> dict[str, Any]:
-    """`promises` and `results` of an artifact at its default setting, as its manifest has them; {} without a pair.
+    """`promises` and `results` of an artifact at its default setting, as in its manifest; {} without a pair.
 
-    earlier: pairs of the select window, whose outcomes count as they become known; kind: `Scenario.pairs`.
+    earlier: pairs of the select window, whose outcomes count as they become known. kind: `Scenario.pairs`.
     """
     if not len(report):
         return {}
@@ -92,16 +92,16 @@ def _figures(report: PairTable, artifact: Artifact) -> dict[str, Any]:
 
 
 def _hidden(report: PairTable, artifact: Artifact, kind: str) -> dict[str, dict[str, Any]]:
-    """By group of features, each hidden alone: n, cost seeing all and without it, their difference, hours a pair.
+    """For each group of features, hidden alone: n, cost with and without it, and their difference, hours a pair.
 
-    Means over all pairs at the default setting; `ci95` of the difference, None where all pairs are of one block.
+    Means are over all pairs at the default setting. `ci95` is of the difference, None if all pairs are of one block.
     """
     only = replace(artifact, manifest={**artifact.manifest, "settings": [artifact.manifest["default_setting"]]})
-    told = {}
+    costs = {}
     for group in HIDDEN_TOGETHER:
         rows = cost_of_hiding(report, [TrainedPolicy("it", 0, only, "", 0.0)], [group], kind=kind, every_size=True)
-        told[group] = {name: rows[0][name] for name in ("n", "cost_w1", "cost_w1_hidden", "difference_h", "ci95")}
-    return told
+        costs[group] = {name: rows[0][name] for name in ("n", "cost_w1", "cost_w1_hidden", "difference_h", "ci95")}
+    return costs
 
 
 def _checked_rows(artifact: Artifact, pairs: PairTable) -> list[int]:

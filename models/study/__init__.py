@@ -1,1 +1,1 @@
-"""One cluster's study: its windows, what is read for it, the pairs and fits kept, what is compared and published."""
+"""The study of one cluster: its windows, inputs, stored pairs and fits, comparisons and releases."""

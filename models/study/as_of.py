@@ -1,21 +1,21 @@
-"""The canonical jobs as a dump taken at an instant would hold them, in SQL: what a fit until then may know."""
+"""SQL for the canonical jobs as a dump at an instant would hold them: what a fit until then may know."""
 
 from __future__ import annotations
 
 RAN = "submit_utc IS NOT NULL AND start_utc IS NOT NULL AND run_s > 0"
-RAN_OR_OPEN = f"(({RAN}) OR is_open)"  # of what `jobs_as_of` selects
+RAN_OR_OPEN = f"(({RAN}) OR is_open)"  # for the rows of `jobs_as_of`
 
-_OPEN = "('PENDING', 'RUNNING', 'SUSPENDED')"  # states of jobs that were not over when the log was taken
-# A log without ends says how long jobs ran. Of one that was still running then, that is no end.
+_OPEN = "('PENDING', 'RUNNING', 'SUSPENDED')"  # states of jobs that had not ended when the log was taken
+# A log without ends records run times. For a job that was still running, the run time gives no end.
 _END = f"coalesce(end_utc, CASE WHEN state_is_inferred OR state NOT IN {_OPEN} THEN start_utc + to_seconds(run_s) END)"
 
 
 def jobs_as_of(until_s: int | None) -> str:
-    """SELECT of `jobs` with a column `is_open`, as they were known before `until_s` (epoch s; None: all there is).
+    """SELECT of `jobs` with a column `is_open`, as they were known before `until_s` (epoch s; None: no bound).
 
-    Jobs submitted from then on are not there. A job that had not started has no start and holds no nodes; one that had
-    not ended has no end and no run time, and is open. How many nodes and how much time a job asks for is taken as known
-    from its submission on: a log does not say when somebody changed it.
+    Jobs submitted from then on are left out. A job that had not started has no start and holds no nodes. One that had
+    not ended has no end and no run time, and is open. The requested nodes and time count as known from the submission
+    on, because a log does not record later changes of a request.
     """
     if until_s is None:
         return "SELECT *, false AS is_open FROM jobs WHERE true"
@@ -30,9 +30,10 @@ def jobs_as_of(until_s: int | None) -> str:
 
 
 def attempts_as_of(until_s: int | None) -> str:
-    """SELECT of `attempts` as they were known before `until_s` (epoch s; None: all there is).
+    """SELECT of `attempts` as they were known before `until_s` (epoch s; None: no bound).
 
-    A run that was queued later is not there; one that had not started or ended has no start or end, and still runs.
+    A run that was queued later is left out. One that had not started has no start; one that had not ended has no end
+    and is still running.
     """
     if until_s is None:
         return "SELECT * FROM attempts WHERE true"

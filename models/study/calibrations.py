@@ -1,6 +1,6 @@
-"""One cluster's record calibrated: which part of it is read, which months are judged, and the tables made of them.
+"""Calibrate one cluster's record: choose the part to read and the months to judge, and make the tables.
 
-The arithmetic is in `simulator.recorded`; how much of a long record is taken is in `models.study.extent`.
+The arithmetic is in `simulator.recorded`; `models.study.extent` limits the part of a long record.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from simulator.recorded.record import RecordedTrace
     from simulator.recorded.study import CalibrationStudy
 
-MECHANISMS_EVERY = 8  # of the last month's jobs: enough to rank what each mechanism of calibration contributes
+MECHANISMS_EVERY = 8  # of the last month's jobs: enough to rank the contributions of calibration's mechanisms
 
 
 def calibrate(data: DataFolder, settings: ClusterSettings) -> CalibrationStudy:
-    """Every month of `months_to_judge`, calibrated on what came before it; no rows where there is none."""
+    """Judge every month of `months_to_judge`, calibrated on what came before it; no rows without a month."""
     from simulator.recorded.study import study
 
     record, months = months_to_judge(data, settings)
@@ -33,7 +33,7 @@ def calibrate(data: DataFolder, settings: ClusterSettings) -> CalibrationStudy:
 
 
 def months_to_judge(data: DataFolder, settings: ClusterSettings) -> tuple[RecordedTrace, list[Month]]:
-    """The record that calibration reads and the months that it judges; of a long one see `models.study.extent`."""
+    """The record that calibration reads and the months that it judges; `models.study.extent` cuts a long one."""
     from simulator.recorded.judge import months
 
     from_s = extent.first_calibrated_s(data, settings.name)

@@ -1,6 +1,6 @@
-"""A study's policies on chains of links, beside the pairs: which chains, at which settings, and what they lost.
+"""Play a study's policies on chains of links, in addition to pairs: which chains, at which settings, with which losses.
 
-A chain is played in the recorded world alone (`models.recorded_chains`); nothing of it is kept.
+Chains are played only in the recorded world (`models.recorded_chains`) and are not stored.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Int64s = NDArray[np.int64]
 def chain_rows(
     study: Study, trained: Sequence[TrainedPolicy], report: Window, select: Window | None, links: int
 ) -> list[dict[str, Any]]:
-    """A row a policy and one for the oracle: what chains of so many links of the scenario's limit lost, in hours.
+    """A row for each policy and one for the oracle: the losses on chains of `links` links, in hours.
 
     A chain begins where each predecessor of the report window did. Settings are those of least cost (weight 1) on the
-    pairs of the select window; without one they are the artifacts' own. `beyond_log` is how many chains went on after
-    the log's last submission, where nobody arrives any more.
+    pairs of the select window; without one they are the artifacts' own. `beyond_log` is the number of chains that
+    continue after the log's last submission, when no jobs arrive any more.
     """
     from models.recorded_chains import Player, play_chains
     from simulator.recorded.parameters import LEAST_FIT_S
@@ -69,9 +69,9 @@ def chain_rows(
 def figures(start_s: Int64s, submit_s: Int64s, limit_s: int) -> dict[str, Any]:
     """Figures of chains whose links started at `start_s`, (seeds, chains, links), and ran for `limit_s`.
 
-    n, blocks, indicative, seeds; interruption_h and overlap_h a link (of all but the first), chain_interruption_h and
+    n, blocks, indicative, seeds; interruption_h and overlap_h per link (of all but the first), chain_interruption_h and
     chain_overlap_h; at_work_share, of the time between a chain's first start and its last end; ci95 of each by 7-day
-    blocks over `submit_s`, (chains,) the submissions of what the first links replace. None where there is one block.
+    blocks over `submit_s`, (chains,) the submissions of the jobs that the first links replace. None for a single block.
     """
     gap_h = (start_s[..., 1:] - start_s[..., :-1] - limit_s) / HOUR_S
     lost_h, doubled_h = interruption_h(gap_h).sum(axis=-1), overlap_h(gap_h).sum(axis=-1)
@@ -97,7 +97,7 @@ def figures(start_s: Int64s, submit_s: Int64s, limit_s: int) -> dict[str, Any]:
 
 
 def _interval(values: Floats, starts: Floats | None) -> list[float] | None:
-    """Of the mean of `values`, (seeds, chains)."""
+    """Interval of the mean of `values`, (seeds, chains)."""
     if starts is None:
         return None
     return interval(resampled_means(values[:, None], starts, seed_weights(len(values)))[:, 0])

@@ -1,4 +1,4 @@
-"""One cluster's study: its trace in one scenario, with its windows and the pairs of each."""
+"""The study of one cluster: its trace in one scenario, with its windows and their pairs."""
 
 from __future__ import annotations
 
@@ -68,19 +68,19 @@ class Study:
 
     @cached_property
     def windows(self) -> Windows:
-        """Its fit, select and report window."""
+        """The fit, select and report window."""
         return split(
             self.usable, inputs.declared_dates(self.settings), self.settings.name, self.scenario.decide_every_s
         )
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """What learners are fitted with: as many as the cluster's settings say, else SEEDS."""
+        """The seeds of learners: as many as the cluster's settings say, else SEEDS."""
         return SEEDS if self.settings.seeds is None else tuple(range(self.settings.seeds))
 
     @property
     def policies(self) -> list[str]:
-        """Registry names of those that a release is chosen among; those that look ahead where the settings say so."""
+        """Registry names of the candidates for a release; includes those that look ahead if the settings say so."""
         looks = self.settings.looks_ahead and self.scenario.pairs == RECORDED
         return [*registry.every_policy(), *(registry.LOOKING_AHEAD if looks else ())]
 
@@ -91,7 +91,7 @@ class Study:
     def seeing(self, policies: Iterable[str]) -> Study:
         """This study, with futures if any of those policies (registry names) looks ahead.
 
-        Raises InputError where it does and there are none in this world.
+        Raises InputError if one does and this world has no futures.
         """
         looking = next((name for name in policies if registry.looks_ahead(name)), None)
         if looking is None or self.sees_futures:
@@ -104,10 +104,11 @@ class Study:
         return made(self.data, workload, scenario, window)
 
     def known_before(self, until_s: int) -> Study:
-        """This study of a dump taken at `until_s` (epoch s), whatever was recorded later (docs/decisions/0021).
+        """This study as of `until_s` (epoch s): what a dump taken then would hold (docs/decisions/0021).
 
-        Its workload holds the jobs that ran or were pending then too. Those that ask for more nodes than there are
-        stay pending for ever and bar nobody: they are left out. Raises InputError where no job was submitted by then.
+        Its workload also holds the jobs that were running or pending then. Jobs that request more nodes than there are
+        stay pending for ever and block no other job, so they are left out. Raises InputError if no job was submitted by
+        then.
         """
         if self.scenario.known_until_s == until_s:
             return self
@@ -131,12 +132,12 @@ class Study:
 
     @cached_property
     def _known(self) -> dict[int, Study]:
-        """What `known_before` has read."""
+        """The studies that `known_before` has read."""
         return {}
 
     @property
     def _warm_up(self) -> tuple[int, int | None]:
-        """Seconds of trace before the first start, and since when (epoch s) they count."""
+        """Seconds of trace before the first start, and the instant (epoch s) from which they count."""
         if self.scenario.pairs == INJECTED:
             return WARM_UP_S, None
         return LEAST_FIT_S, inputs.declared_dates(self.settings).fit_from_s
@@ -147,17 +148,16 @@ class Study:
         return fit_scenarios(known.scenario, known.workload)
 
     def fit_pairs(self, window: Window) -> PairTable:
-        """What learners are fitted on until the window's end: its pairs on each cluster of `fit_scenarios`.
+        """The pairs for fitting learners until the window's end: its pairs on each cluster of `fit_scenarios`.
 
-        They are made of what was known at the window's end, and the outcomes of some came later: see
-        `PairTable.known_before`.
+        They use only what was known at the window's end. The outcomes of some came later; see `PairTable.known_before`.
         """
         workload = self.known_before(window.until_s).workload
         scenarios = self.fit_scenarios(window.until_s)
         return concatenate(self._table(workload, scenario, window) for scenario in scenarios)
 
     def fit_window(self, until_s: int | None) -> Window:
-        """Starts to fit on: all usable ones before `until_s`; None is the end of the declared fit window."""
+        """Starts to fit on: all usable ones before `until_s`; None means the end of the declared fit window."""
         if until_s is None:
             return self.windows.fit
         first_s = first_start_s(self.known_before(until_s).workload, *self._warm_up)
@@ -170,7 +170,7 @@ class Study:
         return Window(first_s, until_s, FIT_EVERY * self.scenario.decide_every_s)
 
     def context(self, until_s: int) -> Context:
-        """What a fit on outcomes known before `until_s` is made in, or a comparison of starts from then on."""
+        """The context of a fit on outcomes known before `until_s`, or of a comparison of starts from then on."""
         return Context(
             scenario=self.scenario,
             trace_digest=lake_digest(self.data, self.scenario.cluster),
@@ -196,15 +196,15 @@ def open_study(
     account: str | None = None,
     decide_every_s: int | None = None,
 ) -> Study:
-    """The study of that cluster; `pair_nodes` None is what it declares, else those of PAIR_NODES that fit on it.
+    """Open the study of a cluster. `pair_nodes` None means those declared, else those of PAIR_NODES that fit on it.
 
-    `limit_s` None is LIMIT_S for injected pairs, and the least limit of recorded ones.
+    `limit_s` None means LIMIT_S for injected pairs, and the least limit of recorded ones.
 
-    `decide_every_s` None is what the cluster declares, else DECIDE_EVERY_S.
+    `decide_every_s` None means the value that the cluster declares, else DECIDE_EVERY_S.
 
-    Of a trace longer than `models.study.extent` allows it is that of the newest part. `every_s` None is what it says
-    there. Under slurm by a slurm.conf pairs are jobs of that partition, user and account (None: the usual ones,
-    `slurm_pairs.submitted`). Raises InputError where it cannot be replayed in that scenario.
+    A trace longer than `models.study.extent` allows is cut to its newest part. `every_s` None means the value from
+    there. Under slurm with a slurm.conf, pairs are jobs of that partition, user and account (None: the defaults of
+    `slurm_pairs.submitted`). Raises InputError if the cluster cannot be replayed in that scenario.
     """
     check_names(scheduler=scheduler, slurm=True)
     check_world(world)
@@ -252,7 +252,7 @@ def _nodes_of(files: SlurmFiles, capacity: int | None) -> int:
 def _first_read_s(
     data: DataFolder, settings: ClusterSettings, world: str, known_until_s: int | None = None
 ) -> int | None:
-    """First submission, epoch s, of the part of the trace that is taken, or was by `known_until_s`; None: all of it."""
+    """First submission, epoch s, of the part of the trace that is used, or was by `known_until_s`; None: all of it."""
     if PAIRS[world] == RECORDED:
         return extent.first_calibrated_s(data, settings.name, known_until_s)
     declared = inputs.declared_dates(settings)

@@ -1,6 +1,6 @@
-"""A study's comparison of its fitted policies: on which pairs, with which warnings, and what MLflow keeps of it.
+"""Compare a study's fitted policies: the pairs used, the warnings, and the record in MLflow.
 
-The figures are made in `models.comparison`, from pairs and artifacts alone.
+`models.comparison` makes the figures, from pairs and artifacts alone.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from models.comparison.compare import Comparison
 
 COMPARED_BY = ("models.comparison.compare", "models.comparison.promises", "models.tables", "models.study.world_error")
-COMPARISON = "comparison"  # the stamp that holds the rows of a cluster's standing comparison
+COMPARISON = "comparison"  # the stamp that holds the rows of a cluster's present comparison
 
 
 def is_development(study: Study, window: Window) -> bool:
-    """Whether the cluster declares that fits and settings come from that time: its figures are no headline."""
+    """Whether the window lies in the time declared for fits and settings, so that its figures are not a headline."""
     until_s = declared_dates(study.settings).select_until_s
     return until_s is not None and window.from_s < until_s
 
 
 def warnings_about(study: Study, report: Window, fitted_until_s: int) -> list[str]:
-    """What makes a comparison on that window weaker than it looks, a sentence each."""
+    """Reasons why a comparison on that window is weaker than it looks, a sentence each."""
     warnings = []
     if fitted_until_s > report.from_s:
         until = instants.text(fitted_until_s)
@@ -44,22 +44,22 @@ def warnings_about(study: Study, report: Window, fitted_until_s: int) -> list[st
         warnings.append(f"starts outside {study.usable} meet a cold cluster or run out of arrivals")
     if is_development(study, report):
         warnings.append(
-            f"{report} begins in the cluster's declared fit and select windows: a development window, and no headline"
+            f"{report} begins in the cluster's declared fit and select windows: a development window, not a headline"
         )
     if study.scenario.world == RECORDED_WAIT:
         count = left_out(study.data, study.workload, study.scenario, report)
         if count:
             pairs = "pair is" if count == 1 else "pairs are"
             warnings.append(
-                f"{count} {pairs} left out: too few jobs like the successor ran around one of its decisions"
+                f"{count} {pairs} left out because too few jobs like the successor ran around one of the decisions"
             )
     return warnings
 
 
 def compare_on(study: Study, trained: Sequence[TrainedPolicy], report: Window, select: Window | None) -> Comparison:
-    """The policies on the pairs of the report window, with settings picked on those of the select window.
+    """Compare the policies on the pairs of the report window, with settings picked on those of the select window.
 
-    Of the select window only pairs count whose outcome was known at its end.
+    In the select window only pairs count whose outcome was known at its end.
     """
     from models.comparison.compare import compare
 
@@ -71,7 +71,7 @@ def compare_on(study: Study, trained: Sequence[TrainedPolicy], report: Window, s
 def hidden_rows(
     study: Study, trained: Sequence[TrainedPolicy], report: Window, select: Window | None, hidden: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """What it costs those policies not to be shown some groups of features, on the pairs of `compare_on`."""
+    """The cost of hiding groups of features from those policies, on the pairs of `compare_on`."""
     from models.comparison.masked import cost_of_hiding
 
     study = _seen_by(study, trained)
@@ -82,7 +82,7 @@ def hidden_rows(
 def promise_rows(
     study: Study, trained: Sequence[TrainedPolicy], report: Window, select: Window | None
 ) -> list[dict[str, Any]]:
-    """How those policies keep the promise of each risk on the report window; settings go by outcomes known by then."""
+    """How those policies keep the promise of each risk on the report window; settings use outcomes known by then."""
     from models.comparison.promises import promises
 
     study = _seen_by(study, trained)
@@ -90,7 +90,7 @@ def promise_rows(
 
 
 def _seen_by(study: Study, trained: Sequence[TrainedPolicy]) -> Study:
-    """The study with futures, where any of those policies looks ahead, under whatever name it stands there."""
+    """The study, with futures if any of those policies looks ahead, under whatever name it appears."""
     return study.seeing(str(one.artifact.manifest["policy"]) for one in trained)
 
 
@@ -102,7 +102,7 @@ def remember_comparison(
     select: Window | None,
     pictures: Mapping[str, bytes] | None = None,
 ) -> None:
-    """What the policies earned goes to their runs in MLflow, with the comparison as a table, and those pictures."""
+    """Add the policies' figures to their runs in MLflow, and the comparison as a table with those pictures."""
     from models.tables import results_frame
     from models.tracking.training_runs import add_comparison, dataset
 
@@ -121,7 +121,7 @@ def remember_comparison(
 
 
 def comparison_fingerprint(study: Study, policies: Sequence[str]) -> str:
-    """Changes when the fits or the windows of the cluster's standing comparison do."""
+    """Digest of the fits and the windows of the cluster's present comparison."""
     windows = study.windows
     fits = [fit_fingerprint(study, name, windows.fit, study.seeds) for name in policies]
     pairs = [pair_fingerprint(study.data, study.scenario, window) for window in (windows.select, windows.report)]

@@ -1,5 +1,4 @@
-"""How far the jobs since a champion's fit differ from those that it was fitted on, week by week, and the cause that
-this gives to train again."""
+"""Measure weekly how far the jobs since a champion's fit differ from those of its fit, as a reason to train again."""
 
 from __future__ import annotations
 
@@ -29,22 +28,22 @@ NUMBERS = (
 )  # fmt: skip
 NAMES = ("user_name", "partition")
 PREDICTED = "wait_error_s"
-MOST_WEEKS = 52  # of a fit: its newest
+MOST_WEEKS = 52  # newest weeks of a fit that are compared
 
 
 def drift(data: DataFolder, settings: ClusterSettings, predicted: pl.DataFrame | None = None) -> pl.DataFrame:
-    """`champion_drift` of the cluster: every whole week since the champion's fit against the weeks of the fit.
+    """Make `champion_drift` of the cluster: compare every whole week since the champion's fit with the weeks before.
 
     Weeks begin on Mondays, 00:00 UTC, and end COOL_DOWN_S or more before the last submission, so that waits and run
-    times are known. A champion that learned nothing was made from what its setting was picked on. The report window
-    that released it is no news either: a learner was fitted again on it, a rule judged by it.
+    times are known. For a champion without learning, the fit is the data on which its setting was picked. The report
+    window that released it does not count as later: a learner was refitted on it, and a rule was judged by it.
 
-    predicted: what agents predicted with this champion and what happened, where that was logged: `submit_utc` of the
-    successor and `wait_error_s`, the wait that was predicted less the one that it had. Each week of it is held against
-    the weeks of it before.
+    predicted: the logged predictions of agents with this champion, and their outcomes: `submit_utc` of the successor
+    and `wait_error_s`, the predicted wait less the actual one. Each of its weeks is compared with the weeks of it
+    before.
 
-    No rows where there is no champion, its fit has too few weeks, or no whole week has passed since. Raises WorkError
-    where the champion's folder cannot be read.
+    The table is empty without a champion, if its fit has too few weeks, or if no whole week has passed since. Raises
+    WorkError if the champion's folder cannot be read.
     """
     champion = tracking.champion(data, settings.name)
     if champion is None:
@@ -73,9 +72,9 @@ def drift(data: DataFolder, settings: ClusterSettings, predicted: pl.DataFrame |
 
 
 def cause(found: pl.DataFrame) -> str | None:
-    """A digest that names why to train again, from rows of `champion_drift`; None where there is no reason.
+    """A digest that identifies a reason to train again, from rows of `champion_drift`; None without a reason.
 
-    That the newest week is beyond a bound for that champion is one cause, whatever else becomes known of the week.
+    The reason is that the newest week is beyond a bound for that champion, whatever else becomes known about the week.
     """
     newest = found.filter(pl.col("week_utc") == pl.col("week_utc").max())
     if not newest["is_beyond"].any():
@@ -91,18 +90,18 @@ def _released(data: DataFolder, cluster: str, version: int) -> Artifact:
     except ValueError as error:
         raise WorkError(
             f"{folder}: the champion of cluster {cluster!r} cannot be read ({error}); "
-            f"`baton promote --cluster {cluster} {version} --reason ...` writes it again"
+            f"`baton promote --cluster {cluster} {version} --reason ...` restores it"
         ) from error
 
 
 def _judged_until_s(released: Artifact) -> int:
-    """Epoch s: the end of the report window that released it; 0 where it says nothing of one."""
+    """Epoch s: the end of the report window that released it; 0 if its manifest states none."""
     window = released.manifest.get("release", {}).get("windows", {}).get("report")
     return 0 if window is None else instants.epoch_s(instants.parse(window["until_utc"]))
 
 
 def _weekly(rows: pl.DataFrame) -> pl.DataFrame:
-    """With the week of each submission, `week_s` (epoch s) and `week_utc`, in order of submission."""
+    """Add the week of each submission, `week_s` (epoch s) and `week_utc`, and sort by submission."""
     week = pl.col("submit_utc").dt.truncate("1w")
     return (
         rows.drop_nulls("submit_utc")

@@ -1,8 +1,8 @@
-"""How much of a long trace is replayed pair by pair and job by job: the newest part, so that the cost has a bound.
+"""Limit the part of a long trace that is replayed pair by pair and job by job to the newest, so that cost is bounded.
 
-A pair costs what is alive in the cluster while it runs, so all pairs of a trace cost its span times its density.
-Whole replays of a trace cost little and take all of it; what calibration does costs a replay a month judged. Each bound
-lies above what a year of a cluster with hundreds of nodes holds, and a trace within them is taken whole.
+The cost of a pair depends on the live jobs in the cluster while it runs, so all pairs of a trace cost its span times
+its density. Whole replays of a trace are cheap and use all of it. Calibration costs a replay for each month judged.
+Each bound is above what a year of a cluster with hundreds of nodes holds; a trace within the bounds is used whole.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from traces.store.folder import DataFolder
 
 DAY_S = 86400
 MOST_DAYS = 365  # of starts of pairs
-MOST_WORK = 4_400_000  # starts times jobs a day: a year of starts where 2,000 jobs come a day
-LEAST_STARTS = 250  # however dense: fewer are too few to learn from and to judge on
+MOST_WORK = 4_400_000  # starts times jobs per day: a year of starts at 2,000 jobs per day
+LEAST_STARTS = 250  # however dense the trace: fewer are too few to learn from and to judge on
 MOST_CALIBRATED = 180_000  # jobs of a record that calibration reads whole
-NEWEST_CALIBRATED = 90_000  # of a longer one: each month judged replays them
-MOST_MONTHS = 3  # judged where the record was cut
-MOST_JUDGED = 150  # jobs of a month, where the record was cut: every so many-th, each is simulated by itself
-MECHANISMS_EVERY = 4  # of those of the last month: what each mechanism contributes takes fourteen runs of them
+NEWEST_CALIBRATED = 90_000  # jobs of a longer one: each month judged replays them
+MOST_MONTHS = 3  # judged, if the record was cut
+MOST_JUDGED = 150  # jobs of a month that are judged, if the record was cut; each is simulated by itself
+MECHANISMS_EVERY = 4  # of the last month's judged jobs: measuring the mechanisms takes fourteen runs of them
 
 
 def first_replayed_s(
@@ -40,11 +40,11 @@ def first_replayed_s(
     until_s: int | None,
     known_until_s: int | None = None,
 ) -> int | None:
-    """First submission, epoch s, that pairs are made of; None where it is the whole trace. A whole day, UTC.
+    """First submission, epoch s, that pairs are made of; None for the whole trace. A whole day, UTC.
 
-    warm_up_s, cool_down_s: of the trace before the first start of a pair and after the last. from_s, until_s: of the
-    starts, where somebody declared them; a declared beginning is kept, however long ago. known_until_s: of a dump taken
-    then (epoch s), whatever was recorded later.
+    warm_up_s, cool_down_s: trace needed before the first start of a pair and after the last. from_s, until_s: declared
+    bounds of the starts, if any; a declared begin is kept, however long ago. known_until_s: use only what a dump taken
+    then (epoch s) would hold.
     """
     row = warehouse.read(
         data,
@@ -60,10 +60,10 @@ def first_replayed_s(
 
 
 def first_calibrated_s(data: DataFolder, cluster: str, known_until_s: int | None = None) -> int | None:
-    """Submission, epoch s, of the first of the newest NEWEST_CALIBRATED jobs; None with up to MOST_CALIBRATED.
+    """Submission, epoch s, of the first of the newest NEWEST_CALIBRATED jobs; None for up to MOST_CALIBRATED jobs.
 
-    Of a dump taken at `known_until_s` (epoch s), where that is given. What was pending then does not count: an array's
-    pending tasks are one record of a dump, and many of a later one.
+    With `known_until_s` (epoch s), use a dump taken then. Jobs pending then do not count: an array's pending tasks are
+    one record in a dump, and many in a later one.
     """
     counted = warehouse.read(
         data,
@@ -77,7 +77,7 @@ def first_calibrated_s(data: DataFolder, cluster: str, known_until_s: int | None
 
 
 def calibration_cut(data: DataFolder, cluster: str) -> str:
-    """What calibration leaves out of a long record, in a phrase; empty where nothing."""
+    """Describe what calibration leaves out of a long record, in a phrase; empty if nothing."""
     from_s = first_calibrated_s(data, cluster)
     if from_s is None:
         return ""
@@ -89,16 +89,16 @@ def calibration_cut(data: DataFolder, cluster: str) -> str:
 
 
 def calibration_cuts(data: DataFolder, clusters: Iterable[str]) -> dict[str, str]:
-    """`calibration_cut` of those clusters of which something is left out."""
+    """`calibration_cut` of those clusters for which something is left out."""
     return {name: cut for name in clusters if (cut := calibration_cut(data, name))}
 
 
 def starts_every_s(workload: Workload, span_s: int) -> int:
-    """Seconds between starts in a span of them: EVERY_S, or a multiple where the trace is so dense that they cost more.
+    """Seconds between starts in a span of them: EVERY_S, or a multiple if the trace is too dense for that.
 
-    A start costs about as much as jobs arrive in a day.
+    The cost of a start is about proportional to the jobs that arrive in a day.
     """
     days = max(int(np.ptp(workload.submit_s)), DAY_S) / DAY_S
     work = span_s / EVERY_S * (len(workload) / days)
-    most = span_s // EVERY_S // LEAST_STARTS  # so sparse at the most
+    most = span_s // EVERY_S // LEAST_STARTS  # the largest multiple
     return EVERY_S * max(1, min(int(-(-work // MOST_WORK)), most))

@@ -1,7 +1,7 @@
-"""The fitted policies of a study, as they are kept under `artifacts/policies`: made once, loaded from then on.
+"""The fitted policies of a study, stored under `artifacts/policies`: made once, loaded from then on.
 
-Each fit has a stamp that says what it was made from and which window it saw, so that the same fit is never made twice.
-Training itself is `models.training`; the comparison of what was fitted is `models.study.comparisons`.
+Each fit has a stamp with the digest of its inputs and its window, so that the same fit is never made twice.
+`models.training` trains, and `models.study.comparisons` compares the fits.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ FITTED_BY = ("models.training.train",)
 def fit(
     study: Study, policies: Sequence[str], window: Window, seeds: Sequence[int] | None = None
 ) -> tuple[list[TrainedPolicy], list[str]]:
-    """The policies fitted on the pairs of the window whose outcomes were known at its end, with the study's seeds.
+    """Fit the policies on the pairs of the window whose outcomes were known at its end, with the study's seeds.
 
-    Each fit is kept as it ends, so that what an interrupted training made is only loaded by the next; of two processes
-    that want the same the second waits, and loads it too. Returns them in the order given, and the names of those that
-    were fitted before from the same things. Raises InputError for an unknown policy, or where no outcome was known.
+    Each fit is stored as it ends, so the next training loads what an interrupted one made. Of two processes that need
+    the same fit, the second waits and loads it. Returns the fits in the order given, and the names of the policies that
+    were already fitted on the same inputs. Raises InputError for an unknown policy, or if no outcome was known.
     """
     with locked(study.data.root, f"training of {study.scenario.cluster}"):
         return _fit(study, policies, window, study.seeds if seeds is None else seeds)
@@ -71,7 +71,7 @@ def _fit(
             seeds=seeds,
             tracker=tracker,
             keep=keep,
-            but=kept,
+            already_fitted=kept,
             hyperparameters=study.settings.hyperparameters,
         )
     else:
@@ -86,7 +86,7 @@ def _fit(
 
 
 def _keep(study: Study, fitted: TrainedPolicy, window: Window) -> None:
-    """The artifact in its folder, then the stamp: whoever is killed between the two leaves a fit without a stamp."""
+    """Store the artifact in its folder, then the stamp; a kill between the two leaves a fit without a stamp."""
     step, cluster = _step(study, fitted.name, fitted.seed), study.scenario.cluster
     forget_stamp(study.data, step, cluster)
     fitted.artifact.save(folder(study, fitted.name) / str(fitted.seed))
@@ -96,38 +96,38 @@ def _keep(study: Study, fitted: TrainedPolicy, window: Window) -> None:
 
 
 def _kept(study: Study, policy: str, seed: int, window: Window) -> TrainedPolicy | None:
-    """That fit, if it was made from exactly what it would be made from now."""
+    """That fit, if its inputs are exactly those of now."""
     return _loaded(study, policy, seed, fit_fingerprint(study, policy, window, (seed,)))
 
 
 def _loaded(study: Study, policy: str, seed: int, fingerprint: str | None, **bounds: int) -> TrainedPolicy | None:
-    """The fit as it was kept; None where it is gone, was made from something else, or saw a window of other bounds."""
+    """The stored fit; None if it is missing, was made from other inputs, or has a window with other bounds."""
     stamp = _stamp(study, policy, seed, fingerprint)
     try:
         if stamp is None or any(stamp[name] != value for name, value in bounds.items()):
             return None
         artifact = Artifact.load(folder(study, policy) / str(seed))
         if _stamp(study, policy, seed, fingerprint) != stamp:
-            return None  # replaced meanwhile
+            return None  # replaced in the meantime
         return TrainedPolicy(policy, seed, artifact, stamp["run_id"], stamp["wall_s"])
     except (OSError, ValueError, KeyError):
         return None
 
 
 def last_fit(study: Study, policy: str) -> tuple[list[TrainedPolicy], int]:
-    """The policy as it was last fitted in this scenario, and the instant (epoch s) that it was fitted until.
+    """The policy as it was last fitted in this scenario, and the instant (epoch s) until which it was fitted.
 
-    Raises InputError where it never was, or its artifacts are gone.
+    Raises InputError if it was never fitted, or its artifacts are missing.
     """
     make_policy(policy)
     stamp = _stamp(study, policy) or {}
     bounds = {name: stamp[name] for name in ("from_s", "until_s") if name in stamp}
-    # a training that was interrupted leaves some seeds of another window: they are not mixed
+    # an interrupted training leaves some seeds of another window, which must not be mixed
     loaded = [_loaded(study, policy, seed, None, **bounds) for seed in stamp.get("seeds", [])]
     trained = [fitted for fitted in loaded if fitted is not None]
     if not trained or len(trained) < len(loaded):
         others = _trained_for(study, policy)
-        known = f"; it is for {', and for '.join(others)}" if others else ""
+        known = f"; it is trained for {', and for '.join(others)}" if others else ""
         raise InputError(
             f"policy {policy!r} is not trained for {study.scenario}{known}; run `baton train --cluster "
             f"{study.scenario.cluster} --policies {policy}` with the same options first"
@@ -144,24 +144,24 @@ def _trained_for(study: Study, policy: str) -> list[str]:
 
 
 def run_ids(study: Study, policies: Sequence[str]) -> list[str]:
-    """The runs in MLflow of the policies as they were last fitted in this scenario; none of a policy that never was."""
+    """The runs in MLflow of the policies as last fitted in this scenario; none for a policy without a fit."""
     fits = [(name, seed) for name in policies for seed in (_stamp(study, name) or {}).get("seeds", [])]
     stamps = [_stamp(study, name, seed) or {} for name, seed in fits]
     return [run_id for stamp in stamps if (run_id := str(stamp.get("run_id", "")))]
 
 
 def champion_policy(data: DataFolder, cluster: str) -> str:
-    """Registry name of the policy that the cluster's champion is. Raises InputError where there is none."""
+    """Registry name of the cluster's champion. Raises InputError if there is none."""
     return str(_registered(data, cluster).manifest["policy"])
 
 
 def remember_champion(study: Study, policy: str) -> None:
-    """`champion` now means that policy as last fitted in this scenario."""
+    """Make `champion` refer to that policy as last fitted in this scenario."""
     write_stamp(study.data, _step(study, CHAMPION), study.scenario.cluster, policy, {"policy": policy})
 
 
 def champion(study: Study) -> tuple[list[TrainedPolicy], int]:
-    """What was last trained under the name `champion` in this scenario, else the registered version; as `last_fit`."""
+    """The policy last trained as `champion` in this scenario, else the registered version; as `last_fit`."""
     stamp = _stamp(study, CHAMPION)
     if stamp is not None:
         fits, until_s = last_fit(study, stamp["policy"])
@@ -170,8 +170,8 @@ def champion(study: Study) -> tuple[list[TrainedPolicy], int]:
     made_for = artifact.manifest.get("observe_version", 1)
     if made_for != VERSION or artifact.manifest["features"] not in (list(FEATURES), list(SEEN_AHEAD)):
         raise InputError(
-            f"the registered champion decides by observations of version {made_for}; those here are of version "
-            f"{VERSION}: release again (`baton run`), or name policies that are trained"
+            f"the registered champion decides by observations of version {made_for}, but those here are of version "
+            f"{VERSION}: release again (`baton run`), or name trained policies"
         )
     until_s = int(artifact.manifest.get("trained_on", {}).get("until_s", 0))
     return [TrainedPolicy(CHAMPION, 0, artifact, "", 0.0)], until_s
@@ -184,21 +184,21 @@ def _registered(data: DataFolder, cluster: str) -> Artifact:
 
 
 def folder(study: Study, policy: str) -> Path:
-    """Where the policy's artifacts of this scenario lie, one folder a seed."""
+    """Folder of the policy's artifacts of this scenario, with a folder for each seed."""
     return study.data.artifacts / "policies" / study.scenario.cluster / scenario_key(study) / policy
 
 
 def fit_fingerprint(study: Study, policy: str, window: Window, seeds: Sequence[int]) -> str:
-    """Changes when what those fits are made from does: pairs, policy, seeds, its hyper-parameters or the code."""
+    """Digest of the inputs of those fits: pairs, policy, seeds, hyper-parameters and code."""
     pairs = [pair_fingerprint(study.data, one, window) for one in study.fit_scenarios(window.until_s)]
-    code = code_digest(*FITTED_BY, registry.module_of(policy), but=(registry.__name__,))  # other policies have no part
+    code = code_digest(*FITTED_BY, registry.module_of(policy), but=(registry.__name__,))  # other policies do not count
     values = study.settings.hyperparameters.get(policy, {})
     ahead = [futures_digest()] if registry.looks_ahead(policy) else []
     return digest(pairs, policy, list(seeds), code, values, *ahead)
 
 
 def scenario_key(study: Study) -> str:
-    """Short name of the scenario in paths; where starts lie does not count: `--every` and new logs only move them."""
+    """Short name of the scenario in paths. It ignores where starts lie: `--every` and new logs only move them."""
     moving = ("every_s", "from_s", "known_until_s")
     values = {name: value for name, value in asdict(study.scenario).items() if name not in moving}
     return digest(values)[:12]
@@ -210,7 +210,7 @@ def _step(study: Study, policy: str, seed: int | None = None) -> str:
 
 
 def _stamp(study: Study, policy: str, seed: int | None = None, fingerprint: str | None = None) -> dict[str, Any] | None:
-    """What the stamp of a policy, or of one fit of it, says; None where there is none, or one of something else."""
+    """Content of the stamp of a policy, or of one fit of it; None if it is missing or has another fingerprint."""
     return read_stamp(study.data, _step(study, policy, seed), study.scenario.cluster, fingerprint)
 
 

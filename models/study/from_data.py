@@ -1,10 +1,10 @@
-"""Pairs, and the environment that plays them, from a data folder in one call: the door for researchers.
+"""Make pairs, and the environment that plays them, from a data folder in one call: the entry point for researchers.
 
     pairs = pairs_of("data", "sample", window="fit")      # arrays: models.protocol.PairTable
     env = make_env("data", "sample", window="report")     # a Gymnasium environment
 
-The same pairs that `baton train` fits on and `baton evaluate` compares on, built by the same code and kept under
-`artifacts/pairs` of the data folder, so that only the first call takes its time.
+These are the pairs that `baton train` fits on and `baton evaluate` compares on. The same code builds them and stores
+them under `artifacts/pairs` of the data folder, so that only the first call takes long.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ def pairs_of(data: str | os.PathLike[str], cluster: str, window: str | Window = 
 
     data: the data folder, as `--data` of the command line; `baton ingest` or `baton analyze` fills it.
     cluster: a name as in `clusters.toml`.
-    window: which starts. The three parts are chronological (declared in `clusters.toml`, else the newest whole
+    window: which starts. The three windows are chronological (declared in `clusters.toml`, else the newest whole
         weeks to report on, some before them to select on, and all before those to fit on):
-        "fit": what Baton's learners are fitted on, half-hourly decisions, on the cluster as it is and on a busier one;
-        "select": where settings are chosen; "report": what is judged, touched once;
+        "fit": starts for Baton's learners, with half-hourly decisions, on the cluster as it is and on a busier one;
+        "select": starts for choosing settings; "report": starts for the evaluation, used once;
         or a `models.study.windows.Window` of your own, in epoch seconds.
-        Of "fit" and "select" only pairs are taken whose outcomes were known when the window ended, and "fit" is made
-        of what a dump taken then would hold.
-    scenario: what `models.study.cluster.open_study` takes beside: `capacity` (nodes), `pair_nodes` (1 and 8, where they
+        "fit" and "select" hold only pairs whose outcomes were known when the window ended, and "fit" uses only
+        what a dump taken then would hold.
+    scenario: other arguments of `models.study.cluster.open_study`: `capacity` (nodes), `pair_nodes` (1 and 8, if they
         fit), `limit_s` (48 h), `scheduler` ("mirage"), `every_s` (4 h between starts).
 
-    Raises InputError, one line, where there is no warehouse, the cluster is unknown or has no nodes declared, its jobs
-    have no time limits (then none needs a successor) or no submissions, the trace is too short for its windows, the
-    window has no pair of a known outcome, or a scenario does not fit the cluster; TypeError for an unknown name in
-    `scenario`.
+    Raises InputError, one line, if there is no warehouse; if the cluster is unknown or declares no nodes; if its jobs
+    have no time limits (then none needs a successor) or no submissions; if the trace is too short for its windows; if
+    the window has no pair with a known outcome; or if a scenario does not fit the cluster. Raises TypeError for an
+    unknown name in `scenario`.
     """
     from models.study.cluster import open_study
     from models.study.inputs import why_no_plan
@@ -78,7 +78,7 @@ def make_env(
 ) -> ProvisioningEnv:
     """The environment on the pairs of `pairs_of`; `gymnasium.make("models.environment:Baton/Provisioning-v0", ...)`.
 
-    weight: what an hour of overlap costs in hours of interruption. every: take every so many decisions, counted back
+    weight: the cost of an hour of overlap in hours of interruption. every: use every so many decisions, counted back
     from the predecessor's end. render_mode: None or "ansi". Raises what `pairs_of` and `ProvisioningEnv` raise.
     """
     table = pairs_of(data, cluster, window, **scenario)

@@ -1,4 +1,4 @@
-"""The futures of a window's pairs: simulated once, kept beside the pairs, and read from there."""
+"""The futures of a window's pairs: simulated once, stored next to the pairs, and read from there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from traces.files.locks import locked
 from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
-    from models.ahead.injected import Who
+    from models.ahead.injected import Owners
 
 log = logging.getLogger(__name__)
 
@@ -33,21 +33,21 @@ MADE_BY = ("models.ahead.table", "models.ahead.injected")
 
 
 def check_world(scenario: Scenario, policy: str) -> None:
-    """Raises InputError for a world in which no futures are simulated."""
+    """Raise InputError for a world in which no futures are simulated."""
     if scenario.pairs == INJECTED and scenario.scheduler == SLURM:
         raise InputError(
-            f"policy {policy!r} looks at simulated futures, which there are not under --scheduler {SLURM}: give one of "
+            f"policy {policy!r} looks at simulated futures, which --scheduler {SLURM} does not have: give one of "
             f"{', '.join(SCHEDULERS)}, or --world {CALIBRATED} or {RECORDED_WAIT}"
         )
 
 
 def futures_digest() -> str:
-    """Changes when the code that simulates futures does."""
+    """Digest of the code that simulates futures."""
     return code_digest(*MADE_BY)
 
 
 def site_of(data: DataFolder, scenario: Scenario, until_s: int) -> dict[str, Any]:
-    """The rules that showed in what was recorded before `until_s`, as an artifact carries them (`agent.ahead.Site`)."""
+    """The rules inferred from what was recorded before `until_s`, in the form of an artifact (`agent.ahead.Site`)."""
     from models.study.inputs import read_record
     from simulator.recorded.judge import ALL
     from simulator.recorded.parameters import LEAST_FIT_S, fit
@@ -67,7 +67,7 @@ def site_of(data: DataFolder, scenario: Scenario, until_s: int) -> dict[str, Any
 def table_with_futures(data: DataFolder, workload: Workload, scenario: Scenario, window: Window) -> PairTable:
     """`pair_table` of that window with `PairTable.ahead`.
 
-    In the recorded-wait world the futures are those of the calibrated one: what is seen is the same in both.
+    In the recorded-wait world the futures are those of the calibrated one, because both have the same observations.
     """
     if scenario.world == RECORDED_WAIT:
         from models.recorded_waits import with_recorded_waits
@@ -78,7 +78,7 @@ def table_with_futures(data: DataFolder, workload: Workload, scenario: Scenario,
 
 
 def _kept_or_made(data: DataFolder, workload: Workload, scenario: Scenario, window: Window) -> PairTable:
-    """The pairs with their futures; a second process that wants the same waits for the first."""
+    """The pairs with their futures; a second process that needs the same ones waits for the first."""
     table = pair_table(data, workload, scenario, window)
     path = _path(data, scenario, window)
     if (kept := _kept(path, table)) is not None:
@@ -87,7 +87,7 @@ def _kept_or_made(data: DataFolder, workload: Workload, scenario: Scenario, wind
         if (kept := _kept(path, table)) is not None:
             return kept
         if path.exists():
-            log.warning("%s is damaged: these futures are simulated again", path)
+            log.warning("%s is damaged; simulating these futures again", path)
         from models.ahead.table import with_futures
 
         starts = _injected if scenario.pairs == INJECTED else _recorded
@@ -115,32 +115,32 @@ def _injected(
     """Starts in futures of pairs injected into the workload."""
     from models.ahead.injected import starts_ahead
 
-    who = who_of(data, workload, scenario)
-    return starts_ahead(table, workload, who, scheduler=scenario.scheduler, capacity=scenario.capacity)
+    owners = owners_of(data, workload, scenario)
+    return starts_ahead(table, workload, owners, scheduler=scenario.scheduler, capacity=scenario.capacity)
 
 
-def who_of(data: DataFolder, workload: Workload, scenario: Scenario) -> Who:
-    """Whose the jobs of the scenario's workload are, by the log."""
-    from models.ahead.injected import Who
+def owners_of(data: DataFolder, workload: Workload, scenario: Scenario) -> Owners:
+    """User and name of the jobs of the scenario's workload, by the log."""
+    from models.ahead.injected import Owners
     from models.study.inputs import read_record, read_workload
 
     every, keys = read_workload(data, scenario.cluster, scenario.from_s, scenario.known_until_s)
-    keys = keys.filter(pl.Series(every.size <= workload.size.max(initial=0)))  # those too wide for it were left out
+    keys = keys.filter(pl.Series(every.size <= workload.size.max(initial=0)))  # jobs too wide for it were left out
     record = read_record(data, scenario.cluster, scenario.from_s, scenario.known_until_s)
     row = {key: place for place, key in enumerate(record.job_key)}
-    at = np.array([row.get(key, len(record)) for key in keys], np.int64)  # the last is nobody known: times are odd
+    at = np.array([row.get(key, len(record)) for key in keys], np.int64)  # the last row is for jobs with odd times
     name = record.name if len(record.name) else np.zeros(len(record), np.int64)
-    return Who(np.append(record.user, record.users)[at], np.append(name, 0)[at])
+    return Owners(np.append(record.user, record.users)[at], np.append(name, 0)[at])
 
 
 def _path(data: DataFolder, scenario: Scenario, window: Window) -> Path:
-    """Beside the pairs; the name holds what the pairs and the futures are made from."""
+    """A path next to the pairs; its name holds the digests of the pairs and of the futures' code."""
     pairs = pair_path(data, scenario, window)
     return pairs.with_name(f"{pairs.stem}-futures-{digest(futures_digest())[:12]}.npz")
 
 
 def _kept(path: Path, table: PairTable) -> PairTable | None:
-    """The table with the futures of that file; None where there is none, or nothing whole."""
+    """The table with the futures of that file; None if it is missing or damaged."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
             ahead = arrays["ahead"]

@@ -1,4 +1,4 @@
-"""A cluster of the warehouse as `baton whatif` replays it: its GPU jobs, its nodes, and what had to be assumed."""
+"""Read a cluster from the warehouse for `baton whatif`: its GPU jobs, its nodes, and the assumptions made."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import polars as pl
 
-from models.what_if.changes import Scene
+from models.what_if.changes import GpuScene
 from models.what_if.schedulers import without_unplaceable
 from simulator.gpu.cluster import PLAIN, GpuCluster, of_nodes
 from simulator.gpu.jobs import GpuJobs
@@ -19,8 +19,8 @@ from traces.store import warehouse
 from traces.store.folder import DataFolder
 from traces.visible import visible
 
-NODES_A_RACK = 16  # where nothing says which nodes share a switch
-MOST_NAMED, MOST_NAME = 8, 30  # GPU types without a profile that are named, and letters of one
+NODES_A_RACK = 16  # if nothing shows which nodes share a switch
+MOST_NAMED, MOST_NAME = 8, 30  # GPU types without a profile that are listed, and letters of one
 _JOBS = """
 SELECT job_key, submit_utc, run_s, partition, user_name, qos, requested_cpus, requested_mem_mib, gpu_time_s,
     CASE WHEN allocated_gpus > 0 THEN allocated_gpus ELSE requested_gpus END AS gpus, 1::BIGINT AS pod_gpus
@@ -38,50 +38,52 @@ def read_scene(
     from_s: int | None = None,
     until_s: int | None = None,
     newest: int | None = None,
-) -> Scene:
+) -> GpuScene:
     """The cluster's jobs that ran on GPUs, submitted from `from_s` and before `until_s` (epoch s), and its nodes.
 
-    Of these the `newest` so many, where that is given. With `profiles` each job draws a model (generated). Raises
-    InputError where there is no such job, and where nothing says how many GPUs the cluster has.
+    With `newest`, only the newest so many. With `profiles` each job draws a model (generated). Raises InputError if
+    there is no such job, and if the number of GPUs of the cluster is unknown.
     """
     every = warehouse.read(data, _JOBS, (settings.name,))
     able = (pl.col("gpus") > 0) & (pl.col("run_s") > 0) & pl.col("submit_utc").is_not_null()
     rows = every.filter(able).with_columns(submit_s=pl.col("submit_utc").dt.epoch("s"))
-    said = []
+    assumptions = []
     if len(rows) < len(every):
-        said.append(f"{counted(len(every) - len(rows), 'job')} without GPUs, run time or submission are left out")
+        assumptions.append(
+            f"{counted(len(every) - len(rows), 'job')} without GPUs, run time or submission are left out"
+        )
     if names_pods(data, settings):
         rows, line = _gangs(rows)
-        said.append(line)
+        assumptions.append(line)
     if from_s is not None:
         rows = rows.filter(pl.col("submit_s") >= from_s)
     if until_s is not None:
         rows = rows.filter(pl.col("submit_s") < until_s)
     if rows.is_empty():
-        raise InputError(f"cluster {settings.name!r} has no job that ran on GPUs in that time")
+        raise InputError(f"cluster {settings.name!r} has no job that ran on GPUs in that time; give a wider window")
     if newest is not None and len(rows) > newest:
-        said.append(f"of {counted(len(rows), 'job')} the {newest:,} submitted last are replayed")
+        assumptions.append(f"of {counted(len(rows), 'job')} the {newest:,} submitted last are replayed")
         rows = rows.tail(newest)
-    cluster, told = _machine(data, settings)
+    cluster, machine_assumptions = _machine(data, settings)
     jobs, dimension = _jobs(rows)
-    said += [*told, f"quotas and fair shares go by {dimension}"]
+    assumptions += [*machine_assumptions, f"quotas and fair shares go by {dimension}"]
     if profiles:
         jobs = jobs.drawn(seed)
-        said.append(f"the log names no models: each job draws one from the stated mix, seed {seed} (generated)")
+        assumptions.append(f"the log names no models: each job draws one from the stated mix, seed {seed} (generated)")
     quotas = {group: quota for group, quota in settings.quotas.items() if group in jobs.groups}
-    return without_unplaceable(Scene(cluster, jobs, quotas, said=tuple(said), seed=seed))
+    return without_unplaceable(GpuScene(cluster, jobs, quotas, assumptions=tuple(assumptions), seed=seed))
 
 
 def names_pods(data: DataFolder, settings: ClusterSettings) -> bool:
-    """Whether the cluster's log names pods and no jobs."""
+    """Whether the cluster's log has pods instead of jobs."""
     return bool(warehouse.read(data, _OF_PODS, (settings.name,))["files"][0])
 
 
 def _gangs(pods: pl.DataFrame) -> tuple[pl.DataFrame, str]:
-    """Jobs made of pods, in a log that names pods alone: a row a gang; and what was assumed.
+    """Make jobs of pods, in a log that has only pods: a row for each gang; also returns the assumptions.
 
-    Those of whole GPUs that were created in one second with one request are one gang, which holds all of its GPUs for
-    as long as the pod that ran longest. One that takes a part of a GPU is a job of its own.
+    Pods of whole GPUs that were created in one second with one request are one gang. It holds all of its GPUs for as
+    long as its longest pod ran. A pod with a part of a GPU is a job of its own.
     """
     is_part = pl.col("gpu_time_s") < pl.col("gpus") * pl.col("run_s")
     request = ("submit_utc", "submit_s", "gpus", "requested_cpus", "requested_mem_mib", "partition", "qos", "alone")
@@ -100,7 +102,7 @@ def _gangs(pods: pl.DataFrame) -> tuple[pl.DataFrame, str]:
 
 
 def _machine(data: DataFolder, settings: ClusterSettings) -> tuple[GpuCluster, list[str]]:
-    """Nodes as declared, else as listed, in order of names; so their GPU types; and what was assumed."""
+    """Nodes as declared, else as listed, in order of names; also their GPU types, and the assumptions."""
     types = tuple(kind for kind, nodes in settings.gpu_types.items() for _ in range(nodes))
     by = "as declared"
     if settings.nodes is not None and settings.gpus_per_node:
@@ -111,16 +113,16 @@ def _machine(data: DataFolder, settings: ClusterSettings) -> tuple[GpuCluster, l
         )
         if listed.is_empty():
             raise InputError(
-                f"how many GPUs cluster {settings.name!r} has is not known: give --nodes and --gpus-per-node, declare "
-                "them in clusters.toml, or ingest a machine list"
+                f"the number of GPUs of cluster {settings.name!r} is unknown: give --nodes and --gpus-per-node, "
+                "declare them in clusters.toml, or ingest a machine list"
             )
         gpus = listed["gpus"].to_numpy()
         if not types and listed["gpu_type"].null_count() < len(listed):
             types, by = _profiled(listed["gpu_type"])
     if types and len(types) != len(gpus):
         raise InputError(
-            f"gpu_types of cluster {settings.name!r} in clusters.toml are {counted(len(types), 'node')}: it has "
-            f"{len(gpus):,}"
+            f"gpu_types of cluster {settings.name!r} in clusters.toml are for {counted(len(types), 'node')}, "
+            f"but it has {len(gpus):,}"
         )
     cluster = of_nodes(gpus, types or None, rack_nodes=NODES_A_RACK)
     if types:
@@ -133,7 +135,7 @@ def _machine(data: DataFolder, settings: ClusterSettings) -> tuple[GpuCluster, l
 
 
 def _profiled(listed: pl.Series) -> tuple[tuple[str, ...], str]:
-    """The type of each node of a machine list that there are profiles of, and in words where they are from.
+    """The type of each node of a machine list, as far as there are profiles; and the source in words.
 
     A name may end in its memory in GB (V100M32). A type without a profile, or without a name, is taken as PLAIN.
     """
@@ -143,12 +145,12 @@ def _profiled(listed: pl.Series) -> tuple[tuple[str, ...], str]:
     if not unknown:
         return types, "by the machine list"
     more = f" and {len(unknown) - MOST_NAMED:,} more" if len(unknown) > MOST_NAMED else ""
-    told = ", ".join(visible(name[:MOST_NAME]) for name in unknown[:MOST_NAMED])
-    return types, f"by the machine list, {told}{more} without a profile taken as {PLAIN}"
+    listed_names = ", ".join(visible(name[:MOST_NAME]) for name in unknown[:MOST_NAMED])
+    return types, f"by the machine list, {listed_names}{more} without a profile taken as {PLAIN}"
 
 
 def _jobs(rows: pl.DataFrame) -> tuple[GpuJobs, str]:
-    """The arrays, and what jobs are grouped by: the partition where there are several, else the user."""
+    """The arrays, and the grouping of jobs: by partition if there are several, else by user."""
     by = "partition" if rows["partition"].n_unique() > 1 else "user_name"
     groups, group = _coded(rows[by])
     users, user = _coded(rows["user_name"])
@@ -175,6 +177,6 @@ def _jobs(rows: pl.DataFrame) -> tuple[GpuJobs, str]:
 
 
 def _coded(names: pl.Series) -> tuple[tuple[str, ...], np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """Distinct names in order, and the index of each row's."""
+    """Distinct names in order, and the index of each row's name."""
     known, index = np.unique(names.fill_null("(none)").to_numpy().astype(str), return_inverse=True)
     return tuple(known.tolist()), index.astype(np.int64)

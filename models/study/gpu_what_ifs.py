@@ -1,7 +1,7 @@
-"""One cluster's jobs under published GPU schedulers: what is asked, read, replayed, and kept as tables of the lake.
+"""One cluster's jobs under published GPU schedulers: the question, the replays, and their tables in the lake.
 
-The arithmetic is in `models.what_if`. What `baton whatif` was asked by hand stays in the tables until the log, the
-program or the question declared in clusters.toml changes; until then the pipeline makes nothing of its own.
+The arithmetic is in `models.what_if`. The answer to a question given to `baton whatif` stays in the tables until the
+log, the program or the question declared in clusters.toml changes. Until then the pipeline does not replace it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from traces.store import derived, warehouse
 from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
-    from models.what_if.changes import Scene
-    from models.what_if.schedulers import Asked, Outcome
+    from models.what_if.changes import GpuScene
+    from models.what_if.schedulers import PlannedGpuReplay, SchedulerOutcome
 
 TABLES = (WHAT_IF_SCHEDULERS, WHAT_IF_GROUPS)
-MOST_JOBS = 20_000  # of the newest jobs that the pipeline replays, where no other number is declared
+MOST_JOBS = 20_000  # newest jobs that the pipeline replays, by default
 
 
 @dataclass(frozen=True)
 class Question:
-    """Which schedulers, the first is the base, with which changes, on which jobs, and how often what is drawn is drawn.
+    """The schedulers (the first is the base), changes and jobs to replay, and the number of draws.
 
     `jobs`: the newest so many; None takes all. `from_s`, `until_s`: those submitted in between, epoch s.
     """
@@ -50,23 +50,23 @@ class Question:
 
 OF_PODS = Question(
     schedulers=("kubernetes", "yarn", "tiresias"), changes=("kubernetes.gang=1", "nodes=+10%", "mix=none")
-)  # what is asked of a log of pods
+)  # the default for a log of pods
 
 
 def declared(data: DataFolder, settings: ClusterSettings) -> Question:
-    """What the pipeline asks of the cluster: its `what_if` in clusters.toml over what is usual for such a log.
+    """The pipeline's question about the cluster: its `what_if` in clusters.toml over the default for such a log.
 
-    Raises InputError for a scheduler that is not known.
+    Raises InputError for an unknown scheduler.
     """
     from models.study.gpu_scene import names_pods
 
-    told = settings.what_if
+    own = settings.what_if
     usual = OF_PODS if names_pods(data, settings) else Question()
     question = Question(
-        schedulers=tuple(told.get("schedulers", usual.schedulers)),
-        changes=tuple(told.get("changes", usual.changes)),
-        draws=int(told.get("seeds", usual.draws)),
-        jobs=int(told.get("jobs", MOST_JOBS)),
+        schedulers=tuple(own.get("schedulers", usual.schedulers)),
+        changes=tuple(own.get("changes", usual.changes)),
+        draws=int(own.get("seeds", usual.draws)),
+        jobs=int(own.get("jobs", MOST_JOBS)),
     )
     for name in question.schedulers:
         check(name, {})
@@ -74,7 +74,7 @@ def declared(data: DataFolder, settings: ClusterSettings) -> Question:
 
 
 def why_not(data: DataFolder, settings: ClusterSettings) -> str | None:
-    """Why the cluster's jobs are not replayed under GPU schedulers, in one sentence; None where they are."""
+    """Explain in one sentence why the cluster's jobs are not replayed under GPU schedulers; None if they are."""
     if not ran_on_gpus(data, settings.name):
         return f"the log of cluster {settings.name!r} holds no job that ran on GPUs"
     listed = warehouse.read(
@@ -82,7 +82,7 @@ def why_not(data: DataFolder, settings: ClusterSettings) -> str | None:
     )
     if not listed["nodes"][0] and not (settings.nodes and settings.gpus_per_node):
         return (
-            f"how many GPUs cluster {settings.name!r} has is not known: give --nodes and --gpus-per-node, or declare "
+            f"the number of GPUs of cluster {settings.name!r} is unknown: give --nodes and --gpus-per-node, or declare "
             "them in clusters.toml"
         )
     return None
@@ -99,15 +99,15 @@ def ran_on_gpus(data: DataFolder, cluster: str) -> bool:
     return bool(ran["jobs"][0])
 
 
-def asked(data: DataFolder, settings: ClusterSettings, question: Question) -> list[Asked]:
-    """The replays that answer the question, not yet made. Raises InputError for what is not known or not possible."""
+def asked(data: DataFolder, settings: ClusterSettings, question: Question) -> list[PlannedGpuReplay]:
+    """Plan the replays that answer the question. Raises InputError for unknown names and impossible changes."""
     from models.what_if.schedulers import combinations
 
     return combinations(scene_of(data, settings, question), question.schedulers, question.changes, question.draws)
 
 
-def scene_of(data: DataFolder, settings: ClusterSettings, question: Question) -> Scene:
-    """The cluster and the jobs that the question is about."""
+def scene_of(data: DataFolder, settings: ClusterSettings, question: Question) -> GpuScene:
+    """The cluster and the jobs of the question."""
     from models.study.gpu_scene import read_scene
 
     return read_scene(
@@ -125,24 +125,24 @@ def answer(
     data: DataFolder,
     settings: ClusterSettings,
     question: Question,
-    tell: Callable[[str], None] = lambda _name: None,
+    report: Callable[[str], None] = lambda _name: None,
     workers: int | None = None,
 ) -> list[pl.DataFrame]:
-    """The two tables of TABLES. Raises InputError as `asked` does."""
+    """Make the two tables of TABLES. Raises InputError as `asked` does."""
     from models.what_if.differences import frames
     from models.what_if.schedulers import replays
 
     every = asked(data, settings, question)
-    return frames(settings.name, every, replays(every, tell, workers))
+    return frames(settings.name, every, replays(every, report, workers))
 
 
 def made_from(data: DataFolder, settings: ClusterSettings) -> str:
-    """What the pipeline's own answer is made from."""
+    """Digest of the inputs of the pipeline's own answer."""
     return f"{_until(data, settings)}-declared-{digest(_machine(settings))}"
 
 
 def kept(data: DataFolder, settings: ClusterSettings) -> list[pl.DataFrame] | None:
-    """The tables that `baton whatif` left, while they hold; None where there are none."""
+    """The tables that `baton whatif` left, while they are valid; None without any."""
     stored = {derived.made_from(data, table.name, settings.name) for table in TABLES}
     if len(stored) != 1 or not (stored.pop() or "").startswith(f"{_until(data, settings)}-asked-"):
         return None
@@ -152,9 +152,13 @@ def kept(data: DataFolder, settings: ClusterSettings) -> list[pl.DataFrame] | No
 
 
 def keep(
-    data: DataFolder, settings: ClusterSettings, question: Question, every: list[Asked], outcomes: list[Outcome]
+    data: DataFolder,
+    settings: ClusterSettings,
+    question: Question,
+    every: list[PlannedGpuReplay],
+    outcomes: list[SchedulerOutcome],
 ) -> None:
-    """Stores the answer to a question that was asked by hand, whole: what was stored before it is there until then."""
+    """Store the answer to a question given by hand; the previous answer stays until the new one is complete."""
     from models.what_if.differences import frames
 
     fingerprint = f"{_until(data, settings)}-asked-{digest(astuple(question), _machine(settings))}"
@@ -163,12 +167,12 @@ def keep(
 
 
 def _machine(settings: ClusterSettings) -> tuple[object, ...]:
-    """What is declared of the machine; GPU types in their order, which is that of the nodes."""
+    """The declared machine; GPU types in their order, which is that of the nodes."""
     types = list(settings.gpu_types.items())
     return settings.nodes, settings.gpus_per_node, types, sorted(settings.quotas.items())
 
 
 def _until(data: DataFolder, settings: ClusterSettings) -> str:
-    """Changes when the log, the code, or the declared question does."""
-    code = code_digest(__name__, but=(registry.__name__,))  # tables name its worlds; policies have no part
+    """Digest of the log, the code and the declared question."""
+    code = code_digest(__name__, but=(registry.__name__,))  # tables name its worlds; policies do not count
     return digest(warehouse.made_from(data, settings.name), sorted(settings.what_if.items()), code)

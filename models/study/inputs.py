@@ -1,4 +1,4 @@
-"""What a study reads of the warehouse and of a cluster's settings, and why it cannot where it cannot."""
+"""Read a study's inputs from the warehouse and a cluster's settings, or explain why they are insufficient."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from simulator.recorded.record import RecordedTrace
 
 HOUR_S = 3600
-UNKNOWN_LIMIT_S = 48 * HOUR_S  # of jobs of a cluster none of whose jobs has a time limit
-GOES_ON_S = HOUR_S  # who goes on with a job that was cut submits the next one no later than this after its end
+UNKNOWN_LIMIT_S = 48 * HOUR_S  # limit of jobs in a cluster without any time limit
+GOES_ON_S = HOUR_S  # a user who continues a cut job submits the next one at most this long after its end
 _NODES = (
     """CASE WHEN allocated_nodes > 0 THEN allocated_nodes WHEN requested_nodes > 0 THEN requested_nodes ELSE 1 END"""
 )
@@ -37,15 +37,15 @@ _RECORD = (*_WORKLOAD, "end_utc", "user_name", "priority", "job_name")
 
 
 def declared_dates(settings: ClusterSettings) -> DeclaredDates:
-    """The dates that the cluster's settings part its trace at, as epoch seconds."""
+    """The dates at which the cluster's settings divide its trace, as epoch seconds."""
     dates = (settings.fit_from, settings.fit_until, settings.select_until, settings.report_until)
     return DeclaredDates(*(None if date is None else instants.epoch_s(date) for date in dates))
 
 
 def why_no_plan(data: DataFolder, cluster: str) -> str | None:
-    """Why nothing can be planned with the cluster's jobs, in one sentence; None where it can.
+    """Explain in one sentence why nothing can be planned with the cluster's jobs; None if it can.
 
-    Without time limits no job needs a successor, and without submissions nothing says who waited.
+    Without time limits no job needs a successor, and without submissions the waits are unknown.
     """
     counts = warehouse.read(
         data,
@@ -55,24 +55,24 @@ def why_no_plan(data: DataFolder, cluster: str) -> str | None:
         (cluster,),
     ).row(0, named=True)
     if not counts["jobs"]:
-        return f"the trace of cluster {cluster!r} holds no job"
+        return f"the trace of cluster {cluster!r} holds no jobs"
     if not counts["submits"]:
-        return f"the log of cluster {cluster!r} does not say when jobs were submitted: waits are not known"
+        return f"the log of cluster {cluster!r} does not record submissions, so waits are unknown"
     if not counts["limits"]:
-        return f"no job of cluster {cluster!r} has a time limit, so none needs a successor: nothing to provision"
+        return f"no job of cluster {cluster!r} has a time limit, so none needs a successor"
     if not counts["ran"]:
         return f"none of the {counted(counts['jobs'], 'job')} of cluster {cluster!r} ran and ended"
     return None
 
 
 def why_not_replayed(data: DataFolder, settings: ClusterSettings) -> str | None:
-    """Why the trace cannot be replayed on the cluster's nodes, in one sentence; None where it can."""
+    """Explain in one sentence why the trace cannot be replayed on the cluster's nodes; None if it can."""
     if why := why_no_plan(data, settings.name):
         return why
     if settings.nodes is None:
         trace = read_trace(data, settings.name, by_node=True)
         return (
-            f"how many nodes cluster {settings.name!r} has is not known (the log shows "
+            f"the number of nodes of cluster {settings.name!r} is unknown (the log shows "
             f"{nodes_shown(trace, runs(trace, settings)):,}): give --nodes, or set nodes in clusters.toml"
         )
     try:
@@ -85,11 +85,11 @@ def why_not_replayed(data: DataFolder, settings: ClusterSettings) -> str | None:
 def read_workload(
     data: DataFolder, cluster: str, from_s: int | None = None, until_s: int | None = None
 ) -> tuple[Workload, pl.Series]:
-    """The cluster's jobs that ran, and their keys; those submitted from `from_s` (epoch s) on where it is given.
+    """Read the cluster's jobs that ran, and their keys; with `from_s` (epoch s), only those submitted from then on.
 
-    With `until_s` (epoch s) nothing is read but what a dump taken then would hold, and the jobs that were running or
-    pending then are among them: they run to their limit (docs/decisions/0021). A job without a limit gets the longest
-    limit of its partition, as Slurm gives it the partition's. Raises InputError where none ever ran.
+    With `until_s` (epoch s), read only what a dump taken then would hold. The jobs that were running or pending then
+    are included and run to their limit (docs/decisions/0021). A job without a limit gets the longest limit of its
+    partition, as Slurm gives it the partition's. Raises InputError if no job ever ran.
     """
     frame, longest_s = read_jobs(data, cluster, _WORKLOAD, from_s, until_s, RAN_OR_OPEN)
     if frame.is_empty() and until_s is None:
@@ -105,9 +105,9 @@ def read_workload(
 
 
 def read_record(data: DataFolder, cluster: str, from_s: int | None = None, until_s: int | None = None) -> RecordedTrace:
-    """The cluster's jobs as calibration reads them, cancelled in the queue or not; otherwise as `read_workload`.
+    """Read the cluster's jobs for calibration, including those cancelled in the queue; otherwise as `read_workload`.
 
-    With `until_s` the jobs that were running or pending then have no end, and those pending no start.
+    With `until_s` the jobs that were running or pending then have no end, and the pending ones no start.
     """
     from simulator.recorded.record import from_jobs as record_of
 
@@ -116,14 +116,14 @@ def read_record(data: DataFolder, cluster: str, from_s: int | None = None, until
 
 
 def cut_by_limit(data: DataFolder, cluster: str, least_limit_s: int, until_s: int | None = None) -> pl.DataFrame:
-    """The jobs that the log shows cut by a limit of at least so many seconds, and with which job their user went on.
+    """Find the jobs that the log shows cut by a limit of at least so many seconds, and each one's continuation.
 
-    With `until_s` (epoch s) as a dump taken then shows it.
+    With `until_s` (epoch s), use what a dump taken then shows.
 
-    Columns: job_key, submit_s and end_s (epoch s), next_job_key. That is the job which its user submitted next under
-    the same name for as many nodes, where that was done while this one ran or no later than GOES_ON_S after its end,
-    and where it started after that end; else null: jobs that run beside each other are no chain. In order of
-    (submit_s, job_key).
+    Columns: job_key, submit_s and end_s (epoch s), next_job_key. The next job is the one that the same user submitted
+    next under the same name for as many nodes. It counts only if it was submitted while this one ran or at most
+    GOES_ON_S after its end, and started after that end; else the key is null, because jobs that run side by side are
+    not a chain. Rows are in order of (submit_s, job_key).
     """
     return warehouse.read(
         data,
@@ -147,7 +147,7 @@ def cut_by_limit(data: DataFolder, cluster: str, least_limit_s: int, until_s: in
 
 
 def eligible_s(data: DataFolder, cluster: str, job_key: str) -> int | None:
-    """When the job became eligible, epoch s, where that was between its submission and its start; else None."""
+    """When the job became eligible, epoch s, if that was between its submission and its start; else None."""
     eligible = warehouse.read(
         data,
         "SELECT CAST(epoch(eligible_utc) AS BIGINT) FROM jobs WHERE cluster = ? AND job_key = ? AND "
@@ -158,7 +158,7 @@ def eligible_s(data: DataFolder, cluster: str, job_key: str) -> int | None:
 
 
 def capacity_of(data: DataFolder, settings: ClusterSettings, override: int | None = None) -> int:
-    """Nodes of the simulated cluster. Raises InputError where unknown, or smaller than the largest job that ran."""
+    """Nodes of the simulated cluster. Raises InputError if unknown, or smaller than the largest job that ran."""
     capacity = override or settings.nodes
     if capacity is None:
         raise InputError(f"cluster {settings.name!r} declares no nodes; set nodes in clusters.toml, or give --capacity")
@@ -184,8 +184,10 @@ def read_jobs(
     until_s: int | None,
     condition: str = "true",
 ) -> tuple[pl.DataFrame, int]:
-    """Those columns and `limit_s` of the cluster's jobs as they were known before `until_s`; and the limit, s, of those
-    whose partition knows none."""
+    """Read columns and `limit_s` of the cluster's jobs as known before `until_s`; also the default limit, s.
+
+    The default is for jobs in a partition without any known limit.
+    """
     since = "true" if from_s is None else f"submit_utc >= make_timestamp({int(from_s) * 1_000_000})"
     frame = warehouse.read(
         data,

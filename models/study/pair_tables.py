@@ -1,4 +1,4 @@
-"""The pair tables of a scenario and a window: built once, kept under `artifacts/pairs`, and read from there."""
+"""The pair tables of a scenario and a window: built once, stored under `artifacts/pairs`, and read from there."""
 
 from __future__ import annotations
 
@@ -33,29 +33,30 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What reading a file of pairs raises that is not what was written; of an entry that is encrypted, or packed in a way
-# that Python does not know, zipfile says so by a RuntimeError.
+# Errors from reading a damaged file of pairs. For an entry that is encrypted, or compressed in a way unknown to Python,
+# zipfile raises RuntimeError.
 DAMAGED = (OSError, ValueError, TypeError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 MADE_BY = (__name__,)
 
 
 def pair_fingerprint(data: DataFolder, scenario: Scenario, window: Window) -> str:
-    """Changes when the raw files, the cluster's Slurm files, the scenario, the window or the code of pairs change."""
+    """Digest of the raw files, the cluster's Slurm files, the scenario, the window and the code of pairs."""
     made_from = warehouse.made_from(data, scenario.cluster), slurm_pairs.made_from(data, scenario)
     return digest(made_from, asdict(scenario), asdict(window), code_digest(*MADE_BY))
 
 
 def pair_path(data: DataFolder, scenario: Scenario, window: Window) -> Path:
-    """Where the pairs of that window are kept; the name holds their fingerprint."""
+    """The file of the pairs of that window; its name holds their fingerprint."""
     fingerprint = pair_fingerprint(data, scenario, window)
     name = f"{instants.text(window.from_s)}-{fingerprint[:16]}.npz".replace(":", "")
     return data.artifacts / "pairs" / scenario.cluster / name
 
 
 def pair_table(data: DataFolder, workload: Workload, scenario: Scenario, window: Window) -> PairTable:
-    """The scenario's pairs whose predecessor was submitted in the window, built once and kept under artifacts/pairs.
+    """The scenario's pairs whose predecessor was submitted in the window, built once and stored under artifacts/pairs.
 
-    A second process that wants them waits for the first; what is damaged, or was left by a killed one, is built again.
+    A second process that needs them waits for the first. A file that is damaged, or left by a killed process, is
+    rebuilt.
     """
     path = pair_path(data, scenario, window)
     if (kept := _kept(path)) is not None:
@@ -64,19 +65,19 @@ def pair_table(data: DataFolder, workload: Workload, scenario: Scenario, window:
         if (kept := _kept(path)) is not None:
             return kept
         if path.exists():
-            log.warning("%s is damaged: these pairs are built again", path)
+            log.warning("%s is damaged; building these pairs again", path)
         whole.sweep(path.parent)
         return _build(data, workload, scenario, window, path)
 
 
 def left_out(data: DataFolder, workload: Workload, scenario: Scenario, window: Window) -> int:
-    """How many of the window's pairs the recorded-wait world leaves out: too few jobs were like their successor."""
+    """Number of the window's pairs that the recorded-wait world leaves out: too few jobs were like their successor."""
     observed = pair_table(data, workload, replace(scenario, world=CALIBRATED), window)
     return len(observed) - len(pair_table(data, workload, scenario, window))
 
 
 def _kept(path: Path) -> PairTable | None:
-    """The table in that file; None where there is none, or nothing whole. A folder in its place is an OSError."""
+    """The table in that file; None if it is missing or damaged. Raises OSError for a folder in its place."""
     from models import pairs
 
     try:
@@ -100,7 +101,7 @@ def _build(data: DataFolder, workload: Workload, scenario: Scenario, window: Win
 
 
 def _injected(data: DataFolder, workload: Workload, scenario: Scenario, window: Window) -> PairTable:
-    """Pairs put into the simulated cluster, one of each size at each start of the window."""
+    """Inject pairs into the simulated cluster, one of each size at each start of the window."""
     from models import pairs
     from simulator import cluster
 
@@ -124,7 +125,7 @@ def _injected(data: DataFolder, workload: Workload, scenario: Scenario, window: 
 
 
 def _recorded(data: DataFolder, scenario: Scenario, window: Window) -> PairTable:
-    """The jobs that the log shows cut by their limit, of those submitted in the window."""
+    """The jobs that the log shows cut by their limit, among those submitted in the window."""
     from models.recorded_pairs import build_recorded_pairs
     from simulator.recorded.parameters import LEAST_FIT_S
 
@@ -134,7 +135,7 @@ def _recorded(data: DataFolder, scenario: Scenario, window: Window) -> PairTable
 
 
 def _recorded_waits(data: DataFolder, workload: Workload, scenario: Scenario, window: Window) -> PairTable:
-    """The pairs of the calibrated world with drawn waits, those left out that have too few neighbours."""
+    """The pairs of the calibrated world with drawn waits, without those that have too few neighbours."""
     from models.recorded_waits import with_recorded_waits
 
     observed = pair_table(data, workload, replace(scenario, world=CALIBRATED), window)
@@ -142,9 +143,9 @@ def _recorded_waits(data: DataFolder, workload: Workload, scenario: Scenario, wi
 
 
 def predecessors_in(data: DataFolder, scenario: Scenario, window: Window) -> tuple[RecordedTrace, Predecessors]:
-    """The record, and of its jobs those that were submitted in the window and cut by their limit.
+    """The record, and those of its jobs that were submitted in the window and cut by their limit.
 
-    Only with a scenario of recorded pairs.
+    Only for a scenario of recorded pairs.
     """
     from models.recorded_pairs import Predecessors
 

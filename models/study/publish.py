@@ -1,4 +1,4 @@
-"""One cluster's release: the candidate of its comparison is offered to the registry; the decision goes to the log."""
+"""Publish one cluster's release: offer the candidate of its comparison to the registry, and log the decision."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from models.registry import make_policy
 from models.release import champion
 from models.release import log as release_log
 from models.release.candidate import Candidate, choose_candidate
-from models.release.decision import Offer, release
+from models.release.decision import ReleaseOffer, release
 from models.study import comparisons, fits
 from models.study.cluster import Study
 from models.study.pair_tables import pair_fingerprint
@@ -33,16 +33,15 @@ RELEASED_BY = ("models.release.candidate", "models.release.decision")
 def publish(study: Study) -> tuple[pl.DataFrame, bool]:
     """Release the best policy of the select window if it passes the gate. One process at a time for a cluster.
 
-    Returns the cluster's rows of `release_log`, the newest decision last, and whether that decision had been taken
-    before on the same comparison and with the same champion. Raises WorkError where there is a champion that cannot be
-    compared with.
+    Returns the cluster's rows of `release_log`, the newest decision last, and whether that decision already existed for
+    the same comparison and champion. Raises WorkError if there is a champion that cannot be compared with.
     """
     data, cluster, windows = study.data, study.scenario.cluster, study.windows
     policies = study.policies
     fingerprint = comparisons.comparison_fingerprint(study, policies)
     made_from = digest(fingerprint, code_digest(*RELEASED_BY, but=(registry.__name__,)))
     with champion.alone(data, cluster):
-        if release_log.stands(data, cluster, made_from):
+        if release_log.is_current(data, cluster, made_from):
             return release_log.read(data, cluster), True
         trained, _ = fits.fit(study, policies, windows.fit)
         study = study.seeing([*policies, *_champion(study)])
@@ -50,7 +49,7 @@ def publish(study: Study) -> tuple[pl.DataFrame, bool]:
         context = study.context(windows.select.until_s)
         known = select.known_before(windows.select.until_s)
         candidate = choose_candidate(known, trained, context.scenario.pairs)
-        offer = Offer(
+        offer = ReleaseOffer(
             candidate=candidate,
             pairs=report,
             checked_on=known,
@@ -66,15 +65,15 @@ def publish(study: Study) -> tuple[pl.DataFrame, bool]:
 
 
 def _champion(study: Study) -> list[str]:
-    """Registry name of the cluster's champion, which the candidate is held against; empty where there is none."""
+    """Registry name of the cluster's champion, the candidate's opponent; empty without one."""
     try:
         return [fits.champion_policy(study.data, study.scenario.cluster)]
-    except (InputError, WorkError):  # none, or one that cannot be read: `release` says so
+    except (InputError, WorkError):  # no champion, or an unreadable one, which `release` reports
         return []
 
 
 def best_rule(select: PairTable, trained: Sequence[TrainedPolicy], candidate: Candidate, kind: str) -> Candidate | None:
-    """The candidate rule among the policies that learned nothing; None where the candidate is one of them."""
+    """Apply the candidate rule to the policies without learning; None if the candidate is one of them."""
     rules = [one for one in trained if one.name in RULES]
     if candidate.policy in RULES or not rules:
         return None
@@ -82,9 +81,9 @@ def best_rule(select: PairTable, trained: Sequence[TrainedPolicy], candidate: Ca
 
 
 def refitted(study: Study, candidate: Candidate) -> Artifact:
-    """The candidate's recipe, fitted on everything known at the end of the report window, at the setting picked.
+    """Fit the candidate's recipe on all data known at the end of the report window, at the setting picked.
 
-    A rule that learns nothing is what it was. The standing fits of the comparison are left as they are.
+    A rule without learning does not change. The stored fits of the comparison are not changed.
     """
     from models.tracking.training_runs import MlflowTracker
 
@@ -105,7 +104,7 @@ def refitted(study: Study, candidate: Candidate) -> Artifact:
 
 
 def origin(study: Study) -> dict[str, Any]:
-    """What a release says of the study that it comes from: its windows with digests, its world and how far that is."""
+    """The origin of a release for its manifest: the study's windows with digests, its world and that world's error."""
     parts = {"fit": study.windows.fit, "select": study.windows.select, "report": study.windows.report}
     return {
         "world": study.scenario.world,

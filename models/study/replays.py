@@ -1,4 +1,4 @@
-"""The trace of one cluster replayed as it was: read, simulate, hand back a table, and how far it is from the record."""
+"""Replay the trace of one cluster as it was: make a table of the starts, and compare it with the record."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from traces.store.folder import DataFolder
 
 
 def replay(data: DataFolder, settings: ClusterSettings, scheduler: str) -> pl.DataFrame:
-    """Rows of `simulated_starts`: every job that ran, started by `scheduler` on the cluster's declared nodes."""
+    """Make the rows of `simulated_starts`: every job that ran, started by `scheduler` on the declared nodes."""
     from simulator.flat.replay import simulate
     from simulator.tables import simulated_starts
 
@@ -21,7 +21,7 @@ def replay(data: DataFolder, settings: ClusterSettings, scheduler: str) -> pl.Da
 
 
 def distances(starts: pl.DataFrame) -> pl.DataFrame:
-    """How far the simulated waits of `simulated_starts` are from the recorded ones: figure, value."""
+    """Compare the simulated waits of `simulated_starts` with the recorded ones: figure, value."""
     from simulator.metrics import wait_distance
 
     both = starts.drop_nulls(["recorded_wait_s", "simulated_wait_s"])

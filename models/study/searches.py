@@ -1,4 +1,4 @@
-"""A study's searches for hyper-parameters, as they are kept under `artifacts/searches`: gone on with, not made anew."""
+"""A study's searches for hyper-parameters, stored under `artifacts/searches` and resumed from there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from models.study.fits import scenario_key
 from models.study.futures import futures_digest
 from models.study.pair_tables import pair_fingerprint
 from models.study.windows import Window
-from models.training.sweep import Found, sweep
+from models.training.sweep import SearchResult, sweep
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 from traces.files.locks import locked
@@ -20,10 +20,10 @@ FOLDER = "searches"
 MADE_BY = ("models.training.sweep",)
 
 
-def search(study: Study, policy: str, window: Window, *, trials: int, budget_s: float, seed: int = 0) -> Found:
-    """Searches on the window's pairs until there are so many trials or the time is used up, each trial a run in MLflow.
+def search(study: Study, policy: str, window: Window, *, trials: int, budget_s: float, seed: int = 0) -> SearchResult:
+    """Search on the window's pairs until there are `trials` trials or the time is used; each trial is a run in MLflow.
 
-    A search of the same pairs by the same code is gone on with. Raises what `sweep` raises.
+    A search of the same pairs by the same code is resumed. Raises what `sweep` raises.
     """
     from models.tracking.search_runs import search_run
 
@@ -39,7 +39,7 @@ def search(study: Study, policy: str, window: Window, *, trials: int, budget_s: 
 
 
 def journal_path(study: Study, policy: str, window: Window, seed: int) -> Path:
-    """Where Optuna writes the trials; the name holds what they are made from."""
+    """The file in which Optuna writes the trials; its name holds the digest of their inputs."""
     pairs = [pair_fingerprint(study.data, one, window) for one in study.fit_scenarios(window.until_s)]
     ahead = [futures_digest()] if looks_ahead(policy) else []
     made_from = digest(pairs, policy, seed, code_digest(*MADE_BY), *ahead)
@@ -47,7 +47,7 @@ def journal_path(study: Study, policy: str, window: Window, seed: int) -> Path:
     return where / f"{policy}-{made_from[:12]}.journal"
 
 
-def as_toml(study: Study, found: Found) -> str:
-    """What to write into clusters.toml."""
+def as_toml(study: Study, found: SearchResult) -> str:
+    """The lines to add to clusters.toml."""
     lines = [f"{name} = {value:.6g}" for name, value in found.best.values.items()]
     return "\n".join([f"[{study.scenario.cluster}.hyperparameters.{found.policy}]", *lines]) + "\n"

@@ -1,4 +1,4 @@
-"""The files that describe a Slurm cluster, and its recorded jobs as a world by them."""
+"""The files that describe a Slurm cluster, and the world that they make of its recorded jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SlurmFiles:
-    """The files of one cluster; the dumps are None where there are none."""
+    """The files of one cluster; missing dumps are None."""
 
     data: DataFolder
     cluster: str
@@ -30,32 +30,32 @@ class SlurmFiles:
     qos: Path | None
     associations: Path | None
     reservations: Path | None
-    timezone: str  # in which the reservations' times are printed
+    timezone: str  # of the times in the reservations
 
     def but_for(self, **paths: Path | None) -> SlurmFiles:
-        """These files with others in place of some; None leaves one as it is."""
+        """These files with some replaced; None leaves one as it is."""
         return replace(self, **{name: path for name, path in paths.items() if path is not None})  # type: ignore[arg-type]
 
     def read_qos(self) -> Dump[Qos] | None:
-        """The QOS dump. Raises InputError (file:line)."""
+        """Read the QOS dump. Raises InputError (file:line)."""
         return None if self.qos is None else read_qos(self.qos)
 
     def read_associations(self) -> Dump[Association] | None:
-        """The rows of this cluster in the association dump. Raises InputError (file:line)."""
+        """Read this cluster's rows in the association dump. Raises InputError (file:line)."""
         return None if self.associations is None else read_associations(self.associations, self.conf.cluster)
 
     @property
     def digest(self) -> str:
-        """Changes when what the files say does."""
+        """Digest of the files' content."""
         dumps = (path and path.read_bytes().hex() for path in (self.qos, self.associations, self.reservations))
         return digest(str(self.conf), *dumps, self.timezone)
 
 
 def declared(data: DataFolder, settings: ClusterSettings) -> SlurmFiles | None:
-    """The files that the cluster's settings declare: `slurm_conf`, and what lies beside it; None without one.
+    """The files that the cluster's settings declare: `slurm_conf` and the files next to it; None without one.
 
-    A relative path is looked up in the data folder; beside it `qos.psv` and `assoc.psv` (`sacctmgr -P show qos` and
-    `show assoc`), and `reservations.txt` (`scontrol show reservation -o`). Raises InputError (file:line).
+    A relative path is looked up in the data folder. Next to it are `qos.psv` and `assoc.psv` (`sacctmgr -P show qos`
+    and `show assoc`), and `reservations.txt` (`scontrol show reservation -o`). Raises InputError (file:line).
     """
     if settings.slurm_conf is None:
         return None
@@ -74,8 +74,8 @@ def load(
 ) -> Loaded:
     """The world of the cluster's recorded jobs and files.
 
-    Of the jobs submitted from `from_s` on, and as they were known before `until_s` (epoch s; None: all there is).
-    Raises InputError (file:line).
+    It holds the jobs submitted from `from_s` on, as they were known before `until_s` (epoch s; None: no bound). Raises
+    InputError (file:line).
     """
     from simulator.slurm.inputs.jobs import from_tables
 

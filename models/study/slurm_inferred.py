@@ -1,14 +1,14 @@
-"""A cluster of which only the job log is known, as a world: Slurm with the limits and priorities that the log shows.
+"""A world for a cluster of which only the job log is known: Slurm with limits and priorities inferred from the log.
 
-What was inferred (`simulator.recorded.parameters`) becomes what a slurm.conf and a QOS would say:
+The inferred parameters (`simulator.recorded.parameters`) become settings of a slurm.conf and a QOS:
 
-- running jobs a user: MaxJobsPerUser of the partition's QOS;
-- nodes a user: MaxTRESPerUser=node of the QOS of each job that is no wider; the recorded rule lets a single wider job
-  run, Slurm would not, so wider jobs have a QOS without it and do not count in it;
-- points an hour: PriorityWeightAge over a year, with the recorded Priority as the rest of each job's priority. Without
-  a growth of priorities it is first come, first served.
+- running jobs per user: MaxJobsPerUser of the partition's QOS;
+- nodes per user: MaxTRESPerUser=node of the QOS of each job that is no wider. The recorded rule lets a single wider
+  job run, but Slurm would not, so wider jobs have a QOS without that limit and do not count in it;
+- points per hour: PriorityWeightAge over a year, with the recorded Priority as the rest of each job's priority. Without
+  growing priorities the order is first come, first served.
 
-Usable nodes, holds, siblings and nodes out are rules of the recorded world that no setting of Slurm is.
+Usable nodes, holds, siblings and nodes out of service are rules of the recorded world that are not settings of Slurm.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from simulator.slurm.inputs.jobs import Loaded
 from simulator.slurm.inputs.submitted import Submitter
 
 HOUR_S = 3600
-USUAL_JOBS = 1000  # of those that arrived last: their median Priority is what a new user's jobs get
+USUAL_JOBS = 1000  # latest arrivals, whose median Priority a new user's jobs get
 OF_THE_PARTITION, WITHIN, WIDER = 0, 1, 2  # rows of its QOS
 
 
 def from_record(record: RecordedTrace, parameters: Parameters, nodes: int, pair_nodes: int) -> Loaded:
-    """The record's jobs on `nodes` whole nodes, and a new user who submits jobs of `pair_nodes`, of the usual priority.
+    """The record's jobs on `nodes` whole nodes, and a new user with jobs of `pair_nodes` at the usual priority.
 
     A job that was withdrawn from the queue waits until then; one that has not ended yet runs to its limit.
     """
@@ -58,12 +58,12 @@ def from_record(record: RecordedTrace, parameters: Parameters, nodes: int, pair_
     world = replace(world, partitions=replace(world.partitions, qos=np.array([OF_THE_PARTITION], np.int64)))
     usual = record.priority[record.submit_s < parameters.until_s][-USUAL_JOBS:]
     factor = 0.0 if growth is None or not len(usual) else float(np.median(usual))
-    by = Submitter(0, WIDER if pair_nodes > within_nodes else WITHIN, users, users + 1, factor)
-    return Loaded(world, tuple(record.job_key), np.zeros(count, np.int64), (), {}, by)
+    submitter = Submitter(0, WIDER if pair_nodes > within_nodes else WITHIN, users, users + 1, factor)
+    return Loaded(world, tuple(record.job_key), np.zeros(count, np.int64), (), {}, submitter)
 
 
 def sentence(parameters: Parameters) -> str:
-    """What was inferred, for a person."""
+    """Describe the inferred parameters in a sentence."""
     growth = parameters.points_per_hour
     most = ((parameters.max_jobs, "running jobs"), (parameters.max_nodes, "nodes"))
     limits = [f"{number} {what} a user" for number, what in most if number is not None]
@@ -72,7 +72,7 @@ def sentence(parameters: Parameters) -> str:
 
 
 def _qos(parameters: Parameters) -> w.SlurmQos:
-    """QOS of the partition, of the jobs within the limit on nodes, and of those wider than it."""
+    """QOS of the partition, of the jobs within the limit on nodes, and of the jobs wider than it."""
     one = w.no_qos()
     three = {name: np.repeat(getattr(one, name), 3, axis=0) for name in one.__dataclass_fields__ if name != "names"}
     three["preempts"] = np.zeros((3, 3), bool)

@@ -1,7 +1,7 @@
-"""Pairs under `--scheduler slurm`: who submits them, and the world that they are injected into.
+"""Pairs under `--scheduler slurm`: their submitter, and the world that they are injected into.
 
-A cluster whose settings name a slurm.conf is that of its files, as `baton simulate --scheduler slurm` replays it; of
-any other the limits and priorities are inferred from its record (`models.study.slurm_inferred`).
+A cluster whose settings name a slurm.conf is replayed by its files, as in `baton simulate --scheduler slurm`. For any
+other, the limits and priorities are inferred from its record (`models.study.slurm_inferred`).
 """
 
 from __future__ import annotations
@@ -28,60 +28,61 @@ from traces.store.folder import DataFolder
 if TYPE_CHECKING:
     from simulator.slurm.inputs.jobs import Loaded
 
-OWN_USER = "(pair)"  # of pairs for which nobody names a user: one without history; no user of a system has that name
+OWN_USER = "(pair)"  # default user of pairs, without history; no real user has this name
 OPTIONS = ("--partition", "--user", "--account")
 
 
 def by_files(data: DataFolder, settings: ClusterSettings, scheduler: str, pairs: str) -> SlurmFiles | None:
-    """The files that describe the cluster to such pairs; None where none do, or nobody asks for them."""
+    """The files that describe the cluster to such pairs; None if there are none, or if the pairs do not use them."""
     if scheduler != SLURM or pairs != INJECTED:
         return None
     return slurm_files.declared(data, settings)
 
 
 def check_options(files: SlurmFiles | None, cluster: str, given: Sequence[str | None]) -> None:
-    """Raises InputError for one of OPTIONS where nothing describes partitions and users. `given`: their values."""
+    """Raise InputError if one of OPTIONS is given without files that describe partitions and users. `given`: values."""
     for name, value in zip(OPTIONS, given, strict=True):
         if value is not None and files is None:
             raise InputError(
                 f"{name} {value!r} needs --scheduler slurm, --world plain and a slurm_conf of cluster {cluster!r} in "
-                "clusters.toml; leave it out"
+                "clusters.toml; omit it"
             )
 
 
 def submitted(scenario: Scenario, files: SlurmFiles, given: Sequence[str | None]) -> Scenario:
-    """The scenario with the partition, user and account of its pairs. `given`: values of OPTIONS, None for the usual.
+    """Add the partition, user and account of the pairs to the scenario. `given`: values of OPTIONS, None for defaults.
 
-    Those are the default partition; a user without history, in the account that has most jobs; the account in which a
-    given user has most. Raises InputError for what the cluster does not know, and for pairs that a partition refuses.
+    The defaults are: the default partition; a user without history, in the account with most jobs; for a given user,
+    the account in which it has most jobs. Raises InputError for names that the cluster does not know, and for pairs
+    that a partition rejects.
     """
     name, user, account = given
     partition = files.conf.default_partition if name is None else files.conf.partition(name)
     known = ", ".join(one.name for one in files.conf.partitions)
     if partition is None:
-        what = "names no default partition: give --partition" if name is None else f"has no partition {name!r}"
-        raise InputError(f"{files.conf.path} {what} (known: {known})")
+        problem = "names no default partition: give --partition" if name is None else f"has no partition {name!r}"
+        raise InputError(f"{files.conf.path} {problem} (known: {known})")
     _check_size(scenario, partition)
     account, user = _association(files, user, account and account.lower())
     return replace(scenario, partition=partition.name, user=user, account=account)
 
 
 def _check_size(scenario: Scenario, partition: PartitionConf) -> None:
-    """Raises InputError where a pair is longer or wider than the partition lets in."""
-    what = f"{partition.where}: partition {partition.name!r}"
+    """Raise InputError if a pair is longer or wider than the partition allows."""
+    where = f"{partition.where}: partition {partition.name!r}"
     if partition.max_time_s is not None and scenario.limit_s > partition.max_time_s:
         raise InputError(
-            f"{what} has MaxTime {partition.max_time_s / HOUR_S:g} h; --limit {scenario.limit_s / HOUR_S:g}h is longer"
+            f"{where} has MaxTime {partition.max_time_s / HOUR_S:g} h; --limit {scenario.limit_s / HOUR_S:g}h is longer"
         )
     most = min(len(partition.nodes), len(partition.nodes) if partition.max_nodes is None else partition.max_nodes)
     if max(scenario.pair_nodes) > most:
         raise InputError(
-            f"{what} gives a job at most {counted(most, 'node')}; --pair-nodes {max(scenario.pair_nodes)} is more"
+            f"{where} gives a job at most {counted(most, 'node')}; --pair-nodes {max(scenario.pair_nodes)} is more"
         )
 
 
 def _association(files: SlurmFiles, user: str | None, account: str | None) -> tuple[str, str]:
-    """(account, user) of the pairs."""
+    """Account and user of the pairs."""
     from simulator.slurm.inputs.jobs import ROOT
 
     counts = warehouse.read(
@@ -93,14 +94,14 @@ def _association(files: SlurmFiles, user: str | None, account: str | None) -> tu
     dump = files.read_associations()
     rows = [(row.account, row.user or None) for row in dump.rows] if dump else []
     pairs = [(one, other) for one, other, _ in counts if one] + rows  # most jobs first
-    for what, value, names in (
+    for option, value, names in (
         ("--user", user, {other for _, other in pairs if other}),
         ("--account", account, {one for one, _ in pairs}),
     ):
         if value is not None and value not in names:
             known = ", ".join(sorted(names)[:8]) or "none"
-            raise InputError(f"{what} {value!r}: neither the log of cluster {files.cluster!r} nor its dump of "
-                             f"associations names it (known: {known}{', ...' if len(names) > 8 else ''})")  # fmt: skip
+            raise InputError(f"{option} {value!r} is neither in the log of cluster {files.cluster!r} nor in its dump "
+                             f"of associations (known: {known}{', ...' if len(names) > 8 else ''})")  # fmt: skip
     if account is None and user is not None:
         account = next(one for one, other in pairs if other == user)
     if account is None:
@@ -118,16 +119,16 @@ def _files(data: DataFolder, scenario: Scenario) -> SlurmFiles | None:
 
 
 def made_from(data: DataFolder, scenario: Scenario) -> str:
-    """Changes when the files do that describe the cluster to the scenario's pairs."""
+    """Digest of the files that describe the cluster to the scenario's pairs; empty without files."""
     files = _files(data, scenario)
     return "" if files is None else files.digest
 
 
 def world(data: DataFolder, scenario: Scenario, from_s: int, pair_nodes: int) -> Loaded:
-    """The world that pairs of that many nodes are injected into, and their submitter.
+    """The world that pairs of that many nodes are injected into, with their submitter.
 
-    What is inferred is inferred from what was recorded before `from_s` (epoch s), or before the instant that the
-    scenario knows of.
+    Inference uses only what was recorded before `from_s` (epoch s), or before the instant until which the scenario
+    knows the trace.
     """
     files = _files(data, scenario)
     if files is None:
@@ -151,6 +152,7 @@ def _inferred(data: DataFolder, scenario: Scenario, from_s: int, pair_nodes: int
     parameters = fit(record, scenario.known_until_s or from_s)
     say(
         f"slurm on {counted(scenario.capacity, 'node')} without a slurm.conf, inferred from the record: "
-        f"{sentence(parameters)}; usable nodes, holds, siblings and nodes out are no settings of Slurm and left out"
+        f"{sentence(parameters)}; usable nodes, holds, siblings and nodes out of service are not settings of Slurm and "
+        "are left out"
     )
     return from_record(record, parameters, scenario.capacity, pair_nodes)

@@ -1,7 +1,7 @@
-"""What a trace supports: how many pairs with a known outcome it has in each window, and how many it takes.
+"""Check what a trace supports: count the pairs with a known outcome in each window, and compare with the minimum.
 
-Asked before anything is trained. Until the pairs are built, the most that there can be is counted; then the pairs
-themselves are.
+The check comes before training. Until the pairs are built, it counts the most that there can be; then it counts the
+pairs.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from traces.store import derived
 from traces.store.folder import DataFolder
 
 # Starts of each pair size, one every 4 h, at times when the log has jobs.
-LEAST_FIT = 42  # a week: what is learned has seen every hour of the week
-LEAST_SELECT = 12  # two days: every hour of the day twice, or one odd night picks the settings
+LEAST_FIT = 42  # a week: training has seen every hour of the week
+LEAST_SELECT = 12  # two days: every hour of the day twice, so that no single odd night picks the settings
 LEAST_REPORT = 6  # a day: fewer are anecdotes, not a comparison
-AROUND_S = 12 * HOUR_S  # with no submission that near, a pair starts into a hole of the log and learns nothing
+AROUND_S = 12 * HOUR_S  # without a submission that near, a pair starts in a gap of the log and teaches nothing
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a cluster's trace supports no provisioning policies, in one sentence."""
+    """Explain a cluster's trace supports no provisioning policies, in one sentence."""
 
     why: str
 
 
 def headline_study(data: DataFolder, settings: ClusterSettings) -> Study | Refusal:
-    """The study that policies are trained, compared and released in, or why the trace supports none.
+    """The study in which policies are trained, compared and released, or why the trace supports none.
 
-    The world is the calibrated one where enough jobs were cut by their limit, else the plain one
+    It world is the calibrated one where enough jobs were cut by their limit, else the plain one
     (`why_not_calibrated`). Nothing is trained or simulated to decide.
     """
     if why := inputs.why_not_replayed(data, settings):
@@ -53,7 +53,7 @@ def headline_study(data: DataFolder, settings: ClusterSettings) -> Study | Refus
 
 
 def why_not_calibrated(data: DataFolder, settings: ClusterSettings) -> str | None:
-    """Why policies are not judged on jobs that were cut by their limit, in one sentence; None where they are."""
+    """Explain policies are not judged on jobs that were cut by their limit, in one sentence; None where they are."""
     study = _supported(data, settings, CALIBRATED)
     return study.why if isinstance(study, Refusal) else None
 
@@ -69,7 +69,7 @@ def _supported(data: DataFolder, settings: ClusterSettings, world: str) -> Study
 
 
 def why_plain(data: DataFolder, settings: Iterable[ClusterSettings]) -> dict[str, str]:
-    """`why_not_calibrated` of those clusters whose policies were compared in the plain world, by cluster."""
+    """`why_not_calibrated` of the clusters whose policies were compared in the plain world, by cluster."""
     why: dict[str, str] = {}
     for one in settings:
         with suppress(InputError):  # no comparison there
@@ -80,7 +80,7 @@ def why_plain(data: DataFolder, settings: Iterable[ClusterSettings]) -> dict[str
 
 
 def too_few_pairs(study: Study) -> str | None:
-    """Why the pairs of the study's windows are too few to learn from, in one sentence; None where they suffice."""
+    """Explain in one sentence why the windows have too few pairs to learn from; None if they have enough."""
     if study.scenario.pairs == RECORDED:
         return _too_few_recorded(study)
     windows = study.windows
@@ -95,19 +95,19 @@ def too_few_pairs(study: Study) -> str | None:
         counts, is_counted = _known(study, window, until_s)
         size, count = min(counts.items(), key=lambda item: item[1])
         if count < least:
-            what = "pair" if count == 1 else "pairs"
-            known = "is known when it ends" if until_s else "the trace can tell"
+            noun = "pair" if count == 1 else "pairs"
+            known = "is known when it ends" if until_s else "is in the trace"
             most = "" if is_counted else "at most "
             return (
-                f"the trace is too short to {purpose}: the {name} window ({window}) holds {most}{count} {what} of "
+                f"the trace is too short to {purpose}: the {name} window ({window}) holds {most}{count} {noun} of "
                 f"{counted(size, 'node')} that start among the log's jobs and whose outcome {known}; "
-                f"it takes {least}"
+                f"at least {least} are needed"
             )
     return None
 
 
 def _too_few_recorded(study: Study) -> str | None:
-    """As `too_few_pairs`, by how many jobs the log shows cut by their limit."""
+    """As `too_few_pairs`, by the number of jobs that the log shows cut by their limit."""
     scenario, windows = study.scenario, study.windows
     cut = inputs.cut_by_limit(study.data, scenario.cluster, scenario.limit_s)
     for name, window, least in (
@@ -120,7 +120,7 @@ def _too_few_recorded(study: Study) -> str | None:
         if count < least:
             return (
                 f"the log shows {counted(count, 'job')} cut by a limit of at least {scenario.limit_s / HOUR_S:g} h "
-                f"in the {name} window ({window}); it takes {least}"
+                f"in the {name} window ({window}); at least {least} are needed"
             )
     return None
 
@@ -128,7 +128,7 @@ def _too_few_recorded(study: Study) -> str | None:
 def _known(study: Study, window: Window, until_s: int | None) -> tuple[dict[int, int], bool]:
     """(pairs of each size that start in the window and have an outcome before `until_s`, whether they were counted).
 
-    Where they are not built yet, all are taken to be known that could be: a pair lasts at least its limit.
+    If they are not built yet, the number is the most possible, because a pair lasts at least its limit.
     """
     scenario = study.scenario
     if window == study.windows.fit:

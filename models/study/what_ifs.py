@@ -1,4 +1,4 @@
-"""One cluster's trace replayed with one thing changed, or one of its jobs: read, simulate, hand back.
+"""Replay one cluster's trace, or one of its jobs, with one thing changed.
 
 The arithmetic is in `models.what_if`.
 """
@@ -16,15 +16,15 @@ from traces.errors import InputError
 from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
-    from models.what_if.job import Change
-    from models.what_if.schedulers import Outcome
+    from models.what_if.job import JobChange
+    from models.what_if.schedulers import SchedulerOutcome
     from simulator.workload import Workload
 
 
 def what_if(data: DataFolder, settings: ClusterSettings) -> pl.DataFrame:
-    """Rows of the table `what_if`: the trace replayed with one thing changed, once a change.
+    """Make the rows of the table `what_if`: replay the trace once for each change.
 
-    The cluster has its declared nodes, else as many as were ever in use at once. Raises InputError for a cluster
+    The cluster has its declared nodes, else the most that were ever in use at once. Raises InputError for a cluster
     without jobs that ran.
     """
     from models.what_if.cluster import what_if as changed_replays
@@ -39,12 +39,12 @@ def flat_replays(
     schedulers: Sequence[str],
     changes: Sequence[str],
     window: tuple[int | None, int | None],
-    tell: Callable[[str], None],
-) -> tuple[Workload, int, list[Outcome]]:
-    """The cluster's jobs, its nodes, and what becomes of the jobs under each flat scheduler and change.
+    report: Callable[[str], None],
+) -> tuple[Workload, int, list[SchedulerOutcome]]:
+    """The cluster's jobs, its nodes, and the outcomes of the jobs under each flat scheduler and change.
 
-    window: those submitted from and before these (epoch s). Nodes are those of `what_if`. Raises InputError for a
-    change that is not possible and a window without jobs.
+    window: the first and the last submission (epoch s) of the jobs. Nodes are those of `what_if`. Raises InputError for
+    an impossible change and for a window without jobs.
     """
     from models.what_if import flat
     from models.what_if.cluster import capacity_of
@@ -55,17 +55,17 @@ def flat_replays(
     if until_s is not None:
         inside &= workload.submit_s < until_s
     if not inside.any():
-        raise InputError(f"cluster {settings.name!r} has no job that ran in that time")
+        raise InputError(f"cluster {settings.name!r} has no job that ran in that time; give a wider window")
     workload = workload.take(inside)
     capacity = capacity_of(workload, settings.nodes)
-    outcomes = flat.replays(flat.combinations(workload, capacity, schedulers, changes), tell)
+    outcomes = flat.replays(flat.combinations(workload, capacity, schedulers, changes), report)
     return workload, capacity, outcomes
 
 
 def what_if_of_job(
-    data: DataFolder, cluster: str, job_key: str, changes: list[Change] | None = None
+    data: DataFolder, cluster: str, job_key: str, changes: list[JobChange] | None = None
 ) -> dict[str, Any] | None:
-    """`models.what_if.job.what_if` of a job of the warehouse; None where the record cannot place it in a queue."""
+    """`models.what_if.job.what_if` of a job in the warehouse; None if the record cannot place it in a queue."""
     from models.what_if.job import what_if as changed_waits
 
     record = read_record(data, cluster)

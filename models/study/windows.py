@@ -1,6 +1,6 @@
-"""Which starts are fitted on, selected on and reported on: three chronological parts of what a trace supports.
+"""The three chronological windows of a trace: starts to fit on, to select on and to report on.
 
-Arithmetic of instants alone: the trace's submissions and the declared dates are handed in (`models.study.inputs`).
+This module computes with instants only; `models.study.inputs` reads the trace's submissions and the declared dates.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class Window:
 
 @dataclass(frozen=True)
 class Windows:
-    """The three chronological parts: fit, select (settings, the champion rule), report (touched once)."""
+    """The three chronological windows: fit, select (settings, candidate rule) and report (used once)."""
 
     fit: Window
     select: Window
     report: Window
 
     def frame(self) -> pl.DataFrame:
-        """A row a window, for a person: window, from_utc, until_utc."""
+        """A readable table with a row per window: window, from_utc, until_utc."""
         parts = {"fit": self.fit, "select": self.select, "report": self.report}
         return pl.DataFrame(
             [
@@ -67,7 +67,7 @@ class Windows:
 
 
 class DeclaredDates(NamedTuple):
-    """The dates of `clusters.toml` that part a trace, epoch s; None where a cluster declares none."""
+    """The dates in `clusters.toml` that divide a trace, epoch s; None where a cluster declares none."""
 
     fit_from_s: int | None = None
     fit_until_s: int | None = None
@@ -76,9 +76,9 @@ class DeclaredDates(NamedTuple):
 
 
 def first_start_s(workload: Workload, warm_up_s: int = WARM_UP_S, not_before_s: int | None = None) -> int:
-    """The first submission of P, epoch s, that has `warm_up_s` of trace before it; a whole hour.
+    """The first submission of P, epoch s, with `warm_up_s` of trace before it; a whole hour.
 
-    What was submitted before `not_before_s` (epoch s), where somebody declared that, does not count.
+    Submissions before `not_before_s` (epoch s), if declared, do not count.
     """
     first_s = max(int(workload.submit_s.min()), not_before_s or 0) + warm_up_s
     # whole hours, so that a window reads well and the same trace cut a minute later gives the same grid
@@ -86,9 +86,9 @@ def first_start_s(workload: Workload, warm_up_s: int = WARM_UP_S, not_before_s: 
 
 
 def usable_starts(workload: Workload, warm_up_s: int = WARM_UP_S, not_before_s: int | None = None) -> Window:
-    """The submissions of P that a trace supports: warm before (`first_start_s`), known outcome after.
+    """The submissions of P that a trace supports: enough trace before them, and a known outcome after.
 
-    Raises InputError where the trace is too short for any.
+    Raises InputError if the trace is too short for any.
     """
     begin = max(int(workload.submit_s.min()), not_before_s or 0)
     first, last = begin + warm_up_s, int(workload.submit_s.max()) - COOL_DOWN_S
@@ -101,15 +101,15 @@ def usable_starts(workload: Workload, warm_up_s: int = WARM_UP_S, not_before_s: 
 
 
 def whole_step_s(instant_s: int, step_s: int) -> int:
-    """The last beginning of a step at or before `instant_s`, epoch s; weeks begin on Mondays, 00:00 UTC."""
+    """The last begin of a step at or before `instant_s`, epoch s; weeks begin on Mondays, 00:00 UTC."""
     return instant_s - (instant_s - MONDAY_S) % step_s
 
 
 def split(usable: Window, declared: DeclaredDates, cluster: str, decide_every_s: int = DECIDE_EVERY_S) -> Windows:
-    """The declared windows where there are any, else those of `moving`.
+    """The declared windows, if there are any; else those of `moving`.
 
-    Where some parts end at a declared date and others do not, those follow by 60/20/20 of the span of usable starts, on
-    whole hours. Raises InputError, which names the cluster, for declared dates that are out of order.
+    If only some windows end at a declared date, the others divide the span of usable starts by 60/20/20, on whole
+    hours. Raises InputError, which names the cluster, for declared dates that are out of order.
     """
     fit_from = max(declared.fit_from_s or usable.from_s, usable.from_s)
     later = (declared.fit_until_s, declared.select_until_s, declared.report_until_s)
@@ -129,10 +129,10 @@ def split(usable: Window, declared: DeclaredDates, cluster: str, decide_every_s:
 
 
 def moving(usable: Window, decide_every_s: int = DECIDE_EVERY_S) -> Windows:
-    """The windows of a trace that grows: they move in whole weeks (in days or hours where it holds few of them).
+    """The windows of a growing trace, which move in whole weeks (in days or hours if the trace is short).
 
-    The report window is the newest whole weeks: a fifth of all, four where these are no more than a third, at most
-    twelve. The select window is a fifth (at most twelve) before it, the fit window all before that.
+    The report window is the newest whole weeks: a fifth of all; four if these are no more than a third; at most twelve.
+    The select window is a fifth (at most twelve) before it, and the fit window everything before that.
     """
     span_s = usable.until_s - usable.from_s
     step_s = next((step for step in STEPS_S if span_s >= (LEAST_STEPS + 1) * step), HOUR_S)

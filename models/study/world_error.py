@@ -1,4 +1,4 @@
-"""How far the waits of a study's world are from the recorded ones in a window: printed beside every comparison."""
+"""Compare the waits of a study's world with the recorded ones in a window; printed with every comparison."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from traces.cache.digests import digest
 from traces.store import warehouse
 from traces.store.stamps import read_stamp, write_stamp
 
-MOST_JOBS = 2000  # of a window, each simulated by itself in the calibrated world: every so many-th of more
+MOST_JOBS = 2000  # of a window, each simulated by itself in the calibrated world; of more, every so many-th
 
 
 def world_error(study: Study, window: Window) -> dict[str, Any]:
-    """Of the jobs that were submitted in the window and ran: simulated against recorded waits, kept once computed.
+    """Compare simulated with recorded waits of the jobs submitted in the window that ran; the result is stored.
 
-    jobs; spearman, over all, and spearman_waited, over those that waited for more than ten minutes; error_over_mean,
-    mean absolute error over mean recorded wait; mean_wait_h and p90_wait_h of the world, recorded_mean_wait_h and
-    recorded_p90_wait_h. None where a figure has no meaning. In the calibrated world each job is started by the forked
-    form, from its submission on; in the plain one all of them are, by the scheduler; in the recorded-wait one each
-    draws the wait of another, and those that have too few neighbours are not among the jobs.
+    Figures: jobs; spearman, over all, and spearman_waited, over those that waited for more than ten minutes;
+    error_over_mean, mean absolute error over mean recorded wait; mean_wait_h and p90_wait_h of the world,
+    recorded_mean_wait_h and recorded_p90_wait_h. A figure without a meaning is None. In the calibrated world each job
+    is started by the forked form, from its submission on. In the plain one the scheduler starts all of them. In the
+    recorded-wait one each job draws the wait of another; jobs with too few neighbours are left out.
     """
     data, cluster = study.data, study.scenario.cluster
     bounds = (window.from_s, window.until_s)
@@ -105,7 +105,7 @@ def _replayed(study: Study, window: Window) -> tuple[Int64s, Int64s]:
 
 
 def _replayed_by_slurm(study: Study, window: Window) -> tuple[Int64s, Int64s]:
-    """As `_replayed`, by the world that the pairs are injected into, without them; of a requeued job its first run."""
+    """As `_replayed`, in the world of injected pairs, without them; a requeued job counts with its first run."""
     from simulator.slurm.run import run
 
     scenario = study.scenario

@@ -1,1 +1,1 @@
-"""MLflow: its store, its runs, and the versions of the registered model. Nothing else of Baton imports `mlflow`."""
+"""MLflow: its store, its runs, and the versions of registered models. No other part of Baton imports `mlflow`."""

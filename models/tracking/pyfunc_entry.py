@@ -1,8 +1,8 @@
 """Entry script of a released model: MLflow copies this file into the model folder and runs it there.
 
-It must run where Baton is not installed, so it imports nothing of Baton: the loader of artifacts that the release was
-tested with lies beside it, in the model's own `artifacts/code`. That copy is loaded under a name made from its own
-content; a package name such as `agent` would give every version loaded in one process the code of the first.
+It must run where Baton is not installed, so it imports nothing from Baton. The loader of artifacts with which the
+release was tested is in the model's own `artifacts/code`. That copy is loaded under a name derived from its content. A
+package name such as `agent` would give every version loaded in one process the code of the first.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import pandas as pd
 
 
 def load_module(path: Path) -> ModuleType:
-    """The Python file as a module of its own, shared only by files of the same content."""
+    """Load the Python file as a module of its own, shared only by files with the same content."""
     name = f"baton_release_{path.stem}_{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python source")
+        raise ImportError(f"{path} is not a Python source file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up while it runs
     try:
@@ -38,17 +38,17 @@ def load_module(path: Path) -> ModuleType:
 
 
 class ProvisioningPolicy(mlflow.pyfunc.PythonModel):  # type: ignore[misc,name-defined,unused-ignore]
-    """Says for each observation whether to submit the successor now."""
+    """Decides for each observation whether to submit the successor now."""
 
     def load_context(self, context: Any) -> None:
-        """Loads the artifact with the code it was released with."""
+        """Load the artifact with the code it was released with."""
         code = Path(context.artifacts["code"])
         self.artifact = load_module(code / "artifact.py").Artifact.load(Path(context.artifacts["policy"]))
 
     def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        """One row an observation: submit (bool) and score (submit where >= 0, or where the predecessor has ended).
+        """Return one row per observation: submit (bool) and score (submit if >= 0, or if the predecessor has ended).
 
-        model_input: one column a feature, by name, in any order. params: `setting`, a value of the policy's knob.
+        model_input: one column per feature, by name, in any order. params: `setting`, a value of the policy's knob.
         """
         features = self.artifact.manifest["features"]
         observations = model_input[features].to_numpy(dtype=np.float32)

@@ -1,4 +1,4 @@
-"""A queue-time model as an MLflow pyfunc that needs nothing of Baton: arrays, their loader, and the entry script."""
+"""Save a queue-time model as an MLflow pyfunc that does not need Baton: arrays, their loader, and the entry script."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from agent.distribution import Distribution
 
 ENTRY = "models.tracking.queue_time_entry"
-# Copied into every release as modules of one package, which import each other from beside them.
+# Copied into every release as modules of one package, which import each other relatively.
 LOADER = ("agent.artifact", "agent.trees", "agent.distribution")
 SHIPPED = (ENTRY, *LOADER)
-PARTITION = "partition"  # the one input that is no number
+PARTITION = "partition"  # the only input that is not a number
 
 
 def save_model(model: Distribution, folder: Path, card: str) -> None:
-    """Writes the distribution as a pyfunc, with its loader, its card and pinned requirements.
+    """Write the distribution as a pyfunc, with its loader, its card and pinned requirements.
 
-    Signature: one double column a feature and the name of the partition; returns a double column a level of LEVELS,
+    Signature: one double column per feature and the name of the partition. Returns a double column per level of LEVELS,
     such as `q0.5` (s), and `p_under_600s`.
     """
     quiet()

@@ -1,8 +1,8 @@
 """Entry script of a released queue-time model: MLflow copies this file into the model folder and runs it there.
 
-It must run where Baton is not installed, so it imports nothing of Baton: the loader that the release was tested with
-lies in the model's own `artifacts/code`, a package whose name here is made from its content, so that two versions
-loaded in one process each run their own.
+It must run where Baton is not installed, so it imports nothing from Baton. The loader with which the release was tested
+is in the model's own `artifacts/code`. It is loaded as a package with a name derived from its content, so that two
+versions loaded in one process each run their own code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pandas as pd
 
 
 def load_package(folder: Path) -> ModuleType:
-    """The package in that folder, under a name of its own, shared only by folders of the same content."""
+    """Load the package in that folder under a name of its own, shared only by folders with the same content."""
     content = b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))
     name = f"baton_release_{hashlib.sha256(content).hexdigest()[:16]}"
     if name not in sys.modules:
@@ -28,7 +28,7 @@ def load_package(folder: Path) -> ModuleType:
             name, folder / "__init__.py", submodule_search_locations=[str(folder)]
         )
         if spec is None or spec.loader is None:
-            raise ImportError(f"{folder} is no Python package")
+            raise ImportError(f"{folder} is not a Python package")
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         try:
@@ -40,25 +40,25 @@ def load_package(folder: Path) -> ModuleType:
 
 
 class QueueTime(mlflow.pyfunc.PythonModel):  # type: ignore[misc,name-defined,unused-ignore]
-    """Says of each job how long it would wait."""
+    """Predicts how long each job would wait."""
 
     def load_context(self, context: Any) -> None:
-        """Loads the distribution with the code it was released with."""
+        """Load the distribution with the code it was released with."""
         package = load_package(Path(context.artifacts["code"]))
         loader = importlib.import_module(f"{package.__name__}.distribution")
         self.model = loader.Distribution.load(Path(context.artifacts["queue-time"]))
 
     def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        """One row a job: a column a level, `q0.025` to `q0.975` (s), and `p_under_600s`.
+        """Return one row per job: a column per level, `q0.025` to `q0.975` (s), and `p_under_600s`.
 
-        model_input: one column a feature, by name, in any order, and where it is known `partition`.
+        model_input: one column per feature, by name, in any order, and `partition` if it is known.
         """
         manifest = self.model.manifest
         names = model_input["partition"].fillna("").astype(str).tolist() if "partition" in model_input else None
-        said = self.model.forecast(model_input[manifest["features"]].to_numpy(dtype="float32"), names)
+        forecast = self.model.forecast(model_input[manifest["features"]].to_numpy(dtype="float32"), names)
         columns = [f"q{level:g}" for level in manifest["levels"]]
-        told = pd.DataFrame(said.quantiles_s, columns=columns, index=model_input.index)
-        return told.assign(p_under_600s=said.p_under_600s)
+        quantiles = pd.DataFrame(forecast.quantiles_s, columns=columns, index=model_input.index)
+        return quantiles.assign(p_under_600s=forecast.p_under_600s)
 
 
 mlflow.models.set_model(QueueTime())

@@ -1,6 +1,6 @@
-"""Which versions the MLflow registry holds, read from its SQLite file: importing MLflow to refuse takes five seconds.
+"""Read the registered versions from MLflow's SQLite file, because importing MLflow to reject a request takes 5 s.
 
-Whatever changes the registry, or needs more of a version than its number, goes through `models.tracking.versions`.
+Changes of the registry, and details of a version, go through `models.tracking.versions`.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from traces.store.folder import DataFolder
 
 
 def versions(data: DataFolder, cluster: str, model: str = POLICY) -> list[int]:
-    """Registered versions in order; none where there is no registry yet."""
+    """Registered versions in order; none without a registry."""
     statement = "SELECT version FROM model_versions WHERE name = ? AND current_stage <> 'Deleted_Internal'"
     return sorted(int(version) for (version,) in rows(database(data), statement, (model_name(cluster, model),)))
 
 
 def champion_version(data: DataFolder, cluster: str, model: str = POLICY) -> int | None:
-    """The version that carries the alias `champion`."""
+    """The version with the alias `champion`."""
     present = champion(data, cluster, model)
     return None if present is None else present.version
 
 
 def check_champion(data: DataFolder, cluster: str) -> int:
-    """The version that carries the alias `champion`. Raises InputError where none does."""
+    """The version with the alias `champion`. Raises InputError if there is none."""
     if (version := champion_version(data, cluster)) is None:
         raise InputError(
             f"no champion of cluster {cluster!r} is registered in {data.mlflow}; run `baton run` first, or name a "
@@ -35,7 +35,7 @@ def check_champion(data: DataFolder, cluster: str) -> int:
 
 
 def check_version(data: DataFolder, cluster: str, version: int, model: str = POLICY) -> None:
-    """Raises InputError for a version that is not registered, listing those that are."""
+    """Raise InputError, listing the registered versions, if this one is not registered."""
     if version not in (known := versions(data, cluster, model)):
         registered = ", ".join(map(str, known)) or "none"
         raise InputError(f"{model_name(cluster, model)} has no version {version}; registered: {registered}")

@@ -1,4 +1,4 @@
-"""Runs of MLflow: opened with what they start with, added to, and closed. What they hold is the caller's concern."""
+"""Open, extend and close runs of MLflow. The callers decide about their content."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from models.tracking.store import BY_COST, EXPERIMENT, client, database, experim
 from traces.files.presence import at_work
 from traces.store.folder import DataFolder
 
-BATCH = 500  # metrics a request; the store takes at most 1,000
-DIGEST_LENGTH = 36  # of a dataset, at most
+BATCH = 500  # metrics per request; the store accepts at most 1,000
+DIGEST_LENGTH = 36  # longest digest of a dataset
 TRAINING_VIEW = "workflowType=machine_learning"  # MLflow 3.17 opens its view for language models without it
-# Where `make mlflow` serves: MLflow itself reads MLFLOW_PORT too.
+# Address of the server of `make mlflow`; MLflow itself reads MLFLOW_PORT too.
 UI = os.environ.get("BATON_MLFLOW_UI") or f"http://127.0.0.1:{os.environ.get('MLFLOW_PORT') or 5000}"
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """What a run was made from or measured on, as MLflow lists it: `use` is fit, select or report."""
+    """The data that a run was made from or measured on, as MLflow lists it. `use` is fit, select or report."""
 
     name: str
     digest: str
@@ -37,7 +37,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class NewRun:
-    """What a run starts with. Metrics are series, one value a step."""
+    """The initial content of a run. Metrics are series, one value per step."""
 
     name: str
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class NewRun:
 
 @contextmanager
 def closed_run(data: DataFolder, run: NewRun, end_s: float | None = None) -> Iterator[str]:
-    """The id of a new run that is closed afterwards, at `end_s` (None: now): FAILED after an error, KILLED if stopped.
+    """Yield the id of a new run, closed afterwards at `end_s` (None: now): FAILED after an error, KILLED if stopped.
 
     The store must be initialised.
     """
@@ -72,7 +72,7 @@ def add_to_run(
     tags: Mapping[str, str],
     datasets: Sequence[Dataset] = (),
 ) -> bool:
-    """More of a run that has ended, the newest value first in the UI. False where the store has no such run (now)."""
+    """Add to a run that has ended; the UI shows the newest values first. Returns False if the store lacks the run."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -85,29 +85,29 @@ def add_to_run(
 
 
 def add_files(data: DataFolder, run_id: str, folder: Path) -> None:
-    """Every file of the folder becomes an artifact of the run, under the same name."""
+    """Add every file of the folder to the run as an artifact, under the same name."""
     client(data).log_artifacts(run_id, str(folder))
 
 
 def run_url(experiment: str, run_id: str) -> str:
-    """Where `make mlflow` (or the server named by BATON_MLFLOW_UI) shows the run."""
+    """Address of the run on the server of `make mlflow` (or the one named by BATON_MLFLOW_UI)."""
     return f"{UI}/#/experiments/{experiment}/runs/{run_id}?{TRAINING_VIEW}"
 
 
 def by_cost_url(data: DataFolder) -> str:
-    """Where it shows every fit, the one of least cost on the report window first."""
+    """Address of the list of all fits, the one of least cost on the report window first."""
     found = mlflow_sql.experiment_named(database(data), EXPERIMENT)
     assert found is not None, "the store is initialised first"
     return f"{UI}/{by_cost_path(found[0])}"
 
 
 def by_cost_path(experiment: str) -> str:
-    """The same below the server's address; `experiment` is its id."""
+    """The same address without the server; `experiment` is its id."""
     return f"#/experiments/{experiment}/runs?{TRAINING_VIEW}&viewStateShareKey={BY_COST}"
 
 
 def training_url(data: DataFolder, run_ids: Sequence[str]) -> str | None:
-    """Where the UI shows the training that the first known one of these fits belongs to; None where none is known."""
+    """Address of the training of the first known fit; None if the store knows none of them."""
     parents = (parent_run(database(data), run_id) for run_id in run_ids)
     training = next((parent for parent in parents if parent is not None), None)
     where = None if training is None else experiment_of(database(data), training)
@@ -115,7 +115,7 @@ def training_url(data: DataFolder, run_ids: Sequence[str]) -> str | None:
 
 
 def _start(data: DataFolder, run: NewRun) -> str:
-    """An open run with all that; returns its id."""
+    """Open a run with its initial content; returns its id."""
     from mlflow.entities import Param
 
     opened = client(data)

@@ -1,4 +1,4 @@
-"""What MLflow keeps of a search for hyper-parameters: a parent run a search, a child a trial."""
+"""Record a search for hyper-parameters in MLflow: a parent run for the search, a child run for each trial."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from models.tracking.training_runs import dataset
 from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
-    from models.training.sweep import Trial
+    from models.training.sweep import SearchTrial
 
 
 @contextmanager
-def search_run(data: DataFolder, context: Context, policy: str, pairs: PairTable) -> Iterator[Callable[[Trial], None]]:
-    """What records each trial, while the parent run is open; trials of an earlier sitting are in a parent of their own.
+def search_run(
+    data: DataFolder, context: Context, policy: str, pairs: PairTable
+) -> Iterator[Callable[[SearchTrial], None]]:
+    """Yield a function that records a trial, while the parent run is open; a resumed search has a new parent.
 
     A child has the trial's hyper-parameters, its cost at each instant (`forward_cost_h`, hours a pair) and whether it
     was stopped.
@@ -37,7 +39,7 @@ def search_run(data: DataFolder, context: Context, policy: str, pairs: PairTable
 
     with one_line(data), runs.closed_run(data, parent) as parent_id:
 
-        def record(trial: Trial) -> None:
+        def record(trial: SearchTrial) -> None:
             child = NewRun(
                 name=f"{policy} trial {trial.number}",
                 params={"policy": policy, **trial.values},

@@ -1,8 +1,8 @@
 """MLflow's own server, opened at the runs by cost: the application `baton` of `mlflow server --app-name`.
 
-MLflow 3.17 opens its view for language models, with a note on its telemetry, and keeps every preference in the browser;
-neither a tag nor a setting of the server changes that. So the page `/` sets the preferences that a browser has not set
-yet before MLflow's page starts.
+MLflow 3.17 opens its view for language models, with a note on its telemetry, and stores every preference in the
+browser. Neither a tag nor a setting of the server changes that. So the page `/` sets those preferences that a browser
+has not set yet, before MLflow's page starts.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import HTMLResponse
 
-# What MLflow's page keeps in the browser's local storage, by key.
+# Entries of MLflow's page in the browser's local storage, by key.
 PREFERENCES = {
     "mlflow.workflowType_v1": "machine_learning",
     "mlflow.settings.telemetry.enabled_v1": False,
     "mlflow.telemetry.info.alert.dismissed_v1": True,
-    "mlflow.assistant.fab.autoOpenedOnFirstLoad_v1": True,  # else its chat takes a third of the first page
+    "mlflow.assistant.fab.autoOpenedOnFirstLoad_v1": True,  # otherwise its chat takes a third of the first page
 }
 SCRIPT = """<script>
 try {
@@ -36,7 +36,7 @@ if (!location.hash) history.replaceState(null, "", %s);
 
 
 def application() -> Any:
-    """MLflow's FastAPI application with another page `/`; what is below `/#/` is MLflow's and unchanged."""
+    """MLflow's FastAPI application with another page `/`; everything below `/#/` is MLflow's, unchanged."""
     import mlflow.server
     from mlflow.server.fastapi_app import app
     from starlette.responses import HTMLResponse
@@ -53,7 +53,7 @@ def application() -> Any:
 
 
 def _script() -> str:
-    """The script that runs before MLflow's; it goes to the experiment's runs where the store has the experiment."""
+    """The script that runs before MLflow's; it opens the experiment's runs if the store has the experiment."""
     from mlflow.server.constants import BACKEND_STORE_URI_ENV_VAR
 
     experiment = client_at(os.environ[BACKEND_STORE_URI_ENV_VAR]).get_experiment_by_name(EXPERIMENT)
@@ -62,5 +62,5 @@ def _script() -> str:
 
 
 def _literal(value: Any) -> str:
-    """The value as JavaScript that cannot end the script."""
+    """The value as JavaScript that cannot end the script element."""
     return json.dumps(value).replace("<", "\\u003c")

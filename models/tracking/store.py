@@ -1,8 +1,8 @@
-"""The MLflow store of a data folder: made, opened, and put in order after a move or a kill.
+"""The MLflow store of a data folder: create it, open it, and repair it after a move or a kill.
 
-It is sqlite with artifacts beside it, both in `DATA/mlflow`, which may be moved or copied (`models.tracking.sql`).
-mlflow takes seconds to import: it is imported here, in `models.tracking.runs` and in `models.tracking.versions`,
-inside functions only.
+It is a SQLite file with artifacts next to it, both in `DATA/mlflow`, which may be moved or copied
+(`models.tracking.sql`). mlflow takes seconds to import, so it is imported only here, in `models.tracking.runs` and in
+`models.tracking.versions`, inside functions.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from traces.store.folder import DataFolder
 
 EXPERIMENT = "baton"
 EXPERIMENT_NOTE = (
-    "One run a training (a set of policies fitted on one cluster up to one instant), below it one run a policy and "
-    "seed, and one run a release. `select_cost_w1_h` and `report_cost_w1_h` (interruption + overlap, hours a pair) "
-    "are what policies are chosen by and measured by. Hours end in `_h`; `_8n` is for pairs of 8 nodes."
+    "A run for each training (a set of policies fitted on one cluster up to one instant), below it a run for each "
+    "policy and seed, and a run for each release. `select_cost_w1_h` and `report_cost_w1_h` (interruption + overlap, "
+    "hours a pair) choose and measure policies. Hours end in `_h`; `_8n` is for pairs of 8 nodes."
 )
 CLASSIC_VIEW = "custom_model_development"  # without it MLflow 3 may open its view for language models
 BY_COST = "by-cost"
-READY = ".ready"  # beside the database: the release of MLflow that it was made or last put in order by
+READY = ".ready"  # next to the database: the release of MLflow that created or last repaired it
 _WINDOWS, _FIGURES = ("report", "select"), ("cost_w1_h", "interruption_h", "overlap_h")
 # The state of MLflow's table of runs, as its own button "share" stores it: every fit, the cheapest first.
 _BY_COST_STATE = {
@@ -59,27 +59,28 @@ EXPERIMENT_TAGS = {
 
 
 def database(data: DataFolder) -> Path:
-    """The file that the store is kept in."""
+    """The file of the store."""
     return data.mlflow / "mlflow.db"
 
 
 def store_uri(data: DataFolder) -> str:
-    """URI of the tracking store and registry; for `mlflow server --backend-store-uri` too."""
+    """URI of the tracking store and registry, also for `mlflow server --backend-store-uri`."""
     return _uri(database(data))
 
 
 def _uri(database: Path) -> str:
     path = str(database.resolve())
-    # SQLAlchemy takes %41 in a path for A, and what follows a ? for options. The driver is named because MLflow makes
-    # the folder of any sqlite:/// without undoing what was escaped.
+    # SQLAlchemy reads %41 in a path as A, and everything after a ? as options. The driver is named because MLflow
+    # creates the folder of any sqlite:/// URI without unescaping it.
     return f"sqlite+pysqlite:///{path.replace('%', '%25').replace('?', '%3F')}"
 
 
 def initialise(data: DataFolder) -> None:
-    """Creates the store and its experiment where they are not, and settles the runs of processes that were killed.
+    """Create the store and its experiment if they are missing, and settle the runs of killed processes.
 
-    Where nothing of that is to be done mlflow is not imported. Behind a lock: a fresh store opened by two processes at
-    once can break for good. Raises WorkError for a store that is damaged or of another release of MLflow.
+    mlflow is imported only if there is something to do. The function holds a lock, because two processes that open a
+    fresh store at once can break it for good. Raises WorkError for a store that is damaged or of another release of
+    MLflow.
     """
     if database(data).exists():
         mlflow_sql.check(database(data))
@@ -93,17 +94,17 @@ def initialise(data: DataFolder) -> None:
         if experiment is None:
             data.mlflow.joinpath("artifacts").mkdir(parents=True, exist_ok=True)
             opened.create_experiment(EXPERIMENT, artifact_location=_artifacts(data), tags=EXPERIMENT_TAGS)
-        else:  # made by an older version
+        else:  # the experiment of an older version
             for key in EXPERIMENT_TAGS.keys() - experiment.tags.keys():
                 opened.set_experiment_tag(experiment.experiment_id, key, EXPERIMENT_TAGS[key])
         with nobody_at_work(data.mlflow) as is_so:
-            if is_so:  # else what runs may be the runs of those who are
+            if is_so:  # otherwise open runs may belong to running processes
                 _settle_killed(opened)
         whole.write_text(data.mlflow / READY, _release())
 
 
 def _is_ready(data: DataFolder) -> bool:
-    """Whether this release of MLflow has opened the store, it lies where it lay, and no run is open."""
+    """Whether this release of MLflow has opened the store, the store has not moved, and no run is open."""
     try:
         release = (data.mlflow / READY).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -123,14 +124,14 @@ def _release() -> str:
 
 
 def settle(data: DataFolder) -> None:
-    """Settles the runs of processes that were killed, where there are any: to look, mlflow is not imported."""
+    """Settle the runs of killed processes, if there are any; the check does not import mlflow."""
     if mlflow_sql.any_open_run(database(data)):
         initialise(data)
 
 
 @contextmanager
 def one_line(data: DataFolder) -> Iterator[None]:
-    """What MLflow raises in here (a damaged store, a full disk) becomes a WorkError that names the store."""
+    """Convert errors of MLflow (a damaged store, a full disk) to a WorkError that names the store."""
     try:
         yield
     except Exception as error:
@@ -144,14 +145,14 @@ def one_line(data: DataFolder) -> Iterator[None]:
 
 
 def client(data: DataFolder) -> Any:
-    """The client of that store. Where the folder was moved since, the store is told first."""
+    """The client of the store. If the folder was moved, the store's addresses are updated first."""
     mlflow_sql.follow(database(data), EXPERIMENT, _artifacts(data))
     return client_at(store_uri(data))
 
 
 @cache
 def client_at(where: str) -> Any:
-    """The client of the store at that URI, one a process."""
+    """The client of the store at that URI, one per process."""
     quiet()
     from mlflow.tracking import MlflowClient
 
@@ -159,7 +160,7 @@ def client_at(where: str) -> Any:
 
 
 def _create(data: DataFolder) -> None:
-    """A store without anything in it. It gets its name when it is whole: MLflow never finishes half a set of tables."""
+    """Create an empty store. It gets its name when complete, because MLflow never finishes half a set of tables."""
     quiet()
     from mlflow.tracking import MlflowClient
 
@@ -170,17 +171,17 @@ def _create(data: DataFolder) -> None:
 
 
 def _artifacts(data: DataFolder) -> str:
-    """Where the artifacts of all runs lie, as a URI."""
+    """The folder of all runs' artifacts, as a URI."""
     return (data.mlflow.resolve() / "artifacts").as_uri()
 
 
 def experiment_id(opened: Any) -> str:
-    """Of the one experiment that holds every run."""
+    """Id of the one experiment that holds every run."""
     return str(opened.get_experiment_by_name(EXPERIMENT).experiment_id)
 
 
 def _settle_killed(opened: Any) -> None:
-    """Runs left open by a process that is gone become KILLED, at the end of the last thing that they finished."""
+    """Mark runs left open by ended processes as KILLED, at the end of the last thing that they finished."""
     where = [experiment_id(opened)]
     for run in opened.search_runs(where, "attributes.status = 'RUNNING'"):
         children = opened.search_runs(where, f"tags.mlflow.parentRunId = '{run.info.run_id}'")
@@ -189,10 +190,10 @@ def _settle_killed(opened: Any) -> None:
 
 
 def quiet() -> None:
-    """Before the first import: no telemetry, no progress bars of two files, no migration log on every new store."""
+    """Call before the first import: no telemetry, no progress bars for two files, no migration log of new stores."""
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     os.environ["DO_NOT_TRACK"] = "1"
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     for name in ("alembic", "mlflow.tracking._model_registry.client", "mlflow.pyfunc"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it logs a traceback of what it raises too
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it also logs a traceback of what it raises

@@ -1,7 +1,7 @@
-"""What MLflow keeps of a training and of what its policies earned: a parent run a training, a child a policy and seed.
+"""Record a training and its comparison in MLflow: a parent run for the training, a child run for each fit.
 
-A child is open exactly while its fit was made, and holds parameters, training curves and the artifact. A comparison
-then adds the figures of each child on the select and on the report window, and its own table and plot to the parent.
+A child is open exactly while its fit is made. It holds parameters, training curves and the artifact. A comparison then
+adds each child's figures on the select and the report window, and its own table and plot to the parent.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class MlflowTracker:
 
 @dataclass(frozen=True)
 class MlflowTrainingRun:
-    """Implements `models.training.train.TrainingRun`: a child run a fit."""
+    """Implements `models.training.train.TrainingRun`: a child run for each fit."""
 
     data: DataFolder
     parent_id: str
@@ -90,7 +90,7 @@ class MlflowTrainingRun:
         began_s: float,
         ended_s: float,
     ) -> str:
-        """A closed child run, with the artifact's folder under `policy`; returns its id."""
+        """Record a closed child run, with the artifact's folder under `policy`; returns its id."""
         child = NewRun(
             name=name,
             params=params,
@@ -117,11 +117,10 @@ def add_comparison(
     results: pl.DataFrame,
     pictures: Mapping[str, bytes],
 ) -> int:
-    """Each fit's figures go to its run; the table and the pictures (name to content) go to the trainings.
+    """Add each fit's figures to its run, and the table and the pictures (name to content) to the trainings.
 
-    results: `policy_results`, of which `comparison.csv` is what a person reads.
-    Returns how many runs of fits that were. A run that the store no longer holds, or a policy that was never tracked,
-    is left out.
+    results: `policy_results`; `comparison.csv` is its readable form. Returns the number of updated fits. A run that the
+    store no longer holds, or a policy that was never tracked, is left out.
     """
     initialise(data)
     with one_line(data):
@@ -152,7 +151,7 @@ def add_comparison(
 
 
 def readable(results: pl.DataFrame) -> pl.DataFrame:
-    """The comparison over all loads, a line a size and policy, least cost first, with the cost's 95 % interval."""
+    """The comparison over all loads, a line per size and policy, least cost first, with the cost's 95 % interval."""
     ends = pl.col("ci95").str.json_path_match
     return (
         results.filter(pl.col("load") == "all")
@@ -165,10 +164,10 @@ def readable(results: pl.DataFrame) -> pl.DataFrame:
 
 
 def figures(compared: Comparison, policy: str, seed: int) -> dict[str, list[float]]:
-    """Metrics of one fit: cost (weight 1), interruption and overlap, hours a pair, on each window that was measured.
+    """Metrics of one fit: cost (weight 1), interruption and overlap, hours a pair, on each measured window.
 
-    `report_cost_w1_h_8n` is for pairs of 8 nodes at the policy's headline setting (`setting_8n`), `_2-4n` for those
-    of 2 to 4, and `report_cost_w1_h` the plain mean over the sizes of injected pairs, or that of all recorded pairs.
+    `report_cost_w1_h_8n` is for pairs of 8 nodes at the policy's headline setting (`setting_8n`), `_2-4n` for those of
+    2 to 4. `report_cost_w1_h` is the plain mean over the sizes of injected pairs, or that of all recorded pairs.
     """
     rows = [row for row in compared.by_seed if (row["policy"], row["seed"]) == (policy, seed)]
     metrics: dict[str, list[float]] = {}
@@ -183,7 +182,7 @@ def figures(compared: Comparison, policy: str, seed: int) -> dict[str, list[floa
 
 
 def dataset(context: Context, pairs: PairTable, use: str) -> Dataset:
-    """The pairs as MLflow lists them; the digest begins with that of the trace, and differs by scenario and window."""
+    """The pairs as an MLflow dataset. The digest begins with the trace's, and differs by scenario and window."""
     profile: dict[str, Any] = {
         "pairs": len(pairs),
         "decisions": len(pairs.decision_s),
@@ -200,7 +199,7 @@ def dataset(context: Context, pairs: PairTable, use: str) -> Dataset:
 
 
 def _tags(context: Context) -> dict[str, str]:
-    """Where a fit comes from; MLflow's own tag of the commit makes the column Version."""
+    """The origin of a fit; MLflow's own tag of the commit fills the column Version."""
     return {
         "cluster": context.scenario.cluster,
         "trace_digest": context.trace_digest,
@@ -210,11 +209,11 @@ def _tags(context: Context) -> dict[str, str]:
 
 
 def _note(context: Context, policies: Sequence[str], pairs: PairTable) -> str:
-    """What the training was, as Markdown."""
+    """Describe the training in Markdown."""
     scenario = context.scenario
     return (
         f"{', '.join(f'`{name}`' for name in policies)}, fitted on {counted(len(pairs), 'pair')} of cluster "
         f"`{scenario.cluster}` whose outcome was known before {context.until_utc} UTC ({scenario.brief}; pairs of "
-        f"{' and '.join(map(str, scenario.pair_nodes))} nodes and {scenario.limit_s / 3600:g} h). The runs below are "
-        "one a policy and seed."
+        f"{' and '.join(map(str, scenario.pair_nodes))} nodes and {scenario.limit_s / 3600:g} h). There is a run below "
+        "for each policy and seed."
     )

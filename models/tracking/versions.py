@@ -1,10 +1,10 @@
 """The registered models of a cluster, `baton-policy-CLUSTER` and `baton-queue-time-CLUSTER`: versions and two aliases.
 
-Each version is a self-contained pyfunc. `champion` is the version that the cluster's agents run, or that `baton wait`
-answers by, `challenger` the newest candidate that was not let through.
+Each version is a self-contained pyfunc. `champion` is the version that the cluster's agents or `baton wait` use.
+`challenger` is the newest candidate that was not let through.
 
-The store that they lie in is `models.tracking.store`'s. (`models/tracking/pyfunc_entry.py` imports mlflow too, but is
-never imported: it is copied into releases.)
+`models.tracking.store` manages their store. (`models/tracking/pyfunc_entry.py` imports mlflow too, but it is never
+imported: it is copied into releases.)
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:  # it imports numpy, and refusals read this module
     from agent.artifact import Artifact
     from agent.distribution import Distribution
 
-SHARED_MODEL = "provisioning-policy"  # of all clusters together, as older stores have it (`take_over`)
-POLICY, QUEUE_TIME = "policy", "queue-time"  # what a cluster has registered models of
+SHARED_MODEL = "provisioning-policy"  # of all clusters together, in older stores (`take_over`)
+POLICY, QUEUE_TIME = "policy", "queue-time"  # kinds of registered models of a cluster
 CHAMPION, CHALLENGER = "champion", "challenger"  # aliases
 MODEL_CARD = "MODEL_CARD.md"
 CLUSTER_TAG = "cluster"  # of every version
@@ -58,21 +58,21 @@ class RegisteredVersion:
 
 
 def model_name(cluster: str, model: str = POLICY) -> str:
-    """Of a registered model of the cluster; cluster names have no character that MLflow refuses."""
+    """Name of a registered model of the cluster; all characters of cluster names are valid in MLflow."""
     return f"baton-{model}-{cluster}"
 
 
 def champion_uri(cluster: str) -> str:
-    """What a consumer loads."""
+    """The URI from which a consumer loads the champion."""
     return f"models:/{model_name(cluster)}@{CHAMPION}"
 
 
 def save_model(artifact: Artifact, folder: Path, card: str = "") -> None:
-    """Writes the artifact as an MLflow pyfunc that needs nothing of Baton.
+    """Write the artifact as an MLflow pyfunc that does not need Baton.
 
     The folder holds the entry script, the artifact, copies of its loader and of `features.observe`, and pinned
-    requirements (mlflow-skinny, numpy, pandas and what the artifact names). Signature: one double column a feature,
-    the optional parameter `setting`; returns `submit` and `score`.
+    requirements (mlflow-skinny, numpy, pandas and those that the artifact names). Signature: one double column per
+    feature and the optional parameter `setting`; returns `submit` and `score`.
     """
     quiet()
     import mlflow.pyfunc
@@ -107,9 +107,9 @@ def save_model(artifact: Artifact, folder: Path, card: str = "") -> None:
 
 
 def requirements(artifact: Artifact | Distribution) -> list[str]:
-    """Pinned pip lines of a release: what this environment ran, and the artifact's own lines first.
+    """Pinned pip lines of a release: the artifact's own lines first, then those of this environment.
 
-    Only mlflow-skinny: loading needs no more of MLflow, looking a version up in the registry does.
+    Only mlflow-skinny is pinned: loading needs no more of MLflow, while looking a version up in the registry does.
     """
     own = [str(line) for line in artifact.manifest["requirements"]]
     named = {_package(line) for line in own}
@@ -127,11 +127,10 @@ def register(
     metrics: dict[str, float],
     card: str = "",
 ) -> int:
-    """A new version of the cluster's registered model, without an alias. Returns its number.
+    """Register a new version of the cluster's model, without an alias; returns its number.
 
-    card: Markdown that lies beside the artifact.
-
-    A run of its own holds the model folder, the tags and the metrics of the release.
+    card: Markdown, stored next to the artifact. A separate run holds the model folder, the tags and the metrics of the
+    release.
     """
     run = NewRun(
         name=f"release {artifact.manifest['policy']}",
@@ -145,7 +144,7 @@ def register(
 def register_saved(
     data: DataFolder, cluster: str, run: NewRun, save: Callable[[Path], None], model: str = POLICY
 ) -> int:
-    """A new version of a registered model of the cluster, with the tags and the note of the run that holds it.
+    """Register a new version of a model of the cluster, with the tags and the note of the run that holds it.
 
     save: writes the model folder. Returns the version's number.
     """
@@ -165,34 +164,34 @@ def register_saved(
 
 
 def champion(data: DataFolder, cluster: str, model: str = POLICY) -> RegisteredVersion | None:
-    """The version that carries the alias, None before the first release."""
+    """The version with the champion alias; None before the first release."""
     return aliased(data, cluster, CHAMPION, model)
 
 
 def aliased(data: DataFolder, cluster: str, alias: str, model: str = POLICY) -> RegisteredVersion | None:
-    """The version that carries that alias."""
+    """The version with that alias; None without one."""
     version = mlflow_sql.aliased_version(database(data), model_name(cluster, model), alias)
     return None if version is None else find_version(data, cluster, version, model)
 
 
 def find_version(data: DataFolder, cluster: str, version: int, model: str = POLICY) -> RegisteredVersion | None:
-    """That version, or None where it is not registered."""
+    """That version, or None if it is not registered."""
     row = mlflow_sql.model_version(database(data), model_name(cluster, model), version)
     return None if row is None else RegisteredVersion(*row)
 
 
 def version_url(cluster: str, version: int, model: str = POLICY) -> str:
-    """Where `make mlflow` (or the server named by BATON_MLFLOW_UI) shows that version."""
+    """Address of that version on the server of `make mlflow` (or the one named by BATON_MLFLOW_UI)."""
     return f"{UI}/#/models/{model_name(cluster, model)}/versions/{version}?{TRAINING_VIEW}"
 
 
 def set_alias(data: DataFolder, cluster: str, alias: str, version: int, model: str = POLICY) -> None:
-    """Points the alias at a registered version."""
+    """Point the alias at a registered version."""
     client(data).set_registered_model_alias(model_name(cluster, model), alias, str(version))
 
 
 def delete_alias(data: DataFolder, cluster: str, alias: str, model: str = POLICY) -> None:
-    """Takes the alias away."""
+    """Remove the alias."""
     client(data).delete_registered_model_alias(model_name(cluster, model), alias)
 
 
@@ -222,12 +221,12 @@ def _search(data: DataFolder, cluster: str, model: str) -> list[RegisteredVersio
 
 
 def set_version_tag(data: DataFolder, cluster: str, version: int, key: str, value: str, model: str = POLICY) -> None:
-    """Sets a tag of one version."""
+    """Set a tag of one version."""
     client(data).set_model_version_tag(model_name(cluster, model), str(version), key, value)
 
 
 def delete_version_tag(data: DataFolder, cluster: str, version: int, key: str, model: str = POLICY) -> None:
-    """Takes a tag off one version, where it has it."""
+    """Remove a tag from one version, if it has it."""
     registered = find_version(data, cluster, version, model)
     if registered is not None and key in registered.tags:
         client(data).delete_model_version_tag(model_name(cluster, model), str(version), key)
@@ -242,14 +241,14 @@ def model_tag(data: DataFolder, cluster: str, key: str, model: str = POLICY) -> 
 
 
 def set_model_tag(data: DataFolder, cluster: str, key: str, value: str, model: str = POLICY) -> None:
-    """Sets a tag of the registered model as a whole."""
+    """Set a tag of the registered model as a whole."""
     client(data).set_registered_model_tag(model_name(cluster, model), key, value)
 
 
 def download(data: DataFolder, cluster: str, version: int, into: Path | None = None, model: str = POLICY) -> Path:
-    """Fetches the model folder of a version. Raises WorkError where it cannot.
+    """Fetch the model folder of a version. Raises WorkError if that fails.
 
-    The version is looked up here, not by `models:/...`: for an alias MLflow looks in the process's global registry.
+    The version is looked up here, not by `models:/...`, because for an alias MLflow uses the process's global registry.
     """
     label = f"version {version} of {model_name(cluster, model)}"
     if find_version(data, cluster, version, model) is None:
@@ -267,7 +266,7 @@ def download(data: DataFolder, cluster: str, version: int, into: Path | None = N
 
 
 def load_artifact(data: DataFolder, cluster: str, version: int) -> Artifact:
-    """The policy of a registered version. Raises WorkError where it is gone or damaged."""
+    """The policy of a registered version. Raises WorkError if it is missing or damaged."""
     from agent.artifact import Artifact
 
     folder = download(data, cluster, version)
@@ -278,10 +277,10 @@ def load_artifact(data: DataFolder, cluster: str, version: int) -> Artifact:
 
 
 def take_over(data: DataFolder, cluster: str) -> None:
-    """Makes the one model that an older store has for all clusters this cluster's, aliases, tags and versions alike.
+    """Turn an older store's single model for all clusters into this cluster's, with aliases, tags and versions.
 
-    MLflow renames it in one write. Nothing happens where there is no such model, or its versions are all of another
-    cluster. Raises WorkError where they are of several: which of them the champion was chosen for cannot be told.
+    MLflow renames it in one write. Nothing happens without such a model, or if all its versions belong to another
+    cluster. Raises WorkError if they belong to several: nothing records which of them the champion was chosen for.
     """
     clusters = mlflow_sql.version_tags(database(data), SHARED_MODEL, CLUSTER_TAG)
     if not clusters or (len(clusters) == 1 and clusters != {cluster}):
@@ -289,8 +288,8 @@ def take_over(data: DataFolder, cluster: str) -> None:
     if clusters != {cluster} or versions(data, cluster):
         known = ", ".join(sorted(str(name) for name in clusters))
         raise WorkError(
-            f"{database(data)} registers {SHARED_MODEL!r}, one model for the clusters {known}, and every cluster has a "
-            f"model of its own ({model_name(cluster)}): delete the old one in MLflow, then release again"
+            f"{database(data)} registers {SHARED_MODEL!r}, one model for the clusters {known}, but every cluster needs "
+            f"its own model ({model_name(cluster)}); delete the old one in MLflow, then release again"
         )
     client(data).rename_registered_model(SHARED_MODEL, model_name(cluster))
 

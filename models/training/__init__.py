@@ -1,1 +1,1 @@
-"""Fitting policies on pairs whose outcomes were known, each learner in a process of its own. Keeps nothing on disk."""
+"""Fit policies on pairs with known outcomes, each learner in its own process. Stores nothing on disk."""

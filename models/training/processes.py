@@ -1,12 +1,12 @@
-"""Fits made in processes of their own, with arithmetic that is the same on every x86-64 machine.
+"""Fit policies in separate processes, with arithmetic that is the same on every x86-64 machine.
 
-What a network learns from a seed hangs on the last bit of every sum, and numpy, torch and MKL each choose their
-instructions by the machine that they find. They read the settings that pin this down once, when they are loaded, so a
-fit is made in a fresh process that starts with them; two machines then make the same artifact of the same pairs, byte
-for byte (docs/decisions/0012). Each process works on one thread, and there are as many as there are processors.
+What a network learns from a seed depends on the last bit of every sum, and numpy, torch and MKL each choose their
+instructions by the machine. They read the settings that fix this choice once, when they are loaded. A fit therefore
+runs in a fresh process that starts with those settings. Two machines then make the same artifact from the same pairs,
+byte for byte (docs/decisions/0012). Each process uses one thread, and there are as many processes as processors.
 
-`python -m models.training.processes FD` is such a process: it takes the pair table from the connection FD, then one
-(policy, seed) after the other, and answers each with what was made of it.
+`python -m models.training.processes FD` is such a process. It reads the pair table from the connection FD, then one
+(policy, seed) after the other, and answers each with the fit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from traces.cache.closure import ROOT
 from traces.errors import WorkError
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-# The instructions that every x86-64 processor has, for each library that would choose others by itself.
+# The instructions that every x86-64 processor has, for each library that would otherwise choose others.
 SAME_EVERYWHERE = {
     "ATEN_CPU_CAPABILITY": "default",  # torch's own loops
     "MKL_CBWR": "COMPATIBLE",  # torch's products of matrices
@@ -36,7 +36,7 @@ SAME_EVERYWHERE = {
     "OPENBLAS_CORETYPE": "Nehalem",  # numpy's products of matrices
     "NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL AVX512_SPR",  # numpy's loops
 }
-CONTRARY = "NPY_ENABLE_CPU_FEATURES"  # beside NPY_DISABLE_CPU_FEATURES numpy refuses to be imported
+CONTRARY = "NPY_ENABLE_CPU_FEATURES"  # numpy cannot be imported if NPY_DISABLE_CPU_FEATURES is set as well
 MOST_PROCESSES = 8  # each loads torch and holds the pairs: half a gigabyte
 
 
@@ -51,10 +51,10 @@ class Made(NamedTuple):
 
 
 def fit_each(fits: Sequence[tuple[Policy, int]], pairs: PairTable, processes: int | None = None) -> Iterator[Made]:
-    """The fits (policy, seed), each as soon as it is made: in the order of their ends, which is not that of `fits`.
+    """Make the fits (policy, seed). Yields each as soon as it is ready, so not in the order of `fits`.
 
-    A policy's class must be importable, not of a notebook: it is made again on the other side.
-    Raises what a policy's `fit` raised, and WorkError where a process ended before its work.
+    A policy's class must be importable, so it cannot come from a notebook: the other process makes it again. Raises
+    what a policy's `fit` raised, and WorkError if a process ended early.
     """
     here = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     count = min(processes or here, len(fits), MOST_PROCESSES)
@@ -80,7 +80,7 @@ def fit_each(fits: Sequence[tuple[Policy, int]], pairs: PairTable, processes: in
 
 
 def environment() -> dict[str, str]:
-    """The variables that a fit's process starts with: this one's, and those that fix its arithmetic."""
+    """The variables of a fit's process: those of this process, and those that fix its arithmetic."""
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     fixed = SAME_EVERYWHERE if platform.machine() == "x86_64" else {}
     inherited = {name: value for name, value in os.environ.items() if name != CONTRARY}
@@ -88,7 +88,7 @@ def environment() -> dict[str, str]:
 
 
 class _Process:
-    """A process that fits, and what it was last asked for."""
+    """A process that fits, and its latest request."""
 
     def __init__(self, pairs: PairTable) -> None:
         self.connection, other_end = Pipe()
@@ -101,7 +101,7 @@ class _Process:
                     "-m",
                     "models.training.processes",
                     str(other_end.fileno()),
-                ],  # -P: not what lies in the cwd
+                ],  # -P: do not import from the cwd
                 env=environment(),
                 pass_fds=[other_end.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -114,7 +114,7 @@ class _Process:
         self._send(fit)
 
     def result(self) -> Made:
-        """Waits for it."""
+        """Wait for the result."""
         assert self.fit is not None
         policy, seed = self.fit
         try:
@@ -126,7 +126,7 @@ class _Process:
         return Made(policy.name, seed, *answer)
 
     def end(self) -> None:
-        """At once, whatever it is doing."""
+        """End it at once, whatever it is doing."""
         self.connection.close()
         self.process.kill()
         self.process.wait()
@@ -147,7 +147,7 @@ class _Process:
 
 
 def _serve(descriptor: int) -> None:
-    """The other side: fits what it is asked for until the connection closes."""
+    """Run the other side: make the requested fits until the connection closes."""
     end_with_parent()
     with Connection(descriptor) as connection:
         try:

@@ -1,8 +1,8 @@
-"""A search for hyper-parameters of one learner: trials that look forward in time, stopped early where they lag.
+"""Search for the hyper-parameters of one learner. Trials are judged forward in time and stopped early if they lag.
 
-A trial fits on the pairs before an instant and is judged on those after it, over a few instants in turn; the select and
-the report window have no part. Optuna (Akiba et al., KDD 2019) chooses what to try by a tree-structured Parzen
-estimator, and stops a trial whose costs so far are above the median of the others at that instant.
+A trial fits on the pairs before an instant and is judged on those after it, at a few instants in turn. The select and
+report windows are not used. Optuna (Akiba et al., KDD 2019) chooses what to try with a tree-structured Parzen
+estimator. It stops a trial whose costs so far are above the median of the others at that instant.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from traces.counted import counted
 from traces.errors import InputError
 from traces.progress import Progress
 
-SHARES = (0.4, 0.6, 0.8)  # of the pairs, the oldest, before each instant; judged are the pairs until the next
-UNPRUNED = 4  # trials that run to their end whatever they cost
+SHARES = (0.4, 0.6, 0.8)  # of the pairs, the oldest, before each instant; the pairs until the next instant are judged
+UNPRUNED = 4  # trials that always run to their end
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One set of hyper-parameters: what it cost at each instant, and whether it was stopped before the last."""
+class SearchTrial:
+    """One set of hyper-parameters: its cost at each instant, and whether it was stopped before the last."""
 
     number: int
     values: dict[str, Value]
@@ -49,20 +49,20 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a search has come to. `own_cost_h` is that of the policy's own values on the same instants."""
+class SearchResult:
+    """The result of a search. `own_cost_h` is the cost of the policy's own values at the same instants."""
 
     policy: str
-    best: Trial
+    best: SearchTrial
     own_cost_h: float
     trials: int
     pruned: int
 
 
 def splits(pairs: PairTable) -> list[tuple[PairTable, PairTable]]:
-    """Pairs to fit on, known before the first of those to judge, for each of SHARES.
+    """Split the pairs at each of SHARES: pairs to fit on, known before the first of those to judge, and these.
 
-    Raises InputError where some part has fewer than LEAST_PAIRS.
+    Raises InputError if some part has fewer than LEAST_PAIRS.
     """
     order = np.sort(pairs.submit_s, kind="stable")
     edges = [int(order[int(share * len(order))]) for share in SHARES]
@@ -72,7 +72,7 @@ def splits(pairs: PairTable) -> list[tuple[PairTable, PairTable]]:
         after = pairs.take((pairs.submit_s >= begin) & (pairs.submit_s < end))
         if min(len(before), len(after)) < LEAST_PAIRS:
             raise InputError(
-                f"a search needs {LEAST_PAIRS} pairs on either side of each of {len(SHARES)} instants; of these "
+                f"a search needs {LEAST_PAIRS} pairs on either side of each of {len(SHARES)} instants; with these "
                 f"{counted(len(pairs), 'pair')} one side has {min(len(before), len(after))}: fit on a longer window"
             )
         made.append((before, after))
@@ -80,7 +80,7 @@ def splits(pairs: PairTable) -> list[tuple[PairTable, PairTable]]:
 
 
 def curve_cost(pairs: PairTable, submit: np.ndarray) -> float:
-    """What the decisions (settings, d) lose, hours a pair: at each cost weight by its best setting, the mean of those.
+    """Cost of the decisions (settings, d), hours a pair: at each cost weight that of the best setting, then the mean.
 
     So a policy is judged by its whole curve, whatever its knob means.
     """
@@ -90,7 +90,7 @@ def curve_cost(pairs: PairTable, submit: np.ndarray) -> float:
 
 
 def costs(policy: str, values: dict[str, Value], pairs: PairTable, seed: int) -> Iterator[float]:
-    """What the policy with those values costs at each of SHARES in turn."""
+    """Cost of the policy with those values at each of SHARES in turn."""
     made = with_values(make_policy(policy), values)
     for before, after in splits(pairs):
         artifact, _ = made.fit(before, seed)
@@ -105,12 +105,12 @@ def sweep(
     budget_s: float,
     journal: Path,
     seed: int = 0,
-    record: Callable[[Trial], None] | None = None,
-) -> Found:
-    """Searches until there are `trials` trials in `journal` or `budget_s` seconds have passed, and at least one.
+    record: Callable[[SearchTrial], None] | None = None,
+) -> SearchResult:
+    """Search until `journal` has `trials` trials or `budget_s` seconds have passed; make at least one trial.
 
-    The first trial has the policy's own values. A journal that is there is gone on with: its trials count. `record` is
-    given each trial as it ends. Raises InputError for a policy without hyper-parameters, too few pairs, and a journal
+    The first trial uses the policy's own values. An existing journal is resumed: its trials count. `record` receives
+    each trial as it ends. Raises InputError for a policy without hyper-parameters, for too few pairs, and for a journal
     that cannot be read.
     """
     import optuna
@@ -141,7 +141,7 @@ def sweep(
             else:
                 study.tell(asked, float(np.mean(seen)))
             if record is not None:
-                record(Trial(asked.number, values, tuple(seen), pruned, began, time.time()))
+                record(SearchTrial(asked.number, values, tuple(seen), pruned, began, time.time()))
             done = _finished(study)
             progress.advance(f"trial {asked.number}: {np.mean(seen):.3f} h{' (stopped)' if pruned else ''}")
         progress.done(f"{counted(len(done), 'trial')}")
@@ -155,7 +155,7 @@ def _suggested(trial: Any, name: str, bounds: Any) -> Value:
 
 
 def _opened(policy: str, journal: Path, seed: int) -> Any:
-    """The search in that journal, begun or gone on with."""
+    """The search in that journal, new or resumed."""
     import optuna
     from optuna.storages.journal import JournalFileBackend
 
@@ -178,11 +178,11 @@ def _opened(policy: str, journal: Path, seed: int) -> Any:
 
 
 def _finished(study: Any) -> list[Any]:
-    """Trials that came to an end; one whose process was killed has none."""
+    """Trials that ended; a trial whose process was killed has not."""
     return [one for one in study.trials if one.state.is_finished() and "costs_h" in one.user_attrs]
 
 
-def _found(policy: str, study: Any) -> Found:
+def _found(policy: str, study: Any) -> SearchResult:
     from optuna.trial import TrialState
 
     done = _finished(study)
@@ -191,5 +191,5 @@ def _found(policy: str, study: Any) -> Found:
     first = min(complete, key=lambda one: one.number)
     values = {name: best.params[name] for name in tunable(policy)}
     began, ended = best.datetime_start.timestamp(), best.datetime_complete.timestamp()
-    trial = Trial(best.number, values, tuple(best.user_attrs["costs_h"]), False, began, ended)
-    return Found(policy, trial, float(first.value), len(done), len(done) - len(complete))
+    trial = SearchTrial(best.number, values, tuple(best.user_attrs["costs_h"]), False, began, ended)
+    return SearchResult(policy, trial, float(first.value), len(done), len(done) - len(complete))

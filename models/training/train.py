@@ -1,7 +1,7 @@
-"""Fits policies on pairs whose outcomes were known, each fit an MLflow run.
+"""Fit policies on pairs with known outcomes, each fit an MLflow run.
 
-Chooses and compares nothing (`models.comparison`), keeps nothing on disk (`models.study.fits`) and knows no MLflow
-(`models.tracking.training_runs` implements `Tracker`).
+This module chooses and compares nothing (`models.comparison`), stores nothing on disk (`models.study.fits`) and does
+not import MLflow (`models.tracking.training_runs` implements `Tracker`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from traces.counted import counted
 from traces.errors import InputError
 
 SEEDS = (0, 1, 2, 3, 4)
-LAST = "models.study.publish"  # whatever a result row hangs on is in its import closure
+LAST = "models.study.publish"  # its import closure holds all code that a result row depends on
 
 
 class TrainingRun(Protocol):
-    """Remembers the fits of one training."""
+    """Records the fits of one training."""
 
     def record(
         self,
@@ -42,23 +42,23 @@ class TrainingRun(Protocol):
         began_s: float,
         ended_s: float,
     ) -> str:
-        """Stores a fit that took from `began_s` to `ended_s` (epoch seconds), each metric a series; returns its id."""
+        """Record a fit that took from `began_s` to `ended_s` (epoch seconds), each metric a series. Returns its id."""
         ...
 
 
 class Tracker(Protocol):
-    """Remembers trainings."""
+    """Records trainings."""
 
     def training(
         self, context: Context, policies: Sequence[str], pairs: PairTable
     ) -> AbstractContextManager[TrainingRun]:
-        """What remembers the fits of these policies on these pairs while they are made."""
+        """A context that records the fits of these policies on these pairs while they are made."""
         ...
 
 
 @cache
 def code_version() -> str:
-    """Commit of the checkout, with `-dirty.<digest>` where sources differ; else `<package version>+<digest>`."""
+    """Commit of the checkout, with `-dirty.<digest>` if sources differ; else `<package version>+<digest>`."""
     digest = code_digest(LAST)[:12]
     if (ROOT / ".git").exists():
         try:
@@ -66,7 +66,7 @@ def code_version() -> str:
             sources = present().closure(LAST)
             changed = _git("status", "--porcelain", "--", *sorted(str(present().path(one)) for one in sources))
         except (OSError, subprocess.CalledProcessError):
-            pass  # no git here, or not ours to read: the sources' digest says as much
+            pass  # git is missing or the checkout is unreadable: fall back to the digest of the sources
         else:
             return f"{commit}-dirty.{digest}" if changed else commit
     from importlib.metadata import PackageNotFoundError, version
@@ -85,16 +85,15 @@ def train(
     seeds: Sequence[int] = SEEDS,
     tracker: Tracker | None = None,
     keep: Callable[[TrainedPolicy], None] | None = None,
-    but: Container[tuple[str, int]] = (),
+    already_fitted: Container[tuple[str, int]] = (),
     hyperparameters: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[TrainedPolicy]:
-    """Fits each policy on the pairs known before `context.until_s`: learners once a seed, the others once.
+    """Fit each policy on the pairs known before `context.until_s`: learners once per seed, the others once.
 
-    Pairs of which any successor had not started by then are left out here, whatever the caller hands in. `keep` is
-    given each fit as it ends, so that an interrupted training loses only what it was at; fits (policy, seed) in `but`
-    are left out. `hyperparameters` override those of a policy, by its name. Returns them policy by policy.
-    Raises InputError for an unknown policy or hyper-parameter, or where no pair is left; WorkError where a process that
-    fits died.
+    Pairs with a successor that had not started by then are always left out. `keep` receives each fit as it ends, so
+    that an interrupted training loses only the fits in progress. Fits (policy, seed) in `already_fitted` are skipped.
+    `hyperparameters` override those of a policy, by its name. Returns the fits policy by policy. Raises InputError for
+    an unknown policy or hyper-parameter, or if no pair is left; WorkError if a process that fits died.
     """
     from traces.progress import Progress
 
@@ -110,7 +109,7 @@ def train(
         )
     by_name = {policy.name: policy for policy in chosen}
     each = [(policy.name, seed) for policy in chosen for seed in (seeds if policy.is_learned else seeds[:1])]
-    fits = [fit for fit in each if fit not in but]
+    fits = [fit for fit in each if fit not in already_fitted]
     trained: dict[tuple[str, int], TrainedPolicy] = {}
     remembered = nullcontext() if tracker is None else tracker.training(context, list(by_name), known)
     with remembered as run, Progress("training", len(fits)) as progress:
@@ -125,9 +124,9 @@ def train(
 
 
 def _made(policies: Mapping[str, Policy], fits: Sequence[tuple[str, int]], pairs: PairTable) -> Iterator[Made]:
-    """Rules without anything to learn at once and here; learners in processes of their own, as they end.
+    """Fit rules, which learn nothing, here and at once; fit learners in separate processes, yielded as they end.
 
-    Learners are shown a share of the pairs as an observer sees them from whom something is hidden.
+    In a share of the learners' pairs some features are hidden, as an observer may see them.
     """
     for name, seed in fits:
         if not policies[name].is_learned:
@@ -142,10 +141,10 @@ def _made(policies: Mapping[str, Policy], fits: Sequence[tuple[str, int]], pairs
 def _described(
     policy: Policy, made: Made, pairs: PairTable, context: Context, run: TrainingRun | None
 ) -> TrainedPolicy:
-    """The fit with what it was made from in its manifest, and remembered by the run."""
+    """Record the fit, with its origin in its manifest."""
     ended_s = time.time()
     counts = {"pairs": len(pairs), "decisions": len(pairs.decision_s)}
-    hidden_share = HIDDEN_SHARE if policy.is_learned else 0.0  # of these pairs
+    hidden_share = HIDDEN_SHARE if policy.is_learned else 0.0  # share of pairs with hidden features
     trained_on = {**context.as_dict(), "seed": made.seed, **counts, "hidden_share": hidden_share}
     if looks_ahead(policy.name):
         trained_on["site"] = context.site

@@ -1,1 +1,1 @@
-"""Replays with one thing changed, of a whole cluster and of one job, beside the replay as it was. Stores nothing."""
+"""Replay a whole cluster, or one job, with one thing changed, and compare with the unchanged replay. Stores nothing."""

@@ -1,4 +1,4 @@
-"""Changes of a GPU cluster and its jobs, written as an operator writes them: `nodes=+10%`, `limit=24h`, `type=A100`."""
+"""Changes of a GPU cluster and its jobs in an operator's notation: `nodes=+10%`, `limit=24h`, `type=A100`."""
 
 from __future__ import annotations
 
@@ -24,60 +24,60 @@ KNOWN = "nodes, type, limit, arrivals, mix, elastic, quota.GROUP, SCHEDULER.PARA
 
 
 @dataclass(frozen=True)
-class Scene:
-    """What is replayed: a cluster, its jobs, quotas, what a scheduler is told, and what was assumed so far."""
+class GpuScene:
+    """The input of a replay: cluster, jobs, quotas, a scheduler's parameters, and the assumptions so far."""
 
     cluster: GpuCluster
     jobs: GpuJobs
     quotas: dict[str, int] = field(default_factory=dict)
-    told: dict[str, float] = field(default_factory=dict)  # parameters of `only`
+    parameters: dict[str, float] = field(default_factory=dict)  # of the scheduler `only`
     only: str | None = None  # the one scheduler that a change concerns
-    said: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
     seed: int = 0
 
 
-def parameters_of(scene: Scene, name: str) -> dict[str, float]:
-    """What the scheduler `name` is told in the scene; one that draws itself gets the scene's seed."""
-    told = scene.told if scene.only == name else {}
-    return {"seed": float(scene.seed), **told} if "seed" in parameters(name) else told
+def parameters_of(scene: GpuScene, name: str) -> dict[str, float]:
+    """The parameters of the scheduler `name` in the scene; a scheduler that draws gets the scene's seed."""
+    own = scene.parameters if scene.only == name else {}
+    return {"seed": float(scene.seed), **own} if "seed" in parameters(name) else own
 
 
-def is_drawn(scene: Scene) -> bool:
+def is_drawn(scene: GpuScene) -> bool:
     """Whether its jobs have profiles, so that another seed makes another scene."""
     return bool((scene.jobs.model >= 0).any())
 
 
-def redrawn(scene: Scene, seed: int) -> Scene:
-    """The same jobs with models and elastic ones drawn with another seed: generated, by `profiles.draw`."""
+def redrawn(scene: GpuScene, seed: int) -> GpuScene:
+    """The same jobs, with models and elastic jobs drawn with another seed: generated, by `profiles.draw`."""
     return replace(scene, jobs=scene.jobs.drawn(seed), seed=seed)
 
 
-def changed(scene: Scene, change: str, schedulers: Sequence[str]) -> Scene:
-    """The scene with one thing changed. Raises InputError for a change that is not understood or not feasible."""
+def changed(scene: GpuScene, change: str, schedulers: Sequence[str]) -> GpuScene:
+    """The scene with one thing changed. Raises InputError for an unknown or infeasible change."""
     name, found, value = change.partition("=")
     name, value = name.strip(), value.strip()
     if not found or not value:
-        raise InputError(f"change {change[:80]!r} is not understood: write NAME=VALUE, with one of {KNOWN}")
+        raise InputError(f"change {change[:80]!r} is not understood; write NAME=VALUE, with one of {KNOWN}")
     first, _dot, second = name.partition(".")
     if first == "quota" and second:
         return _quota(scene, second, value, change)
     if first in SCHEDULERS and second:
         if first not in schedulers:
             raise InputError(f"change {change!r} concerns {first}, which is not among {', '.join(schedulers)}")
-        told = {second: _number(value, change)}
-        check(first, told)
-        return replace(scene, told=told, only=first)
+        own = {second: _number(value, change)}
+        check(first, own)
+        return replace(scene, parameters=own, only=first)
     if name not in _CHANGES:
         raise InputError(f"unknown change {name[:80]!r}: known are {KNOWN}")
     return _CHANGES[name](scene, value, change)
 
 
-def _nodes(scene: Scene, value: str, change: str) -> Scene:
-    """More or fewer nodes; further ones are copies of those that are there, from the first on."""
+def _nodes(scene: GpuScene, value: str, change: str) -> GpuScene:
+    """Change the number of nodes; additional nodes are copies of the present ones, from the first on."""
     now = scene.cluster.nodes
     wanted = round(relative(now, value, change))
     if wanted < 1:
-        raise InputError(f"change {change!r} leaves {counted(wanted, 'node')} of {now}: at least 1 is allowed")
+        raise InputError(f"change {change!r} leaves {counted(wanted, 'node')} of {now}; at least 1 is needed")
     kept = np.arange(wanted) % now
     cluster = scene.cluster
     smaller = GpuCluster(
@@ -91,15 +91,15 @@ def _nodes(scene: Scene, value: str, change: str) -> Scene:
     return _feasible(replace(scene, cluster=smaller), change)
 
 
-def _type(scene: Scene, value: str, change: str) -> Scene:
-    """Nodes have GPUs of other types: `A100` all of them, `T4:12,A100:4` the first twelve and the four after them.
+def _type(scene: GpuScene, value: str, change: str) -> GpuScene:
+    """Change the GPU types: `A100` for all nodes, `T4:12,A100:4` for the first twelve and the next four.
 
-    Run times stay as recorded where nodes of the present reference type are left; else they are scaled to the type that
-    is named first.
+    Run times stay as recorded if nodes of the present reference type are left; else they are scaled to the type named
+    first.
     """
     types = _types(value, scene.cluster.nodes, change)
     if (scene.jobs.model < 0).all():
-        raise InputError(f"change {change!r} needs profiles of models: do not switch them off with --profiles none")
+        raise InputError(f"change {change!r} needs profiles of models; omit --profiles none")
     from simulator.gpu.profiles.scaling import goodput
     from simulator.gpu.profiles.table import MODELS
 
@@ -108,15 +108,15 @@ def _type(scene: Scene, value: str, change: str) -> Scene:
     cluster = scene.cluster._replace(types=types, reference=after)
     if after == before:
         line = f"{change}: run times are those of {before}, on other types at the speed of the drawn models"
-        return _feasible(replace(scene, cluster=cluster, said=(*scene.said, line)), change)
+        return _feasible(replace(scene, cluster=cluster, assumptions=(*scene.assumptions, line)), change)
     speed = np.array([goodput(m, after, 1, 1, 1) / goodput(m, before, 1, 1, 1) for m in MODELS.values()])
     jobs = replace(scene.jobs, run_s=scene.jobs.run_s / speed[scene.jobs.model])
     line = f"{change}: run times are scaled by the profiles of the drawn models on one GPU"
-    return _feasible(replace(scene, cluster=cluster, jobs=jobs, said=(*scene.said, line)), change)
+    return _feasible(replace(scene, cluster=cluster, jobs=jobs, assumptions=(*scene.assumptions, line)), change)
 
 
 def _types(value: str, nodes: int, change: str) -> tuple[str, ...]:
-    """The GPU type of each node. Raises InputError for an unknown type, and for counts that are not `nodes` in all."""
+    """The GPU type of each node. Raises InputError for an unknown type, or if the counts do not add up to `nodes`."""
     counts: dict[str, int] = {}
     for part in value.split(","):
         name, colon, count = (word.strip() for word in part.partition(":"))
@@ -126,7 +126,7 @@ def _types(value: str, nodes: int, change: str) -> tuple[str, ...]:
             raise InputError(f"change {change!r}: GPU type {name} is named twice")
         if colon and re.fullmatch(r"[1-9]\d{0,8}", count) is None:
             raise InputError(
-                f"change {change!r}: {count!r} nodes of {name}: write a number from 1 on, as in T4:12,A100:4"
+                f"change {change!r}: {count!r} nodes of {name}; write a number from 1 on, as in T4:12,A100:4"
             )
         counts[name] = int(count) if colon else nodes
     if sum(counts.values()) != nodes:
@@ -134,14 +134,13 @@ def _types(value: str, nodes: int, change: str) -> tuple[str, ...]:
     return tuple(name for name, count in counts.items() for _ in range(count))
 
 
-def _limit(scene: Scene, value: str, change: str) -> Scene:
-    """Jobs end at that run time at the latest; what they would have done beyond it is not done."""
+def _limit(scene: GpuScene, value: str, change: str) -> GpuScene:
+    """Cut jobs at that run time; the work beyond it is lost."""
     seconds = limit_of(value, change)
     cut = int((scene.jobs.run_s > seconds).sum())
     jobs = replace(scene.jobs, run_s=np.minimum(scene.jobs.run_s, seconds))
-    return replace(
-        scene, jobs=jobs, said=(*scene.said, f"{change}: {counted(cut, 'job', 'is')} cut and not submitted again")
-    )
+    line = f"{change}: {counted(cut, 'job', 'is')} cut and not submitted again"
+    return replace(scene, jobs=jobs, assumptions=(*scene.assumptions, line))
 
 
 def limit_of(value: str, change: str) -> float:
@@ -157,29 +156,29 @@ def limit_of(value: str, change: str) -> float:
     return seconds
 
 
-def _arrivals(scene: Scene, value: str, change: str) -> Scene:
-    """Jobs come at another rate: the time between submissions is divided by it."""
+def _arrivals(scene: GpuScene, value: str, change: str) -> GpuScene:
+    """Change the arrival rate: divide the time between submissions by the factor."""
     rate = arrival_rate(value, change)
     first = scene.jobs.submit_s.min()
     return replace(scene, jobs=replace(scene.jobs, submit_s=first + (scene.jobs.submit_s - first) / rate))
 
 
 def arrival_rate(value: str, change: str) -> float:
-    """How many times as often jobs come. Raises InputError."""
+    """The factor on the arrival rate. Raises InputError for one that is not allowed."""
     rate = relative(1.0, value, change)
     if not 0.01 <= rate <= 100.0:
-        raise InputError(f"change {change!r}: {rate:g} times the arrival rate: from 0.01 to 100 is allowed")
+        raise InputError(f"change {change!r}: {rate:g} times the arrival rate; allowed is 0.01 to 100")
     return rate
 
 
-def _mix(scene: Scene, value: str, change: str) -> Scene:
-    """Models are drawn from another mix: `mix=bert:0.5,yolov3:0.5`; with `mix=none` no job has a profile."""
+def _mix(scene: GpuScene, value: str, change: str) -> GpuScene:
+    """Draw the models from another mix: `mix=bert:0.5,yolov3:0.5`; with `mix=none` no job has a profile."""
     if value == "none":
         bare = replace(
             scene.jobs, model=np.full(len(scene.jobs), -1), elastic=np.zeros(len(scene.jobs), dtype=np.bool_)
         )
         line = f"{change}: no job has a profile: place and spread cost nothing, a restart 30 s, and none is elastic"
-        return replace(scene, jobs=bare, said=(*scene.said, line))
+        return replace(scene, jobs=bare, assumptions=(*scene.assumptions, line))
     mix = {}
     for part in value.split(","):
         model, _colon, share = part.partition(":")
@@ -188,26 +187,26 @@ def _mix(scene: Scene, value: str, change: str) -> Scene:
     return replace(scene, jobs=scene.jobs.drawn(scene.seed, mix))
 
 
-def _elastic(scene: Scene, value: str, change: str) -> Scene:
-    """Another share of the gangs may run on more GPUs than they asked for: `elastic=0.5`."""
+def _elastic(scene: GpuScene, value: str, change: str) -> GpuScene:
+    """Change the share of gangs that may run on more GPUs than they request: `elastic=0.5`."""
     if not is_drawn(scene):
-        raise InputError(f"change {change!r} needs profiles of models: do not switch them off with --profiles none")
+        raise InputError(f"change {change!r} needs profiles of models; omit --profiles none")
     drawn = draw.elastic(scene.jobs.number, scene.jobs.gpus, _number(value, change), scene.seed)
     return replace(scene, jobs=replace(scene.jobs, elastic=drawn))
 
 
-def _quota(scene: Scene, group: str, value: str, change: str) -> Scene:
+def _quota(scene: GpuScene, group: str, value: str, change: str) -> GpuScene:
     if group not in scene.jobs.groups:
         raise InputError(f"change {change!r}: unknown group {group!r}: known are {', '.join(scene.jobs.groups)}")
     quotas = {**scene.quotas, group: round(_number(value, change))}
     if sum(quotas.values()) > scene.cluster.gpus or min(quotas.values()) < 0:
         raise InputError(
-            f"change {change!r}: the quotas add to {sum(quotas.values())} GPUs, the cluster has {scene.cluster.gpus}"
+            f"change {change!r}: the quotas add up to {sum(quotas.values())} GPUs, the cluster has {scene.cluster.gpus}"
         )
     return replace(scene, quotas=quotas)
 
 
-_CHANGES: dict[str, Callable[[Scene, str, str], Scene]] = {
+_CHANGES: dict[str, Callable[[GpuScene, str, str], GpuScene]] = {
     "nodes": _nodes,
     "type": _type,
     "limit": _limit,
@@ -217,7 +216,7 @@ _CHANGES: dict[str, Callable[[Scene, str, str], Scene]] = {
 }
 
 
-def _feasible(scene: Scene, change: str) -> Scene:
+def _feasible(scene: GpuScene, change: str) -> GpuScene:
     outside = np.flatnonzero(~fits(scene.cluster, scene.jobs))
     if len(outside):
         raise InputError(
@@ -228,7 +227,7 @@ def _feasible(scene: Scene, change: str) -> Scene:
 
 
 def relative(now: float, value: str, change: str) -> float:
-    """The number that `+10%`, `-5`, `110%` or a plain number makes of `now`. Raises InputError."""
+    """Apply `+10%`, `-5`, `110%` or a plain number to `now`. Raises InputError for anything else."""
     match = re.fullmatch(r"([+-]?)(\d+(?:\.\d+)?)(%?)", value)
     if match is None:
         raise InputError(f"change {change!r}: {value!r} is not understood; write +10%, -5 or a number")
@@ -242,5 +241,5 @@ def _number(value: str, change: str) -> float:
     except ValueError:
         number = float("nan")
     if not np.isfinite(number):
-        raise InputError(f"change {change!r}: {value!r} is no number")
+        raise InputError(f"change {change!r}: {value!r} is not a number")
     return number

@@ -1,8 +1,8 @@
-"""What would change if: the trace replayed again with one thing different, beside the replay without it.
+"""What-if for a whole cluster: replay the trace with one thing changed, and compare with the unchanged replay.
 
-Every row is a comparison inside the simulated world: both sides are replays of the same jobs, so what the simulator
-leaves out (fair share, limits a user, drained nodes) is left out of both. How far that world is from the recorded one
-is told by `simulated_starts`.
+Every row is a comparison inside the simulated world. Both sides are replays of the same jobs, so both lack what the
+simulator leaves out (fair share, limits on users, drained nodes). `simulated_starts` shows how far that world is from
+the recorded one.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from traces.counted import plural
 
 DAY_S = 86400
 BASE = "mirage"  # the scheduler of every other figure of the pipeline
-SCHEDULERS = ("fifo", "easy")  # conservative costs the square of the queue, and comes close to EASY
+SCHEDULERS = ("fifo", "easy")  # not conservative: it takes the square of the queue's length, and resembles EASY
 NODE_FACTORS = (0.9, 1.1, 1.25)
 
 
 @dataclass(frozen=True)
-class Change:
-    """One thing that differs from the base; `scheduler` and `capacity` are those of the replay."""
+class ClusterChange:
+    """One difference to the base; `scheduler` and `capacity` are those of the replay."""
 
     name: str
     workload: Workload
@@ -35,35 +35,35 @@ class Change:
     capacity: int
 
 
-def changes(workload: Workload, capacity: int) -> Iterator[Change]:
-    """The base, then each change of it; a cluster too small for its largest job is left out."""
-    yield Change("as it is", workload, BASE, capacity)
+def changes(workload: Workload, capacity: int) -> Iterator[ClusterChange]:
+    """Yield the base, then each change of it; a cluster too small for its largest job is left out."""
+    yield ClusterChange("as it is", workload, BASE, capacity)
     for scheduler in SCHEDULERS:
-        yield Change(f"{scheduler} scheduling", workload, scheduler, capacity)
+        yield ClusterChange(f"{scheduler} scheduling", workload, scheduler, capacity)
     for factor in NODE_FACTORS:
         nodes = round(capacity * factor)
         if nodes != capacity and nodes >= int(workload.size.max()):
-            yield Change(
+            yield ClusterChange(
                 f"{nodes - capacity:+d} {plural(abs(nodes - capacity), 'node')} ({100 * (factor - 1):+.0f} %)",
                 workload,
                 BASE,
                 nodes,
             )
     exact = replace(workload, limit_s=np.maximum(workload.run_s, 1))
-    yield Change("exact time limits", exact, BASE, capacity)
+    yield ClusterChange("exact time limits", exact, BASE, capacity)
     halved = replace(workload, limit_s=np.maximum(workload.run_s, -(-(workload.run_s + workload.limit_s) // 2)))
-    yield Change("half the slack in time limits", halved, BASE, capacity)
+    yield ClusterChange("half the slack in time limits", halved, BASE, capacity)
 
 
 def capacity_of(workload: Workload, nodes: int | None) -> int:
-    """Nodes of the replayed cluster: those declared, else as many as were ever in use at once; its largest job fits."""
+    """Nodes of the replayed cluster: those declared, else the most ever in use at once; enough for the largest job."""
     return max(nodes or peak_in_use(workload), int(workload.size.max()))
 
 
 def what_if(workload: Workload, cluster: str, nodes: int | None) -> pl.DataFrame:
-    """Rows of `what_if`: one a change, with the mean difference of a job's wait to the base and its 95 % interval.
+    """Make the rows of `what_if`: one per change, with the mean difference of waits to the base and its interval.
 
-    nodes: of the cluster; None takes as many as were ever in use at once.
+    nodes: of the cluster; None means the most ever in use at once.
     """
     from simulator.flat.replay import simulate
 
@@ -95,7 +95,7 @@ _KEPT = ("mean_wait_s", "p50_wait_s", "p95_wait_s", "mean_bounded_slowdown")
 
 
 def mean_interval(values: Int64s | Floats, submit_s: Int64s) -> list[float] | None:
-    """95 % interval of the mean of `values` (jobs,): 7-day blocks of submission days are drawn.
+    """95 % interval of the mean of `values` (jobs,), by drawing 7-day blocks of submission days.
 
     Days, not jobs, are drawn (a ratio of sums), which keeps the draws small on any trace. None within one block.
     """

@@ -1,8 +1,9 @@
-"""How replays under GPU schedulers differ: from the first with nothing changed, job by job, draw by draw.
+"""Compare replays under GPU schedulers with the first one, in which nothing is changed, job by job and draw by draw.
 
-A figure is its mean over the draws of what the trace does not say (models of jobs, which are elastic, the load of
-inference), beside the least and the most of them. Intervals are over resampled weeks of the jobs' differences, meant
-over the draws (decision 9): weeks say what chance of arrivals does, draws what was invented does. Stores nothing.
+The draws are of what the trace does not say: models of jobs, which jobs are elastic, the load of inference. A figure is
+its mean over the draws, with the least and the most of them. Intervals are over resampled weeks of the jobs'
+differences, averaged over the draws (decision 9). Weeks show the effect of chance arrivals, draws the effect of
+assumptions. Stores nothing.
 """
 
 from __future__ import annotations
@@ -17,27 +18,27 @@ from numpy.typing import NDArray
 
 from models.tables import WHAT_IF_GROUPS, WHAT_IF_SCHEDULERS, frame
 from models.what_if.cluster import mean_interval
-from models.what_if.schedulers import Asked, Outcome
+from models.what_if.schedulers import PlannedGpuReplay, SchedulerOutcome
 from simulator.gpu.jobs import GpuJobs
 
 Floats = NDArray[np.float64]
 
-SIZES = ((1, "1"), (4, "2-4"), (8, "5-8"), (1 << 62, "9-up"))  # GPUs up to which a class goes, and its name
-SHOWN_GROUPS = 20  # of users: those of most jobs
+SIZES = ((1, "1"), (4, "2-4"), (8, "5-8"), (1 << 62, "9-up"))  # largest number of GPUs of a class, and its name
+SHOWN_GROUPS = 20  # users shown, those with most jobs
 JCT, QUEUEING = "mean_jct_s", "mean_queueing_s"
 
 
 class Replayed(NamedTuple):
-    """One scheduler with one change: its outcomes, one a draw, beside the base's of the same draws."""
+    """One scheduler with one change: its outcomes, one per draw, and the base's outcomes of the same draws."""
 
     scheduler: str
     change: str
-    outcomes: list[Outcome]
-    base: list[Outcome]
+    outcomes: list[SchedulerOutcome]
+    base: list[SchedulerOutcome]
 
     @property
     def is_base(self) -> bool:
-        """Whether the differences are to itself."""
+        """Whether it is the base itself."""
         return self.outcomes is self.base
 
     def values(self, figure: str) -> Floats:
@@ -55,19 +56,19 @@ class Replayed(NamedTuple):
         return np.array([one.of_jobs[figure] - before.of_jobs[figure] for one, before in pairs])
 
 
-def replayed(outcomes: Sequence[Outcome]) -> list[Replayed]:
-    """The outcomes of `models.what_if.schedulers.replays` by scheduler and change, in the order asked for."""
-    together: dict[tuple[str, str], list[Outcome]] = {}
+def replayed(outcomes: Sequence[SchedulerOutcome]) -> list[Replayed]:
+    """Group the outcomes of `models.what_if.schedulers.replays` by scheduler and change, in the order planned."""
+    together: dict[tuple[str, str], list[SchedulerOutcome]] = {}
     for outcome in outcomes:
         together.setdefault((outcome.scheduler, outcome.change), []).append(outcome)
     base = next(iter(together.values()))
-    return [Replayed(*named, of_it, base) for named, of_it in together.items()]
+    return [Replayed(*named, of_both, base) for named, of_both in together.items()]
 
 
-def rows(jobs: GpuJobs, outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]:
-    """A row a scheduler, change and figure: value, its interval, its ends over the draws, the difference to the base.
+def rows(jobs: GpuJobs, outcomes: Sequence[SchedulerOutcome]) -> Iterator[dict[str, Any]]:
+    """Yield a row per scheduler, change and figure: value, interval, range over the draws, difference to the base.
 
-    Intervals are of figures that are means over jobs; None for others and where the trace is shorter than two weeks.
+    Figures that are means over jobs have intervals; others have None, as have all if the trace is under two weeks.
     """
     submit = jobs.submit_s.astype(np.int64)
     for one in replayed(outcomes):
@@ -89,8 +90,8 @@ def rows(jobs: GpuJobs, outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]
             }
 
 
-def group_rows(jobs: GpuJobs, outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]:
-    """Who gains and who loses: mean difference of completion times to the base, by size, group and user."""
+def group_rows(jobs: GpuJobs, outcomes: Sequence[SchedulerOutcome]) -> Iterator[dict[str, Any]]:
+    """Yield the mean difference of completion times to the base by size, group and user: the gains and losses."""
     for one in replayed(outcomes):
         if one.is_base:
             continue
@@ -112,14 +113,14 @@ def group_rows(jobs: GpuJobs, outcomes: Sequence[Outcome]) -> Iterator[dict[str,
 
 
 def parts(jobs: GpuJobs) -> Iterator[tuple[str, str, NDArray[np.bool_]]]:
-    """(dimension, name, jobs of it) of each class of size, each group, and the users of most jobs."""
+    """Yield (dimension, name, mask of jobs) of each size class, each group, and the users with most jobs."""
     low = 0
     for high, name in SIZES:
         mask = (jobs.gpus > low) & (jobs.gpus <= high)
         low = high
         if mask.any():
             yield "size", name, mask
-    if len(jobs.groups) > 1 and jobs.groups != jobs.users:  # where users are the groups, they come once
+    if len(jobs.groups) > 1 and jobs.groups != jobs.users:  # if users are the groups, list them once
         for index, name in enumerate(jobs.groups):
             if (mask := jobs.group == index).any():
                 yield "group", name, mask
@@ -129,19 +130,21 @@ def parts(jobs: GpuJobs) -> Iterator[tuple[str, str, NDArray[np.bool_]]]:
             yield "user", jobs.users[index], jobs.user == index
 
 
-def frames(cluster: str, asked: Sequence[Asked], outcomes: Sequence[Outcome]) -> list[pl.DataFrame]:
-    """The tables `what_if_schedulers` and `what_if_groups` of one cluster; `outcomes` are of `asked`, in order."""
-    jobs = asked[0].scene.jobs
-    scenes = {(one.scheduler, one.change): one.scene for one in reversed(asked)}
+def frames(
+    cluster: str, planned: Sequence[PlannedGpuReplay], outcomes: Sequence[SchedulerOutcome]
+) -> list[pl.DataFrame]:
+    """Make `what_if_schedulers` and `what_if_groups` of one cluster; `outcomes` are of `planned`, in order."""
+    jobs = planned[0].scene.jobs
+    scenes = {(one.scheduler, one.change): one.scene for one in reversed(planned)}
     every = list(rows(jobs, outcomes))
     schedulers = []
     for place, one in enumerate(replayed(outcomes), 1):
         scene = scenes[one.scheduler, one.change]
-        of_it = {r["figure"]: r for r in every if (r["scheduler"], r["change"]) == (one.scheduler, one.change)}
-        jct, queueing = of_it[JCT], of_it[QUEUEING]
+        by_figure = {r["figure"]: r for r in every if (r["scheduler"], r["change"]) == (one.scheduler, one.change)}
+        jct, queueing = by_figure[JCT], by_figure[QUEUEING]
         schedulers.append(
             {
-                **{figure: row["value"] for figure, row in of_it.items()},
+                **{figure: row["value"] for figure, row in by_figure.items()},
                 "cluster": cluster,
                 "place": place,
                 "scheduler": one.scheduler,
@@ -157,7 +160,9 @@ def frames(cluster: str, asked: Sequence[Asked], outcomes: Sequence[Outcome]) ->
                 **_ends("jct_change", jct["difference_ci95"], jct["difference_draws"]),
                 "queueing_change_s": queueing["difference"],
                 **_ends("queueing_change", queueing["difference_ci95"], queueing["difference_draws"]),
-                "assumptions": "\n".join(dict.fromkeys(line for outcome in one.outcomes for line in outcome.said)),
+                "assumptions": "\n".join(
+                    dict.fromkeys(line for outcome in one.outcomes for line in outcome.assumptions)
+                ),
             }
         )
     groups = [
@@ -173,7 +178,7 @@ def frames(cluster: str, asked: Sequence[Asked], outcomes: Sequence[Outcome]) ->
 
 
 def _ends(name: str, ci95: list[float] | None, draws: list[float]) -> dict[str, float | None]:
-    """The interval over weeks and the ends over draws, as the columns of a figure are called."""
+    """The interval over weeks and the range over draws, under the column names of a figure."""
     low, high = ci95 or (None, None)
     return {f"{name}_low_s": low, f"{name}_high_s": high, f"{name}_least_s": draws[0], f"{name}_most_s": draws[1]}
 

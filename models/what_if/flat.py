@@ -1,8 +1,8 @@
-"""What would change if whole nodes were given out in another order: flat schedulers, with one thing changed or nothing.
+"""What-if for flat schedulers: give out whole nodes in another order, with one thing changed or nothing.
 
-The world is that of `models.what_if.cluster`, from which the report gives advice: one pool of nodes, jobs in one queue,
-planned with time limits. Outcomes are those of `models.what_if.schedulers`, a node in place of a GPU, so that the same
-differences are made of them.
+The world is that of `models.what_if.cluster`, on which the report bases its advice: one pool of nodes, jobs in one
+queue, planned with time limits. Outcomes have the form of `models.what_if.schedulers`, with nodes instead of GPUs, so
+that the same code computes their differences.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from models.what_if.changes import AS_IT_IS, arrival_rate, limit_of, relative
-from models.what_if.schedulers import Floats, Outcome
+from models.what_if.schedulers import Floats, SchedulerOutcome
 from simulator.gpu.jobs import GpuJobs, of_arrays
 from simulator.metrics import summary
 from simulator.workload import Int64s, Workload
@@ -24,45 +24,47 @@ from traces.errors import InputError
 KNOWN = ("nodes", "limit", "arrivals")
 
 
-class Asked(NamedTuple):
-    """One replay to be made, and what is said of it."""
+class PlannedFlatReplay(NamedTuple):
+    """One planned replay, with its assumptions."""
 
     workload: Workload
     capacity: int  # nodes
     scheduler: str
     change: str
-    said: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
 
 
-def combinations(workload: Workload, capacity: int, schedulers: Sequence[str], changes: Sequence[str]) -> list[Asked]:
-    """Every scheduler with nothing changed and with each change. Raises InputError for one that is not possible."""
-    base = Asked(workload, capacity, "", AS_IT_IS)
+def combinations(
+    workload: Workload, capacity: int, schedulers: Sequence[str], changes: Sequence[str]
+) -> list[PlannedFlatReplay]:
+    """Plan every scheduler with nothing changed and with each change. Raises InputError for an impossible change."""
+    base = PlannedFlatReplay(workload, capacity, "", AS_IT_IS)
     scenes = [base, *(_changed(base, change) for change in dict.fromkeys(changes))]
     return [scene._replace(scheduler=name) for name in dict.fromkeys(schedulers) for scene in scenes]
 
 
 def as_jobs(workload: Workload) -> GpuJobs:
-    """The jobs as differences are made of them: nodes in place of GPUs, no users, one group."""
+    """The jobs in the form that differences need: nodes instead of GPUs, no users, one group."""
     return of_arrays(workload.submit_s.astype(float), workload.size, workload.run_s.astype(float))
 
 
-def replays(asked: Sequence[Asked], tell: Callable[[str], None]) -> list[Outcome]:
-    """The outcomes in the order asked; `tell` hears which is done."""
+def replays(planned: Sequence[PlannedFlatReplay], report: Callable[[str], None]) -> list[SchedulerOutcome]:
+    """Make the replays; outcomes are in the order planned. `report` is called with the name of each when it is done."""
     from simulator.flat.replay import simulate
 
     outcomes = []
-    for one in asked:
+    for one in planned:
         starts = simulate(one.workload, scheduler=one.scheduler, capacity=one.capacity)
         outcomes.append(_outcome(one, starts))
-        tell(f"{one.scheduler}, {one.change}")
+        report(f"{one.scheduler}, {one.change}")
     return outcomes
 
 
-def distance(base: Outcome, workload: Workload) -> str:
-    """How far the base's waits are from the recorded ones, in a sentence."""
+def distance(base: SchedulerOutcome, workload: Workload) -> str:
+    """Describe in a sentence how far the base's waits are from the recorded ones."""
     known = workload.start_s >= 0
     if not known.any():
-        return "the log holds no start, so nothing says how near the replay is to the record"
+        return "the log has no starts, so the error of the replay is unknown"
     recorded_h = float((workload.start_s - workload.submit_s)[known].mean()) / 3600
     replayed_h = float(base.of_jobs["mean_queueing_s"][known].mean()) / 3600
     return (
@@ -71,7 +73,7 @@ def distance(base: Outcome, workload: Workload) -> str:
     )
 
 
-def _outcome(one: Asked, starts: Int64s) -> Outcome:
+def _outcome(one: PlannedFlatReplay, starts: Int64s) -> SchedulerOutcome:
     wait: Floats = (starts - one.workload.submit_s).astype(np.float64)
     jct = wait + one.workload.run_s
     whole = summary(one.workload, starts, one.capacity)
@@ -83,15 +85,17 @@ def _outcome(one: Asked, starts: Int64s) -> Outcome:
         "makespan_s": whole["makespan_s"],
         "utilization": whole["utilization"],
     }
-    return Outcome(one.scheduler, one.change, 0, figures, {"mean_jct_s": jct, "mean_queueing_s": wait}, one.said)
+    return SchedulerOutcome(
+        one.scheduler, one.change, 0, figures, {"mean_jct_s": jct, "mean_queueing_s": wait}, one.assumptions
+    )
 
 
-def _changed(base: Asked, change: str) -> Asked:
+def _changed(base: PlannedFlatReplay, change: str) -> PlannedFlatReplay:
     name, _equals, value = (part.strip() for part in change.partition("="))
     jobs = base.workload
     if name not in KNOWN or not value:
         raise InputError(
-            f"change {change[:80]!r} is not one of whole nodes: known are {', '.join(f'{one}=...' for one in KNOWN)}"
+            f"change {change[:80]!r} does not apply to whole nodes; known: {', '.join(f'{one}=...' for one in KNOWN)}"
         )
     if name == "nodes":
         nodes, largest = round(relative(base.capacity, value, change)), int(jobs.size.max())
@@ -104,8 +108,8 @@ def _changed(base: Asked, change: str) -> Asked:
         most = min(limit_of(value, change), float(np.iinfo(np.int64).max >> 1))
         cut = int((jobs.run_s > most).sum())
         ends = {key: np.minimum(getattr(jobs, key), int(most)) for key in ("run_s", "limit_s")}
-        said = (f"{change}: {counted(cut, 'job', 'is')} cut and not submitted again",)
-        return base._replace(workload=replace(jobs, **ends), change=change, said=said)
+        assumptions = (f"{change}: {counted(cut, 'job', 'is')} cut and not submitted again",)
+        return base._replace(workload=replace(jobs, **ends), change=change, assumptions=assumptions)
     first, rate = jobs.submit_s[0], arrival_rate(value, change)
     submit_s = first + np.round((jobs.submit_s - first) / rate).astype(np.int64)
     return base._replace(workload=replace(jobs, submit_s=submit_s), change=change)

@@ -1,9 +1,9 @@
-"""When one job would have started with another limit or size: it alone is simulated from its submission on, twice.
+"""What-if for one job: simulate when it would have started with another limit or size, and compare with no change.
 
-Where the log says that it became eligible later, from then on. The world is the recorded one up to there, with rules
-fitted on what was known by then (the forked form of `simulator.recorded`). Once as it was, once with the change:
-what is told is the difference of the two. How far the unchanged replay is from the record says how far to trust it.
-Sizes are whole nodes of one pool.
+Only this job is simulated, from its submission on, or from when it became eligible if the log shows a later time. The
+world is the recorded one up to there, with rules fitted on what was known by then (the forked form of
+`simulator.recorded`). The result is the difference between the replays with and without the change. The distance of the
+unchanged replay from the record shows how far to trust it. Sizes are whole nodes of one pool.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ from simulator.recorded.record import ARRAYS, NEVER, RecordedTrace, events
 from simulator.recorded.single import is_around, single_starts
 
 HOUR_S, DAY_S = 3600, 86400
-LEARN_S = 90 * DAY_S  # of record that the rules are fitted on
-STEP_S = 600  # limits are proposed in whole steps
-SLACK = 1.1  # a limit that fits is a tenth over what was used
+LEARN_S = 90 * DAY_S  # span of the record that the rules are fitted on
+STEP_S = 600  # proposed limits are multiples of it
+SLACK = 1.1  # a proposed limit is a tenth over the used time
 
 
 @dataclass(frozen=True)
-class Change:
-    """Another limit, another size, or both; None leaves it."""
+class JobChange:
+    """Another limit, another size, or both; None leaves it unchanged."""
 
     name: str
     limit_s: int | None = None
     nodes: int | None = None
 
 
-def proposed(size: int, limit_s: int, run_s: int | None) -> list[Change]:
-    """What to try for a job of that size (nodes) and limit that ran for `run_s` (None: it never ran)."""
+def proposed(size: int, limit_s: int, run_s: int | None) -> list[JobChange]:
+    """Propose changes for a job of that size (nodes) and limit that ran for `run_s` (None: it never ran)."""
     changes = []
     if run_s is not None and (fits_s := -(-int(run_s * SLACK) // STEP_S) * STEP_S) and fits_s < limit_s:
-        changes.append(Change("a limit of what it used and a tenth more", limit_s=max(fits_s, STEP_S)))
+        changes.append(JobChange("a limit of what it used and a tenth more", limit_s=max(fits_s, STEP_S)))
     half_s = limit_s // 2 // STEP_S * STEP_S
     if half_s >= STEP_S and all(change.limit_s != half_s for change in changes):
-        changes.append(Change("half the limit", limit_s=half_s))
+        changes.append(JobChange("half the limit", limit_s=half_s))
     if size > 1:
-        changes.append(Change("half the nodes", nodes=size // 2))
+        changes.append(JobChange("half the nodes", nodes=size // 2))
     if size > 3:
-        changes.append(Change("one node", nodes=1))
+        changes.append(JobChange("one node", nodes=1))
     return changes
 
 
 def what_if(
-    record: RecordedTrace, job_key: str, eligible_s: int | None, changes: list[Change] | None = None
+    record: RecordedTrace, job_key: str, eligible_s: int | None, changes: list[JobChange] | None = None
 ) -> dict[str, Any]:
-    """Waits of a job of the record unchanged and with each change (None: those that are `proposed`), s.
+    """Simulate the waits of a job of the record, unchanged and with each change (None: those `proposed`), s.
 
-    Waits count from when it was eligible (`eligible_s`, epoch s), if the log says so, else from its submission.
-    `distance_s` is the unchanged replay's wait less the recorded one. A wait is null where the job had not started ten
+    Waits count from when it was eligible (`eligible_s`, epoch s) if the log says so, else from its submission.
+    `distance_s` is the unchanged replay's wait less the recorded one. A wait is null if the job had not started ten
     days later, and so is a difference to it.
     """
     record = record if eligible_s is None else _submitted(record, job_key, eligible_s)
@@ -65,7 +65,7 @@ def what_if(
     near = record.take((record.submit_s >= submit_s - LEARN_S) & (record.submit_s < submit_s))
     rules = fit(near, submit_s)
     played = record.take(is_around(record, submit_s, submit_s + 1))
-    base_s = _wait(played, job_key, rules, Change("as it was"))
+    base_s = _wait(played, job_key, rules, JobChange("as it was"))
     recorded_s = start_s - submit_s if start_s < NEVER else None
     rows = []
     for change in proposed(size, limit_s, run_s) if changes is None else changes:
@@ -91,7 +91,7 @@ def what_if(
 
 
 def _submitted(record: RecordedTrace, job_key: str, submit_s: int) -> RecordedTrace:
-    """The record with another submission of that job, in order again."""
+    """The record with another submission of that job, again in order."""
     submits = record.submit_s.copy()
     submits[record.job_key.index(job_key)] = submit_s
     order = np.argsort(submits, kind="stable")
@@ -99,15 +99,17 @@ def _submitted(record: RecordedTrace, job_key: str, submit_s: int) -> RecordedTr
     return RecordedTrace(**columns, job_key=[record.job_key[at] for at in order])
 
 
-def _wait(record: RecordedTrace, job_key: str, rules: Parameters, change: Change) -> int | None:
-    """Simulated wait of the job, s; None where it would not have started within the horizon."""
+def _wait(record: RecordedTrace, job_key: str, rules: Parameters, change: JobChange) -> int | None:
+    """Simulated wait of the job, s; None if it would not have started within the horizon."""
     row = record.job_key.index(job_key)
     size, limit_s = record.size.copy(), record.limit_s.copy()
     size[row], limit_s[row] = change.nodes or size[row], change.limit_s or limit_s[row]
     changed = replace(record, size=size, limit_s=limit_s)
-    wanted = np.zeros(len(changed), np.bool_)
-    wanted[row] = True
+    simulated = np.zeros(len(changed), np.bool_)
+    simulated[row] = True
     jobs = jobs_of(changed, rules.points_per_hour)
-    starts = single_starts(changed, events(changed), jobs, rules_of(rules, frozenset(MECHANISMS)), wanted, forked=True)
+    starts = single_starts(
+        changed, events(changed), jobs, rules_of(rules, frozenset(MECHANISMS)), simulated, forked=True
+    )
     wait_s = int(starts[row] - changed.submit_s[row])
     return wait_s if wait_s < HORIZON_S - HOUR_S else None

@@ -1,7 +1,8 @@
-"""What would change if GPU jobs were scheduled by another of the published schedulers, or on another cluster.
+"""What-if for GPU schedulers: schedule GPU jobs by another of the published schedulers, or on another cluster.
 
-Every scheduler replays the same jobs on the same machine with the same profiles and prices (`simulator.gpu`), as it is
-and with each change alone, once a draw of what the trace does not say. How they differ: `models.what_if.differences`.
+Every scheduler replays the same jobs on the same machine with the same profiles and prices (`simulator.gpu`), unchanged
+and with each change alone, once for each draw of what the trace does not say. `models.what_if.differences` compares the
+replays.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.child import end_with_parent
-from models.what_if.changes import AS_IT_IS, Scene, changed, is_drawn, parameters_of, redrawn
+from models.what_if.changes import AS_IT_IS, GpuScene, changed, is_drawn, parameters_of, redrawn
 from simulator.gpu.figures import figures, jct_s, queueing_s, rho
 from simulator.gpu.registry import Event, check, parameters, scheduler
 from simulator.gpu.run import simulate
@@ -27,107 +28,114 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """One replay: its figures, those that are means of a figure a job, and what was assumed."""
+class SchedulerOutcome:
+    """One replay: its figures, the values of each job behind those that are means, and the assumptions made."""
 
     scheduler: str
     change: str
-    seed: int  # of what is drawn
+    seed: int  # of the draws
     figures: dict[str, float]
     of_jobs: dict[str, Floats]  # figure -> (jobs,)
-    said: tuple[str, ...]
+    assumptions: tuple[str, ...]
 
 
-class Asked(NamedTuple):
-    """One replay to be made."""
+class PlannedGpuReplay(NamedTuple):
+    """One planned replay."""
 
-    scene: Scene
+    scene: GpuScene
     scheduler: str
     change: str
 
 
-def combinations(scene: Scene, schedulers: Sequence[str], changes: Sequence[str], draws: int = 1) -> list[Asked]:
-    """Every scheduler with nothing changed and with each change that concerns it; names and values are checked here.
+def combinations(
+    scene: GpuScene, schedulers: Sequence[str], changes: Sequence[str], draws: int = 1
+) -> list[PlannedGpuReplay]:
+    """Plan every scheduler with nothing changed and with each change that concerns it; checks names and values.
 
-    Each once a draw: of `draws` scenes the first is `scene`, the others draw with the seeds that follow. A scene whose
-    jobs have no profile has nothing to draw, and is replayed once. Raises InputError for what is not known or possible.
+    Each is planned once per draw: of `draws` scenes the first is `scene`, and the others draw with the following seeds.
+    A scene whose jobs have no profile has nothing to draw and is replayed once. Raises InputError for unknown names and
+    impossible changes.
     """
     if draws > 1 and is_drawn(scene):
         line = f"drawn again with the seeds up to {scene.seed + draws - 1}: figures are means over {draws} draws"
-        scene = replace(scene, said=(*scene.said, line))
+        scene = replace(scene, assumptions=(*scene.assumptions, line))
     scenes = [scene, *(redrawn(scene, scene.seed + more) for more in range(1, draws if is_drawn(scene) else 1))]
-    asked = []
+    planned = []
     for name in dict.fromkeys(schedulers):
         check(name, {})
-        asked += [Asked(one, name, AS_IT_IS) for one in scenes]
+        planned += [PlannedGpuReplay(one, name, AS_IT_IS) for one in scenes]
         for change in dict.fromkeys(changes):
             concerned = [changed(one, change, schedulers) for one in scenes]
             if concerned[0].only in (None, name):
-                asked += [Asked(one, name, change) for one in concerned]
-    return asked
+                planned += [PlannedGpuReplay(one, name, change) for one in concerned]
+    return planned
 
 
-def replays(asked: Sequence[Asked], tell: Callable[[str], None], workers: int | None = None) -> list[Outcome]:
-    """The outcomes in the order asked, in as many processes as there are processors; `tell` hears which is done.
+def replays(
+    planned: Sequence[PlannedGpuReplay], report: Callable[[str], None], workers: int | None = None
+) -> list[SchedulerOutcome]:
+    """Make the replays, one process per processor; outcomes are in the order planned.
 
-    Draws of a scene in which nothing is drawn are one replay.
+    `report` is called with the name of each replay when it is done. Draws of a scene with nothing drawn are one replay.
     """
     first: dict[tuple[str, str, int], int] = {}
-    of = [first.setdefault((one.scheduler, one.change, _drawn_with(one)), at) for at, one in enumerate(asked)]
-    found = dict(zip(first.values(), _each([asked[at] for at in first.values()], tell, workers), strict=True))
-    for at, one in enumerate(asked):
+    first_at = [first.setdefault((one.scheduler, one.change, _drawn_with(one)), at) for at, one in enumerate(planned)]
+    found = dict(zip(first.values(), _each([planned[at] for at in first.values()], report, workers), strict=True))
+    for at, one in enumerate(planned):
         if at not in found:
-            tell(_name(one))
-    return [replace(found[at], seed=one.scene.seed) for at, one in zip(of, asked, strict=True)]
+            report(_name(one))
+    return [replace(found[at], seed=one.scene.seed) for at, one in zip(first_at, planned, strict=True)]
 
 
-def _drawn_with(one: Asked) -> int:
-    """The seed of what the replay draws; -1 where it draws nothing."""
+def _drawn_with(one: PlannedGpuReplay) -> int:
+    """The seed of the replay's draws; -1 if it draws nothing."""
     return one.scene.seed if is_drawn(one.scene) or "seed" in parameters(one.scheduler) else -1
 
 
-def _each(asked: Sequence[Asked], tell: Callable[[str], None], workers: int | None) -> list[Outcome]:
-    count = min(len(asked), workers or os.cpu_count() or 1)
+def _each(
+    planned: Sequence[PlannedGpuReplay], report: Callable[[str], None], workers: int | None
+) -> list[SchedulerOutcome]:
+    count = min(len(planned), workers or os.cpu_count() or 1)
     if count <= 1:
         found = []
-        for one in asked:
+        for one in planned:
             found.append(replayed(one))
-            tell(_name(one))
+            report(_name(one))
         return found
-    for one in asked:
-        if isinstance(scheduler(one.scheduler), Event):  # compiled once here, read by every process
+    for one in planned:
+        if isinstance(scheduler(one.scheduler), Event):  # compile once here; every process reads the result
             simulate(one.scene.cluster, one.scene.jobs.take(np.arange(1)), one.scheduler)
             break
-    outcomes: dict[int, Outcome] = {}
+    outcomes: dict[int, SchedulerOutcome] = {}
     with ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
-        running = {pool.submit(replayed, one): at for at, one in enumerate(asked)}
+        running = {pool.submit(replayed, one): at for at, one in enumerate(planned)}
         for future in as_completed(running):
             at = running[future]
             outcomes[at] = future.result()
-            tell(_name(asked[at]))
-    return [outcomes[at] for at in range(len(asked))]
+            report(_name(planned[at]))
+    return [outcomes[at] for at in range(len(planned))]
 
 
-def _name(one: Asked) -> str:
+def _name(one: PlannedGpuReplay) -> str:
     return f"{one.scheduler}, {one.change}" + (f", seed {one.scene.seed}" if is_drawn(one.scene) else "")
 
 
-def replayed(one: Asked) -> Outcome:
-    """One replay and its figures."""
+def replayed(one: PlannedGpuReplay) -> SchedulerOutcome:
+    """Make one replay and compute its figures."""
     cluster, jobs = one.scene.cluster, one.scene.jobs
-    told = parameters_of(one.scene, one.scheduler)
-    run = simulate(cluster, jobs, one.scheduler, told, one.scene.quotas)
+    run = simulate(cluster, jobs, one.scheduler, parameters_of(one.scene, one.scheduler), one.scene.quotas)
     of_jobs = {
         "mean_jct_s": jct_s(jobs, run.result),
         "mean_queueing_s": queueing_s(jobs, run.result),
         "mean_rho": rho(cluster, jobs, run.result),
     }
     summed = figures(cluster, jobs, run.result)
-    return Outcome(one.scheduler, one.change, one.scene.seed, summed, of_jobs, (*one.scene.said, *run.said))
+    assumptions = (*one.scene.assumptions, *run.said)
+    return SchedulerOutcome(one.scheduler, one.change, one.scene.seed, summed, of_jobs, assumptions)
 
 
-def without_unplaceable(scene: Scene) -> Scene:
-    """The scene without the jobs that no configuration of its cluster holds; it says how many they are."""
+def without_unplaceable(scene: GpuScene) -> GpuScene:
+    """The scene without jobs that fit no configuration of its cluster; their number is noted as an assumption."""
     from simulator.gpu.run import fits
     from traces.errors import InputError
 
@@ -139,4 +147,4 @@ def without_unplaceable(scene: Scene) -> Scene:
             f"none of the {counted(len(able), 'job')} fits the cluster of {counted(scene.cluster.gpus, 'GPU')}"
         )
     line = f"{counted(int((~able).sum()), 'job', 'fits')} no configuration of the cluster: left out"
-    return replace(scene, jobs=scene.jobs.take(able), said=(*scene.said, line))
+    return replace(scene, jobs=scene.jobs.take(able), assumptions=(*scene.assumptions, line))

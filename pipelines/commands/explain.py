@@ -12,7 +12,7 @@ from traces.errors import InputError
 from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
-    from models.what_if.job import Change
+    from models.what_if.job import JobChange
     from traces.clusters import ClusterSettings
 
 
@@ -79,11 +79,11 @@ def _of_job(
 ) -> dict[str, Any]:
     from features import explain as explain_
     from models.study.what_ifs import what_if_of_job
-    from models.what_if.job import Change
+    from models.what_if.job import JobChange
 
-    changes: list[Change] | None = None
+    changes: list[JobChange] | None = None
     if limit_s is not None or nodes is not None:
-        changes = [Change("what you ask for", limit_s=limit_s, nodes=nodes)]
+        changes = [JobChange("what you ask for", limit_s=limit_s, nodes=nodes)]
     explained = explain_.job(folder, settings, job_key)
     answer = what_if_of_job(folder, settings.name, job_key, changes)
     why = None if answer else "the record lacks its submission, or has neither a start nor an end after it"

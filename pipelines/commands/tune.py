@@ -15,7 +15,7 @@ from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
     from models.study.cluster import Study
-    from models.training.sweep import Found
+    from models.training.sweep import SearchResult
 
 
 def register(app: typer.Typer) -> None:
@@ -89,7 +89,7 @@ def _study(
     return open_study(folder, settings, pair_nodes=sizes, limit_s=limit_s, scheduler=scheduler, world=world)
 
 
-def _answer(found: Found) -> dict[str, Any]:
+def _answer(found: SearchResult) -> dict[str, Any]:
     """Build the output of `--json`."""
     return {
         "policy": found.policy,

@@ -13,7 +13,7 @@ from traces.errors import InputError
 from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
-    from models.queue_time.ask import Request
+    from models.queue_time.ask import WaitRequest
     from traces.clusters import ClusterSettings
 
 
@@ -130,7 +130,7 @@ def _scored(
     )  # fmt: skip
 
 
-def _answered(folder: DataFolder, settings: ClusterSettings, request: Request, live: bool) -> dict[str, Any]:
+def _answered(folder: DataFolder, settings: ClusterSettings, request: WaitRequest, live: bool) -> dict[str, Any]:
     from dataclasses import asdict, replace
 
     from models.queue_time.ask import answer
@@ -164,9 +164,9 @@ def _answered(folder: DataFolder, settings: ClusterSettings, request: Request, l
 
 def _request(
     folder: DataFolder, settings: ClusterSettings, asked: dict[str, Any], names: tuple[str, str, str, str]
-) -> Request:
+) -> WaitRequest:
     """Build the request from a job or a script, overridden by the options. Raises InputError."""
-    from models.queue_time.ask import Request
+    from models.queue_time.ask import WaitRequest
 
     partition, user, account, qos = names
     given: dict[str, Any] = {"partition": partition, "user": user, "account": account, "qos": qos}
@@ -188,7 +188,7 @@ def _request(
     if "limit_s" not in known:
         raise InputError("the time limit is missing: give --limit 48h, --like JOBID or a --script with --time")
     merged = {name: value or known.get(name, "") for name, value in given.items()}
-    return Request(int(known.get("nodes", 1)), int(known["limit_s"]), **merged)
+    return WaitRequest(int(known.get("nodes", 1)), int(known["limit_s"]), **merged)
 
 
 def _whole_nodes(settings: ClusterSettings, gpus: int) -> int:

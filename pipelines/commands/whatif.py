@@ -14,7 +14,7 @@ from traces.errors import InputError
 
 if TYPE_CHECKING:
     from models.study.gpu_what_ifs import Question
-    from models.what_if.schedulers import Outcome
+    from models.what_if.schedulers import SchedulerOutcome
     from simulator.gpu.jobs import GpuJobs
     from traces.clusters import ClusterSettings
     from traces.store.folder import DataFolder
@@ -165,7 +165,7 @@ def _on_gpus(folder: DataFolder, settings: ClusterSettings, question: Question, 
 def _result(
     cluster: str,
     jobs: GpuJobs,
-    outcomes: list[Outcome],
+    outcomes: list[SchedulerOutcome],
     remarks: tuple[str, ...],
     *,
     nodes: int,
@@ -182,7 +182,7 @@ def _result(
         "gpus": gpus,
         "seed": seed,
         "draws": len({outcome.seed for outcome in outcomes}),
-        "said": list(dict.fromkeys([*remarks, *(line for outcome in outcomes for line in outcome.said)])),
+        "said": list(dict.fromkeys([*remarks, *(line for outcome in outcomes for line in outcome.assumptions)])),
         "results": list(differences.rows(jobs, outcomes)),
         "groups": list(differences.group_rows(jobs, outcomes)),
     }

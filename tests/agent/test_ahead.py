@@ -38,7 +38,7 @@ from features.ahead.played import FutureInputs
 from features.ahead.summary import AHEAD, FUTURES, SEEN_AHEAD, summary
 from features.observe import FEATURES
 from models import recorded_pairs
-from models.ahead.futures import Asked, start_in_futures
+from models.ahead.futures import HypotheticalJobs, start_in_futures
 from models.policies.simulate_ahead import SimulateAhead
 from models.policies.xgboost import xgboost_ahead
 from simulator.recorded.parameters import Parameters
@@ -96,7 +96,8 @@ def test_the_futures_of_a_told_slurm_are_those_of_the_table(now_s: int) -> None:
     end_s = int(record.start_s[row] + record.limit_s[row])
     columns = (now_s, record.size[row], record.limit_s[row], record.user[row], record.name[row], NONE)
     beyond = (end_s - now_s + DAY, row, end_s, NONE)
-    compiled = start_in_futures(record, Asked(*(np.array([value], np.int64) for value in (*columns, *beyond))))
+    job = HypotheticalJobs(*(np.array([value], np.int64) for value in (*columns, *beyond)))
+    compiled = start_in_futures(record, job)
     slurm = told_slurm(record, now_s)
     eyes = Eyes(slurm, request_of(record, row), SITE)
     predecessor = next(job for job in eyes.look(now_s).jobs if job.id == str(row))

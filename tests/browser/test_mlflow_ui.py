@@ -12,7 +12,7 @@ import pytest
 from models.comparison.compare import compare
 from models.protocol import TrainedPolicy
 from models.release.candidate import choose_candidate
-from models.release.gate import Gate
+from models.release.gate import GateVerdict
 from models.release.note import release_note
 from models.tables import results_frame
 from models.tracking import runs
@@ -43,7 +43,7 @@ def fits(data: DataFolder) -> list[TrainedPolicy]:
     measured_on = [dataset(WHERE, select, "select"), dataset(WHERE, report, "report")]
     add_comparison(data, compared, made, measured_on, results_frame(compared.results), {})
     best = choose_candidate(select, made)
-    words = release_note(best, best.artifact, Gate("passed", "not worse than reactive"))
+    words = release_note(best, best.artifact, GateVerdict("passed", "not worse than reactive"))
     tracking.set_alias(
         data,
         "toy",

@@ -179,7 +179,7 @@ def test_more_jobs_that_wait_than_there_is_room_for_get_more_room(monkeypatch: p
 
 def test_what_fails_in_a_thread_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_chunk", lambda *arguments: NONE if len(arguments[6]) else 0)
-    with pytest.raises(InputError, match="a job of 2 nodes that joins the others never starts"):
+    with pytest.raises(InputError, match="a job of 2 nodes submitted among the others never starts"):
         few(3600, threads=2)
 
 

@@ -67,7 +67,10 @@ def test_train_then_evaluate(baton: Baton, data: Path) -> None:
     (reactive,) = (row for row in rows if row["policy"] == "reactive")
     assert reactive["overlap_h"] == 0 and reactive["reduction"] in (0, None)
     other = baton(*compare, "--limit", "30h", "--data", data)
-    assert other.code == 2 and "; it is for lab: mirage on 16 nodes, world plain, 1-node pairs of 24 h" in other.err
+    assert (
+        other.code == 2
+        and "; it is trained for lab: mirage on 16 nodes, world plain, 1-node pairs of 24 h" in other.err
+    )
     half = baton(*compare, "--every", "8h", "--data", data, "--json").json["results"]
     assert {row["n"] for row in half if row["load"] == "all"} == {15}
     promised = [row for row in told["promises"] if row["policy"] == "forest"]
@@ -196,7 +199,7 @@ def test_champion_is_what_was_trained_under_that_name_else_the_registered(
         patch.setattr(fits, "VERSION", 7)
         refused = baton(*asked)
         assert refused.code == 2 and refused.err.count("\n") == 1
-        assert "observations of version 2; those here are of version 7" in refused.err
+        assert "observations of version 2, but those here are of version 7" in refused.err
     retrained = baton("train", *WORLD, "--policies", "champion", "--until", UNTIL, "--data", data, "--json")
     assert [row["policy"] for row in retrained.json["policies"]] == ["start-estimate"]
     with monkeypatch.context() as patch:

@@ -1,1 +1,1 @@
-"""One method of predicting a wait a file; `models.queue_time.registry` names them."""
+"""Methods of predicting a wait, one per file; `models.queue_time.registry` names them."""

@@ -1,4 +1,4 @@
-"""Waits in bins: where the bins begin, and what waits stand for a class."""
+"""Bins of waits: their edges, and the representative waits of each class."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import numpy as np
 
 from models.queue_time.protocol import Float64s, Int64s
 
-POINTS = 9  # waits that stand for a class: its own quantiles on the rows of the fit
-TAIL = (0.975, 0.99)  # levels that are edges as well, so that the longest waits have classes of their own
+POINTS = 9  # representative waits of a class: its quantiles on the rows of the fit
+TAIL = (0.975, 0.99)  # levels that are edges as well, so that the longest waits have their own classes
 LEAST_WIDTH = 0.02  # of a bin, in logarithms
 
 
 @dataclass(frozen=True)
 class Bins:
-    """Classes of a number that was cut at its quantiles, and the values that stand for each."""
+    """Classes of a number, cut at its quantiles, with representative values of each class."""
 
     edges: Float64s  # (classes + 1,) rising
     points: Float64s  # (classes x POINTS,) rising
 
     @classmethod
     def of(cls, values: Float64s, count: int, also: float | None = None) -> Bins:
-        """About `count` bins of as many values each, and a cut at `also`; none is empty."""
+        """Make about `count` bins with as many values each, and a cut at `also`; none is empty."""
         edges = np.unique(
             np.concatenate([np.quantile(values, np.linspace(0, 1, count + 1)), np.quantile(values, TAIL)])
         )
@@ -43,7 +43,7 @@ class Bins:
         return len(self.edges) - 1
 
     def classes(self, values: Float64s) -> Int64s:
-        """(n,) the class of each value; one beyond the ends is in the outermost."""
+        """(n,) the class of each value; a value beyond the ends belongs to the outermost class."""
         return _number(self.edges, values)
 
 

@@ -1,11 +1,12 @@
 """Distributional boosting: the probability of each bin of the wait, by gradient boosted trees on all features.
 
-Two fits of LightGBM's multiclass objective, whose quantiles are averaged: one of bins of the wait itself, one of bins
-of the wait relative to the start estimate by expected run times, which goes on to waits longer than any of the fit.
-Both start from what became of jobs with a like estimate, so that a tree is needed only where that is wrong. Bins as a
-distribution: Weiss and Indurkhya, "Rule-based machine learning methods for functional prediction", JAIR 3, 1995.
+There are two fits of LightGBM's multiclass objective, whose quantiles are averaged. One uses bins of the wait itself.
+The other uses bins of the wait relative to the start estimate by expected run times, and extrapolates to waits longer
+than any of the fit. Both start from the outcomes of jobs with a similar estimate, so that trees only correct these.
+Bins as a distribution: Weiss and Indurkhya, "Rule-based machine learning methods for functional prediction", JAIR 3,
+1995.
 
-Fitted, it is arrays alone (`models.queue_time.model`), and those are what is released.
+A fitted model consists of arrays alone (`models.queue_time.model`); these are released.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from features.submission.index import FEATURES
 from models.learning.trees import flatten
 from models.policies.lightgbm import tree_of
 from models.queue_time.methods.bins import Bins
-from models.queue_time.model import BASE_CUTS_H, Model, Part, base_class
+from models.queue_time.model import BASE_CUTS_H, BoostedDistribution, BoostedPart, base_class
 from models.queue_time.protocol import COLUMN, SHORT_S, Float64s, Int64s, Rows
 
 BASE = COLUMN["start_estimate_expected_h"]
@@ -39,8 +40,8 @@ OPTIONS = {
     "num_threads": 1,
     "verbosity": -1,
 }
-LEANS = 30.0  # rows of a class of estimates that weigh as much as all the others
-LEAST_SHARE = 1e-6  # of a class, where trees start from
+PRIOR_ROWS = 30.0  # rows of an estimate class that weigh as much as all the others
+LEAST_SHARE = 1e-6  # of a class, in the starting scores
 
 
 @dataclass(frozen=True)
@@ -50,38 +51,38 @@ class Boosting:
     name: str = "boosting"
     needs_queue: bool = True
     is_naive: bool = False
-    base: int = BASE  # column of the estimate that trees start from, h
+    base: int = BASE  # column of the estimate of the starting scores, h
 
-    def fit(self, rows: Rows, seed: int) -> Model:
-        """Two fits; the same seed gives the same bytes."""
+    def fit(self, rows: Rows, seed: int) -> BoostedDistribution:
+        """Make two fits; the same seed gives the same bytes."""
         log_wait = np.log1p(rows.wait_s)
         base = np.log1p(np.maximum(rows.observed[:, self.base].astype(np.float64), 0.0) * 3600.0)
         kind = base_class(rows.observed[:, self.base])
         plain = _part(rows, log_wait, kind, Bins.of(log_wait, BINS, float(np.log1p(SHORT_S))), seed, relative=False)
         ratio = log_wait - base
         relative = _part(rows, ratio, kind, Bins.of(ratio, BINS), seed + 1, relative=True)
-        return Model((plain, relative), self.base, float(rows.wait_s.max()), tuple(FEATURES))
+        return BoostedDistribution((plain, relative), self.base, float(rows.wait_s.max()), tuple(FEATURES))
 
 
-def _part(rows: Rows, values: Float64s, kind: Int64s, bins: Bins, seed: int, *, relative: bool) -> Part:
-    """One fit of bins of `values` (n,)."""
+def _part(rows: Rows, values: Float64s, kind: Int64s, bins: Bins, seed: int, *, relative: bool) -> BoostedPart:
+    """Fit bins of `values` (n,)."""
     import lightgbm
 
     number, count = bins.classes(values), len(bins)
     start = start_from(number, count, kind)
     if count == 1:
-        return Part(bins.points, start, relative, {}, np.zeros(0, np.int64))
+        return BoostedPart(bins.points, start, relative, {}, np.zeros(0, np.int64))
     data = lightgbm.Dataset(rows.observed, number, init_score=start[kind].ravel(order="F"))
     booster = lightgbm.train({**OPTIONS, "num_class": count, "seed": seed}, data, ROUNDS)
     trees = [tree_of(tree["tree_structure"]) for tree in booster.dump_model()["tree_info"]]
-    return Part(bins.points, start, relative, flatten(trees), np.arange(len(trees)) % count)
+    return BoostedPart(bins.points, start, relative, flatten(trees), np.arange(len(trees)) % count)
 
 
 def start_from(number: Int64s, count: int, kind: Int64s) -> Float64s:
-    """(classes of estimates, count) logarithm of the share of each bin among the jobs with a like estimate."""
+    """(classes of estimates, count) logarithm of the share of each bin among the jobs with a similar estimate."""
     overall = np.bincount(number, minlength=count) / len(number)
     shares = np.empty((len(BASE_CUTS_H) + 1, count))
     for one in range(len(shares)):
         mine = number[kind == one]
-        shares[one] = (np.bincount(mine, minlength=count) + LEANS * overall) / (len(mine) + LEANS)
+        shares[one] = (np.bincount(mine, minlength=count) + PRIOR_ROWS * overall) / (len(mine) + PRIOR_ROWS)
     return np.asarray(np.log(np.maximum(shares, LEAST_SHARE)), np.float64)

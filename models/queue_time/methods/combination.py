@@ -1,8 +1,8 @@
-"""The combination of methods: quantiles averaged level by level, with the weights that did best on rows held back;
-the probabilities of a short wait with weights of their own.
+"""Combine methods: average their quantiles level by level, with the weights that did best on held-out rows.
 
-(Vincent averaging; Lichtendahl, Grushka-Cockayne and Winkler, "Is it better to average probabilities or quantiles?",
-Management Science 59(7), 2013.) Weights are quarters, so that few rows can tell between them.
+The probabilities of a short wait have weights of their own. (Vincent averaging; Lichtendahl, Grushka-Cockayne and
+Winkler, "Is it better to average probabilities or quantiles?", Management Science 59(7), 2013.) Weights are quarters,
+so that few rows suffice to choose them.
 """
 
 from __future__ import annotations
@@ -15,28 +15,38 @@ from importlib import import_module
 
 import numpy as np
 
-from models.queue_time.protocol import LEVELS, SHORT_S, Bools, Fitted, Float64s, Forecast, Method, Rows, forecast_of
+from models.queue_time.protocol import (
+    LEVELS,
+    SHORT_S,
+    Bools,
+    FittedMethod,
+    Float64s,
+    Forecast,
+    Method,
+    Rows,
+    forecast_of,
+)
 
 PARTS = (
     "models.queue_time.methods.boosting:Boosting",
     "models.queue_time.methods.trout_boosting:TroutBoosting",
     "models.queue_time.methods.estimates:expected",
 )
-STEPS = 4  # weights are multiples of one in so many
-HELD_BACK = 0.25  # of the rows, the newest
+STEPS = 4  # weights are multiples of 1 / STEPS
+HELD_BACK = 0.25  # share of the rows, the newest
 LEAST_ROWS = 40
 
 
 @dataclass(frozen=True)
 class Combination:
-    """Boosting, the hierarchy and the start estimate with its residuals."""
+    """A weighted combination of boosting, the hierarchy and the start estimate with its residuals."""
 
     name: str = "combination"
     needs_queue: bool = True
     is_naive: bool = False
 
     def fit(self, rows: Rows, seed: int) -> Mixed:
-        """Each fitted on the older rows for the weights, and on all of them for the forecast."""
+        """Fit each method on the older rows to choose the weights, and on all rows for the forecast."""
         methods = [_made(place) for place in PARTS]
         of_wait = of_short = np.full(len(methods), 1.0 / len(methods))
         cut = int(len(rows) * (1 - HELD_BACK))
@@ -45,21 +55,21 @@ class Combination:
             held = rows.take(slice(cut, None))
             if known.sum() >= LEAST_ROWS:
                 older = rows.take(known)
-                told = [method.fit(older, seed).forecast(held) for method in methods]
+                forecasts = [method.fit(older, seed).forecast(held) for method in methods]
                 wait_s = held.wait_s.astype(np.float64)
-                of_wait = best_weights([one.quantiles_s for one in told], partial(_pinball, wait_s))
-                of_short = best_weights([one.p_under_600s for one in told], partial(_brier, wait_s < SHORT_S))
+                of_wait = best_weights([one.quantiles_s for one in forecasts], partial(_pinball, wait_s))
+                of_short = best_weights([one.p_under_600s for one in forecasts], partial(_brier, wait_s < SHORT_S))
         chosen = zip(methods, of_wait, of_short, strict=True)
         return Mixed(tuple((method.fit(rows, seed), float(a), float(b)) for method, a, b in chosen if a + b > 0))
 
 
-def best_weights(told: list[Float64s], loss: Callable[[Float64s], float]) -> Float64s:
-    """Weights (methods,) that add up to 1, of the least loss of the weighted mean of what was told."""
-    best, least = np.full(len(told), 1.0 / len(told)), np.inf
-    for steps in itertools.product(range(STEPS + 1), repeat=len(told)):
+def best_weights(forecasts: list[Float64s], loss: Callable[[Float64s], float]) -> Float64s:
+    """Weights (methods,) that add up to 1 and give the weighted mean of the forecasts the least loss."""
+    best, least = np.full(len(forecasts), 1.0 / len(forecasts)), np.inf
+    for steps in itertools.product(range(STEPS + 1), repeat=len(forecasts)):
         if sum(steps) == STEPS:
             weights = np.asarray(steps, np.float64) / STEPS
-            found = loss(np.tensordot(weights, np.stack(told), axes=1))
+            found = loss(np.tensordot(weights, np.stack(forecasts), axes=1))
             if found < least:
                 best, least = weights, found
     return best
@@ -84,10 +94,10 @@ def _made(place: str) -> Method:
 class Mixed:
     """Fitted methods with their weights."""
 
-    parts: tuple[tuple[Fitted, float, float], ...]  # with its weights, of the quantiles and of the probability
+    parts: tuple[tuple[FittedMethod, float, float], ...]  # each with weights of the quantiles and of the probability
 
     def forecast(self, rows: Rows) -> Forecast:
-        """Quantiles and probabilities, each weighted."""
-        told = [(fitted.forecast(rows), a, b) for fitted, a, b in self.parts]
-        quantiles = np.sum([forecast.quantiles_s * a for forecast, a, _ in told], axis=0)
-        return forecast_of(quantiles, np.sum([forecast.p_under_600s * b for forecast, _, b in told], axis=0))
+        """Forecast the weighted means of quantiles and of probabilities."""
+        forecasts = [(fitted.forecast(rows), a, b) for fitted, a, b in self.parts]
+        quantiles = np.sum([forecast.quantiles_s * a for forecast, a, _ in forecasts], axis=0)
+        return forecast_of(quantiles, np.sum([forecast.p_under_600s * b for forecast, _, b in forecasts], axis=0))

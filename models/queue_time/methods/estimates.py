@@ -1,8 +1,8 @@
-"""The start estimate as a method: what `squeue --start` shows, and the same with expected run times.
+"""The start estimate as a method: that of `squeue --start`, and the same with expected run times.
 
-A point: all its quantiles are one number (`models.queue_time.conformal` makes a distribution of it). The reservation
-profile is `features.start_estimate`'s; run times are expected from those that ended lately, as Brown et al. do it
-("Predicting batch queue job wait times", arXiv 2204.13543, section 3).
+It is a point: all its quantiles are one number (`models.queue_time.conformal` makes a distribution of it). The
+reservation profile is that of `features.start_estimate`. Run times are expected from recently ended jobs, as in Brown
+et al. ("Predicting batch queue job wait times", arXiv 2204.13543, section 3).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from models.queue_time.protocol import Forecast, Rows
 
 @dataclass(frozen=True)
 class StartEstimate:
-    """A start estimate, and the residuals that it had on the rows of the fit, those of its size class and estimate."""
+    """A start estimate with its residuals on the rows of the fit, by size class and estimate."""
 
     name: str
     feature: str
@@ -26,7 +26,7 @@ class StartEstimate:
     is_naive: bool = True
 
     def fit(self, rows: Rows, seed: int) -> Estimated:
-        """Nothing is random."""
+        """Compute the residuals; nothing is random."""
         return Estimated(self.feature, Residuals.of(_point_s(rows, self.feature), rows))
 
 
@@ -38,7 +38,7 @@ class Estimated:
     residuals: Residuals
 
     def forecast(self, rows: Rows) -> Forecast:
-        """The estimate with its residuals."""
+        """Forecast the estimate with its residuals."""
         return self.residuals.around(_point_s(rows, self.feature), rows)
 
 
@@ -47,10 +47,10 @@ def _point_s(rows: Rows, feature: str) -> np.ndarray[tuple[int, ...], np.dtype[n
 
 
 def limits() -> StartEstimate:
-    """By the time limits of those that run and wait: Slurm's own."""
+    """By the time limits of running and waiting jobs, as in Slurm itself."""
     return StartEstimate("limits", "start_estimate_h")
 
 
 def expected() -> StartEstimate:
-    """By run times expected from jobs that ended lately."""
+    """By run times expected from recently ended jobs."""
     return StartEstimate("expected", "start_estimate_expected_h")

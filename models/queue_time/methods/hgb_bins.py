@@ -2,7 +2,7 @@
 
 After the HGBC queue-time model that smpadhy published (a model card on Hugging Face): scikit-learn's
 HistGradientBoostingClassifier of the bin of the wait from backlog minutes and jobs, running minutes and jobs, nodes and
-limit. Inside a bin the waits of the fit are its distribution.
+limit. The distribution inside a bin is that of the fit's waits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from models.queue_time.protocol import COLUMN, LEVELS, SHORT_S, Float64s, Foreca
 
 EDGES_S = (float(SHORT_S), 3600.0, 6 * 3600.0, 24 * 3600.0)
 INPUTS = ("pending_node_h", "pending_jobs", "limit_h", "size", "running_node_h", "running_jobs")
-INSIDE = 40  # waits that stand for a bin
+INSIDE = 40  # representative waits of a bin
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class HgbBins:
     is_naive: bool = False
 
     def fit(self, rows: Rows, seed: int) -> _Classes:
-        """The same seed gives the same answers."""
+        """Fit the classifier; the same seed gives the same answers."""
         from sklearn.ensemble import HistGradientBoostingClassifier
 
         bins = np.searchsorted(EDGES_S, rows.wait_s, side="right")
@@ -41,7 +41,7 @@ class HgbBins:
 
 
 def _one_thread() -> Any:
-    """Threads that wait for each other beside other work cost many times what a second one saves."""
+    """Use one thread: under other load, threads that wait for each other cost more than a second one saves."""
     from threadpoolctl import threadpool_limits
 
     return threadpool_limits(1, "openmp")
@@ -57,11 +57,11 @@ def _inside(wait_s: Float64s) -> Float64s:
 
 @dataclass(frozen=True)
 class _Classes:
-    model: Any  # None where all waits of the fit were in one bin
+    model: Any  # None if all waits of the fit were in one bin
     inside_s: Float64s  # (classes, INSIDE) rising
 
     def forecast(self, rows: Rows) -> Forecast:
-        """The bins' waits, each as likely as its bin."""
+        """Forecast the bins' waits, each bin with its probability."""
         with _one_thread():
             share = np.ones((len(rows), 1)) if self.model is None else self.model.predict_proba(_inputs(rows))
         upto = np.cumsum(np.repeat(share / INSIDE, INSIDE, axis=1), axis=1)

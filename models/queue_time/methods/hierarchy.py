@@ -1,8 +1,8 @@
-"""TROUT's hierarchy: first whether the job starts within ten minutes, then how long it waits if it does not.
+"""TROUT's hierarchy: predict first whether the job starts within ten minutes, then how long it waits if it does not.
 
 "A Hierarchical Deep Learning Approach for Predicting Job Queue Times in HPC Systems", SC24 Workshops, pp. 621-628. The
-paper gives a class and a number; here the class's probability is kept, and around the number stand the errors on rows
-held back from its fit, so that both give a distribution: with probability p a short wait, else a long one.
+paper predicts a class and a number. Here the class's probability is kept, and the number is surrounded by the errors on
+rows held out from its fit. Together they give a distribution: with probability p a short wait, else a long one.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from models.queue_time.protocol import LEVELS, SHORT_S, Float32s, Float64s, Fore
 Predict = Callable[[Float32s], Float64s]
 FitClass = Callable[[Float32s, NDArray[np.bool_], int], Predict]
 FitNumber = Callable[[Float32s, Float64s, int], Predict]
-HELD_BACK = 0.2  # of the long waits, the newest
-LEAST_LONG = 25  # long waits of a fit, below which all of them stand for a long wait
+HELD_BACK = 0.2  # share of the long waits, the newest
+LEAST_LONG = 25  # long waits of a fit; with fewer, all of them represent a long wait
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Hierarchy:
     is_naive: bool = False
 
     def fit(self, rows: Rows, seed: int) -> Hierarchical:
-        """Two fits on all rows, and one of the number on the older ones for its errors on the newer."""
+        """Make two fits on all rows, and one of the number on the older rows for its errors on the newer."""
         is_short = rows.wait_s < SHORT_S
         log_wait, observed = np.log1p(rows.wait_s), rows.observed
         share = float(is_short.mean())
@@ -54,7 +54,7 @@ class Hierarchy:
 
 @dataclass(frozen=True)
 class Constant:
-    """What is predicted where there is nothing to tell apart."""
+    """A constant prediction, for rows of a single class or of too few long waits."""
 
     value: float
 
@@ -74,6 +74,6 @@ class Hierarchical:
     longest_s: float
 
     def forecast(self, rows: Rows) -> Forecast:
-        """A short wait with probability p, else a long one."""
+        """Forecast a short wait with probability p, else a long one."""
         p, number = self.p_short(rows.observed), self.log_wait(rows.observed)
         return forecast_of(*of_hierarchy(p, number, self.short_s, self.error, self.longest_s))

@@ -1,4 +1,4 @@
-"""What every centre's web page says: the mean, or the median, wait of a partition. The naive methods."""
+"""The naive methods: the mean, or the median, wait of a partition, as computing centres publish it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from models.queue_time.protocol import LEVELS, MEDIAN, SHORT_S, Float64s, Foreca
 
 @dataclass(frozen=True)
 class PartitionTable:
-    """Of each partition the quantiles that are told of all its jobs, and the share of short waits."""
+    """For each partition, the quantiles of all its jobs' waits, and the share of short waits."""
 
     quantiles_s: dict[int, Float64s]
     short: dict[int, float]
@@ -19,7 +19,7 @@ class PartitionTable:
     short_of_all: float
 
     def forecast(self, rows: Rows) -> Forecast:
-        """That of the partition; of all jobs for a partition that was never seen."""
+        """Forecast the partition's waits; for an unknown partition, those of all jobs."""
         quantiles = np.stack([self.quantiles_s.get(int(one), self.of_all) for one in rows.partition])
         short = np.array([self.short.get(int(one), self.short_of_all) for one in rows.partition])
         return forecast_of(quantiles, short)
@@ -34,20 +34,20 @@ class PartitionMedian:
     is_naive: bool = True
 
     def fit(self, rows: Rows, seed: int) -> PartitionTable:
-        """Nothing is random."""
+        """Make the table; nothing is random."""
         return _table(rows, is_mean=False)
 
 
 @dataclass(frozen=True)
 class PartitionMean:
-    """The same with the mean in the place of the median, and what is above or below it moved along."""
+    """The same with the mean in place of the median; levels on the wrong side of the mean are moved to it."""
 
     name: str = "partition-mean"
     needs_queue: bool = False
     is_naive: bool = True
 
     def fit(self, rows: Rows, seed: int) -> PartitionTable:
-        """Nothing is random."""
+        """Make the table; nothing is random."""
         return _table(rows, is_mean=True)
 
 
@@ -60,7 +60,7 @@ def _table(rows: Rows, is_mean: bool) -> PartitionTable:
 
 
 def _quantiles(wait_s: Int64s, is_mean: bool) -> Float64s:
-    """(levels,) of waits (n,): as they are, or with the mean as the middle and every level at least on its side."""
+    """(levels,) of waits (n,). With `is_mean` the mean is the middle, and every level stays on its side of it."""
     levels: Float64s = np.quantile(wait_s.astype(np.float64), LEVELS)
     if is_mean:
         mean = float(wait_s.mean())

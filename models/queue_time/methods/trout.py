@@ -1,7 +1,7 @@
-"""TROUT's hierarchy as the paper has it: two networks of three hidden layers on scaled features.
+"""TROUT's hierarchy as in the paper: two networks of three hidden layers on scaled features.
 
-Features are put on the scale of log(1 + |x|) with their sign, then standardised; the class is fitted by logistic loss,
-the logarithm of a long wait by the smooth absolute error.
+Features are put on the scale of log(1 + |x|) with their sign, then standardised. The class is fitted with logistic
+loss, the logarithm of a long wait with the smooth absolute error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DROPOUT = 0.1
 
 
 def TroutNetwork() -> Hierarchy:
-    """Two networks."""
+    """TROUT's hierarchy of two networks."""
     return Hierarchy("trout", _class, _number)
 
 
@@ -38,13 +38,13 @@ def _number(observed: Float32s, log_wait: Float64s, seed: int) -> Predict:
     return lambda rows: raw(rows) + middle
 
 
-def _fitted(observed: Float32s, wanted: NDArray[Any], seed: int, *, is_class: bool) -> Predict:
+def _fitted(observed: Float32s, target: NDArray[Any], seed: int, *, is_class: bool) -> Predict:
     import torch
 
     squeezed = _squeezed(observed)
     mean, scale = squeezed.mean(axis=0), np.maximum(squeezed.std(axis=0), 1e-3)
 
-    def shown(rows: Float32s) -> torch.Tensor:
+    def scaled(rows: Float32s) -> torch.Tensor:
         return torch.from_numpy(np.clip((_squeezed(rows) - mean) / scale, -5, 5).astype(np.float32))
 
     with repeatable(seed):
@@ -55,19 +55,19 @@ def _fitted(observed: Float32s, wanted: NDArray[Any], seed: int, *, is_class: bo
         network = torch.nn.Sequential(*layers, torch.nn.Linear(HIDDEN[-1], 1))
         loss = torch.nn.BCEWithLogitsLoss() if is_class else torch.nn.SmoothL1Loss()
         step = torch.optim.Adam(network.parameters(), RATE, weight_decay=1e-4)
-        inputs, target = shown(observed), torch.from_numpy(wanted)
+        inputs, targets = scaled(observed), torch.from_numpy(target)
         for _ in range(EPOCHS):
             order = torch.randperm(len(inputs))
             for begin in range(0, len(order), BATCH):
                 rows = order[begin : begin + BATCH]
                 step.zero_grad()
-                loss(network(inputs[rows])[:, 0], target[rows]).backward()
+                loss(network(inputs[rows])[:, 0], targets[rows]).backward()
                 step.step()
         network.eval()
 
     def predict(rows: Float32s) -> Float64s:
         with torch.no_grad():
-            return np.asarray(network(shown(rows))[:, 0].numpy(), np.float64)
+            return np.asarray(network(scaled(rows))[:, 0].numpy(), np.float64)
 
     return predict
 

@@ -1,4 +1,4 @@
-"""TROUT's hierarchy with gradient boosting in both places."""
+"""TROUT's hierarchy with gradient boosting for both predictions."""
 
 from __future__ import annotations
 
@@ -31,40 +31,40 @@ ROUNDS = 150
 
 
 def TroutBoosting() -> Hierarchy:
-    """LightGBM: logistic loss of the class, absolute error of the logarithm."""
+    """The hierarchy with LightGBM: logistic loss of the class, absolute error of the logarithm."""
     return Hierarchy("trout-boosting", _class, _number)
 
 
 @dataclass(frozen=True)
-class Boosted:
-    """Fitted trees as arrays: their sum, or the probability that it is the log-odds of."""
+class BoostedTrees:
+    """Fitted trees as arrays: predicts their sum, or the probability with that sum as its log-odds."""
 
     trees: dict[str, NDArray[Any]]
     is_probability: bool
 
     @cached_property
     def forest(self) -> TreeEnsemble:
-        """The trees with their tables."""
+        """The trees, ready to evaluate."""
         return TreeEnsemble(self.trees)
 
     def __call__(self, observed: Float32s) -> Float64s:
-        """(n,) of observations (n, F)."""
+        """(n,) predictions for observations (n, F)."""
         every = np.zeros(len(self.trees["root"]), np.int64)
         total = self.forest.sums(observed, every, np.zeros((len(observed), 1)))[:, 0]
         return np.asarray(1.0 / (1.0 + np.exp(-total)) if self.is_probability else total, np.float64)
 
 
 def _class(observed: Float32s, is_short: NDArray[np.bool_], seed: int) -> Predict:
-    return Boosted(_boosted(observed, is_short.astype(np.float64), seed, "binary"), is_probability=True)
+    return BoostedTrees(_boosted(observed, is_short.astype(np.float64), seed, "binary"), is_probability=True)
 
 
 def _number(observed: Float32s, log_wait: Float64s, seed: int) -> Predict:
-    return Boosted(_boosted(observed, log_wait, seed, "regression_l1"), is_probability=False)
+    return BoostedTrees(_boosted(observed, log_wait, seed, "regression_l1"), is_probability=False)
 
 
-def _boosted(observed: Float32s, wanted: NDArray[Any], seed: int, objective: str) -> dict[str, NDArray[Any]]:
+def _boosted(observed: Float32s, target: NDArray[Any], seed: int, objective: str) -> dict[str, NDArray[Any]]:
     import lightgbm
 
     options = {**OPTIONS, "objective": objective, "seed": seed}
-    booster = lightgbm.train(options, lightgbm.Dataset(observed, wanted), ROUNDS)
+    booster = lightgbm.train(options, lightgbm.Dataset(observed, target), ROUNDS)
     return flatten([tree_of(tree["tree_structure"]) for tree in booster.dump_model()["tree_info"]])

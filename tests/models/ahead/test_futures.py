@@ -12,15 +12,15 @@ from bench.ahead_scenes import scene_of
 from features.ahead.played import starts
 from features.ahead.summary import BEYOND_S
 from models import recorded_pairs
-from models.ahead.futures import Asked, start_in_futures
+from models.ahead.futures import HypotheticalJobs, start_in_futures
 from models.ahead.table import is_fresh, starts_ahead, with_futures
-from models.ahead.told import Told
+from models.ahead.told import RevealedTruth
 from models.recorded_pairs import Predecessors, build_recorded_pairs
 from simulator.recorded.parameters import Parameters, known_before
 from simulator.recorded.record import NEVER, NONE, RecordedTrace
 from tests.models.ahead.generated import DAY, FIRST_S, HOUR, busy
 
-ALL = Told(run_times=True, arrivals=True, holds=True)
+ALL = RevealedTruth(run_times=True, arrivals=True, holds=True)
 
 
 @pytest.fixture(autouse=True)
@@ -31,12 +31,12 @@ def _rules() -> Iterator[None]:
         yield
 
 
-def asked(record: RecordedTrace, at_s: int, count: int = 6) -> Asked:
+def asked(record: RecordedTrace, at_s: int, count: int = 6) -> HypotheticalJobs:
     """Some jobs of one node and of two, submitted hours apart from `at_s` on."""
     place = np.arange(count)
     none = np.full(count, NONE)
     horizon_s = np.full(count, 3 * DAY)
-    return Asked(
+    return HypotheticalJobs(
         at_s + 2 * HOUR * place, 1 + place % 2, none * 0 + 4 * HOUR, place % 4, none, none, horizon_s, none, none, none
     )
 
@@ -54,7 +54,9 @@ def test_the_same_whatever_the_threads_and_the_company() -> None:
     all_of_them = asked(record, at_s, count=8)
     together = start_in_futures(record, all_of_them, threads=2)
     np.testing.assert_array_equal(together, start_in_futures(record, all_of_them, threads=1))
-    third = Asked(**{name: getattr(all_of_them, name)[2:3] for name in Asked.__dataclass_fields__})
+    third = HypotheticalJobs(
+        **{name: getattr(all_of_them, name)[2:3] for name in HypotheticalJobs.__dataclass_fields__}
+    )
     np.testing.assert_array_equal(together[2:3], start_in_futures(record, third))
     assert (together > all_of_them.at_s[:, None]).all() and (together <= (all_of_them.at_s + 3 * DAY)[:, None]).all()
     assert len({tuple(row) for row in together.tolist()}) > 4 and (np.ptp(together, axis=1) > 0).any()
@@ -62,7 +64,7 @@ def test_the_same_whatever_the_threads_and_the_company() -> None:
 
 def test_told_the_truth_all_futures_are_the_one_that_came() -> None:
     record, at_s = busy(), FIRST_S + 30 * DAY
-    starts = start_in_futures(record, asked(record, at_s), told=ALL)
+    starts = start_in_futures(record, asked(record, at_s), revealed=ALL)
     assert (np.ptp(starts, axis=1) == 0).all()
 
 
@@ -70,7 +72,7 @@ def test_what_came_in_truth_comes_once() -> None:
     """Where the log ends nobody comes any more, and the job starts when those before it are gone."""
     record = busy()
     wanted = asked(record, int(record.submit_s[-1]) - 6 * HOUR)
-    starts = start_in_futures(record, wanted, told=ALL, futures=1)[:, 0]
+    starts = start_in_futures(record, wanted, revealed=ALL, futures=1)[:, 0]
     assert (starts > wanted.at_s).all() and (starts < record.end_s.max() + 2 * DAY).all()
 
 
@@ -83,12 +85,12 @@ def test_a_job_of_the_record_sees_who_came_in_its_second() -> None:
     record = replace(record, submit_s=at_s)
     none = np.full(len(row), NONE)
     of = (record.submit_s[row], record.size[row], record.limit_s[row], record.user[row], none, record.priority[row])
-    wanted = Asked(*of, np.full(len(row), 5 * DAY), none, none, row)
-    told_s, blind_s = start_in_futures(record, wanted, told=ALL, futures=1)[:, 0], start_in_futures(record, wanted)
+    wanted = HypotheticalJobs(*of, np.full(len(row), 5 * DAY), none, none, row)
+    told_s, blind_s = start_in_futures(record, wanted, revealed=ALL, futures=1)[:, 0], start_in_futures(record, wanted)
     error_s = np.abs(told_s - record.start_s[row])
     blind_error_s = np.abs(np.median(blind_s, axis=1) - record.start_s[row])
     assert np.median(error_s) < 120 and error_s.mean() < 0.5 * blind_error_s.mean()
-    beside_s = start_in_futures(record, replace(wanted, row=none), told=ALL, futures=1)[:, 0]
+    beside_s = start_in_futures(record, replace(wanted, row=none), revealed=ALL, futures=1)[:, 0]
     assert beside_s[1] == beside_s[2] == beside_s[0] == told_s[0] and told_s[2] > told_s[1] > told_s[0] + HOUR
 
 
@@ -102,7 +104,7 @@ def test_told_the_truth_a_future_is_what_the_world_does() -> None:
     record = busy()
     table = build_recorded_pairs(record, pairs(record), decision_s=1800)
     truth_s = np.minimum(table.successor_start_s, (table.predecessor_end_s[table.pair_of] + BEYOND_S))
-    told_s = starts_ahead(table, record, pairs(record), told=ALL, futures=1)[:, 0]
+    told_s = starts_ahead(table, record, pairs(record), revealed=ALL, futures=1)[:, 0]
     blind_s = np.median(starts_ahead(table, record, pairs(record)), axis=1)
     fresh = is_fresh(table)
     told_error_s, blind_error_s = (np.abs(one - truth_s)[fresh].mean() for one in (told_s, blind_s))

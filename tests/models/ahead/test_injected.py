@@ -11,7 +11,7 @@ from features.ahead.arrivals import WEEKS_S, cycles_s
 from features.ahead.draws import RUN, spread
 from features.ahead.run_times import ROOM, draw_run_s, history, like_runs
 from features.ahead.summary import BEYOND_S
-from models.ahead.injected import Who, cycles_within, starts_ahead
+from models.ahead.injected import Owners, cycles_within, starts_ahead
 from models.ahead.table import is_fresh
 from models.pairs import build_pairs
 from models.protocol import PairTable
@@ -24,7 +24,7 @@ NODES, LIMIT_S, FUTURES = 4, 6 * HOUR, 5
 MINUTE = 60
 
 
-def busy_minutes(seed: int = 0, days: int = 10) -> tuple[Workload, Who]:
+def busy_minutes(seed: int = 0, days: int = 10) -> tuple[Workload, Owners]:
     """Jobs of four users with two scripts each; all times are whole minutes, so that nothing ends between two ticks."""
     rng = np.random.default_rng(seed)
     count = 6 * days
@@ -33,7 +33,7 @@ def busy_minutes(seed: int = 0, days: int = 10) -> tuple[Workload, Who]:
     size = rng.integers(1, 4, count)
     limit_s = np.where(script == 0, 4 * HOUR, 12 * HOUR)
     run_s = np.where(script == 0, rng.integers(10, 240, count) * MINUTE, 12 * HOUR)
-    return Workload(np.arange(count), submit_s, size, run_s, limit_s, 0 * submit_s), Who(user, script + 2 * user)
+    return Workload(np.arange(count), submit_s, size, run_s, limit_s, 0 * submit_s), Owners(user, script + 2 * user)
 
 
 def pairs(workload: Workload, scheduler: str, starts_s: list[int]) -> PairTable:
@@ -58,7 +58,7 @@ def replayed(workload: Workload, scheduler: str) -> np.ndarray:
     return simulate(workload, scheduler=scheduler, capacity=NODES, kill_at_limit=True)
 
 
-def by_whole_replays(workload: Workload, who: Who, scheduler: str, table: PairTable, row: int) -> list[int]:
+def by_whole_replays(workload: Workload, who: Owners, scheduler: str, table: PairTable, row: int) -> list[int]:
     """The starts of one decision: the whole trace is replayed with what was drawn in place of what came."""
     pair, now = int(table.pair_of[row]), int(table.decision_s[row])
     predecessor = one_job(10**9, int(table.submit_s[pair]))
@@ -116,7 +116,7 @@ def test_nothing_that_happened_from_the_instant_on_is_read() -> None:
     kept = workload.submit_s < now
     known = replace(workload, run_s=np.where(has_ended, workload.run_s, workload.limit_s)).take(kept)
     assert (known.run_s != workload.run_s[kept]).any() and len(known) < len(workload)
-    of_known = Who(who.user[kept], who.name[kept])
+    of_known = Owners(who.user[kept], who.name[kept])
     again = pairs(known, "mirage", [FIRST_S + 6 * DAY])
     np.testing.assert_array_equal(again.decision_s[: row + 1], table.decision_s[: row + 1])
     wanted = starts_ahead(table, workload, who, scheduler="mirage", capacity=NODES, futures=FUTURES)
@@ -142,7 +142,7 @@ def test_the_same_whatever_the_threads_and_the_order() -> None:
 def test_habits_of_users_count_where_the_log_tells_of_them() -> None:
     workload, who = busy_minutes(seed=3)
     table = pairs(workload, "mirage", [FIRST_S + 8 * DAY])
-    nobody = Who(0 * who.user, 0 * who.name)
+    nobody = Owners(0 * who.user, 0 * who.name)
     named, unnamed = (
         starts_ahead(table, workload, each, scheduler="mirage", capacity=NODES, futures=FUTURES)
         for each in (who, nobody)

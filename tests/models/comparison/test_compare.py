@@ -19,7 +19,15 @@ from features.conventions import OVERLAP_BUDGETS_H
 from models import tables
 from models.comparison.cells import cells, drawn
 from models.comparison.compare import Comparison, compare
-from models.comparison.outcomes import Outcome, at_overlap, oracle_rows, play, play_all, play_oracle, stopping_rows
+from models.comparison.outcomes import (
+    PolicyOutcome,
+    at_overlap,
+    oracle_rows,
+    play,
+    play_all,
+    play_oracle,
+    stopping_rows,
+)
 from models.comparison.settings import headline, pick_within
 from models.protocol import PairTable, TrainedPolicy
 from reports.text.comparison import format_table
@@ -179,9 +187,9 @@ def test_the_report_window_picks_nothing(compared: Comparison) -> None:
             }
 
 
-def outcome(gaps: list[list[float]]) -> Outcome:
+def outcome(gaps: list[list[float]]) -> PolicyOutcome:
     """One seed, a row of gaps a setting."""
-    return Outcome("p", "v", "k", tuple(float(s) for s in range(len(gaps))), 1.0, np.array([gaps], float))
+    return PolicyOutcome("p", "v", "k", tuple(float(s) for s in range(len(gaps))), 1.0, np.array([gaps], float))
 
 
 def test_ties_go_to_the_first_setting_and_to_the_least_overlap() -> None:

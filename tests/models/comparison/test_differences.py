@@ -14,8 +14,8 @@ from features.conventions import RULES, UNTRAINED
 from features.observe import FEATURES
 from models.comparison.compare import Comparison, compare
 from models.comparison.differences import COMPARED, Difference, best_rule, pool
-from models.comparison.outcomes import Outcome, play_all
-from models.comparison.rules import beside, is_rule
+from models.comparison.outcomes import PolicyOutcome, play_all
+from models.comparison.rules import is_rule, missing_baselines
 from models.protocol import Learner, PairTable, TrainedPolicy
 from models.registry import POLICIES, make_policy
 from reports.text.comparison import format_table
@@ -77,7 +77,8 @@ def test_every_draw_of_a_difference_is_that_of_the_twin() -> None:
     compared = compare(REPORT, policies, context=context(), select=SELECT, draws=50)
     one = next(d for d in compared.differences if (d.policy, d.size) == ("lead", "8"))
     pairs = REPORT.take(REPORT.pair_nodes == 8)
-    outcomes = {outcome.policy: outcome for outcome in play_all(pairs, [*policies, *beside(policies, pairs)])}
+    every = [*policies, *missing_baselines(policies, pairs)]
+    outcomes = {outcome.policy: outcome for outcome in play_all(pairs, every)}
     rule, at = outcomes[one.rule], outcomes[one.rule].settings.index(float(row_of(compared, one.rule, "8")["setting"]))  # type: ignore[arg-type]
     less = np.abs(outcomes["lead"].gap_h[0, 0]) - np.abs(rule.gap_h[0, at])
     weights = start_weights(pairs.submit_s, draws=50)
@@ -91,8 +92,8 @@ def test_every_draw_of_a_difference_is_that_of_the_twin() -> None:
 
 
 def test_the_rule_is_picked_on_the_select_window_among_those_that_learned_nothing() -> None:
-    def outcome(policy: str, *gaps: float) -> Outcome:
-        return Outcome(policy, "v", "k", tuple(map(float, range(len(gaps)))), 0.0, np.array(gaps)[None, :, None])
+    def outcome(policy: str, *gaps: float) -> PolicyOutcome:
+        return PolicyOutcome(policy, "v", "k", tuple(map(float, range(len(gaps)))), 0.0, np.array(gaps)[None, :, None])
 
     select = [
         outcome("reactive", 3.0),
@@ -119,9 +120,10 @@ def test_whatever_was_asked_for_the_rules_and_the_untrained_stand_beside_it() ->
         *("start-estimate", "start-expected", "oracle"),
     }
     assert set(RULES) <= {row["policy"] for row in rows}
-    added = {(one.name in RULES, one.seed, one.run_id, one.wall_s) for one in beside(fits, report)}
+    added = {(one.name in RULES, one.seed, one.run_id, one.wall_s) for one in missing_baselines(fits, report)}
     assert added == {(True, 0, "", 0.0), (False, 3, "", 0.0)}
-    assert [one.name for one in beside([*fits, *beside(fits, report)], report)] == []  # nothing stands there twice
+    complete = [*fits, *missing_baselines(fits, report)]
+    assert [one.name for one in missing_baselines(complete, report)] == []  # no baseline is there twice
 
 
 @pytest.mark.parametrize("name", ["forest", "xgboost", "lightgbm"])
@@ -161,7 +163,9 @@ def quickly_fitted(name: str, pairs: PairTable, **values: float) -> Artifact:
 
 def untrained(name: str, made: Artifact, pairs: PairTable, seed: int = 7) -> TrainedPolicy:
     (start,) = [
-        one for one in beside([TrainedPolicy(name, seed, made, "", 0.0)], pairs) if one.name.endswith(UNTRAINED)
+        one
+        for one in missing_baselines([TrainedPolicy(name, seed, made, "", 0.0)], pairs)
+        if one.name.endswith(UNTRAINED)
     ]
     assert start.name == start.artifact.manifest["policy"] == name + UNTRAINED and start.seed == seed
     assert start.artifact.settings == made.settings
@@ -212,13 +216,13 @@ def test_an_interval_that_holds_zero_is_no_verdict_and_one_above_it_loses() -> N
 
 
 def test_windows_that_overlap_are_refused_and_what_is_not_in_all_is_left_out() -> None:
-    with pytest.raises(InputError, match="begins before the one before it ends"):
+    with pytest.raises(InputError, match="begins before the previous one ends"):
         pool([[window(0, spread(0.0, 1.0))], [window(0, spread(0.0, 1.0))]])
     first, later = window(0, spread(0.0, 1.0)), window(1, spread(0.0, 1.0))
     wide = replace(first, size="8", until_s=later.from_s)  # its pairs end where those of the next window begin
     early = replace(later, size="8", from_s=first.until_s)
     for windows in ([[first, wide], [later]], [[wide, first], [later]], [[first], [later, early]], [[first], [early]]):
-        with pytest.raises(InputError, match="begins before the one before it ends"):
+        with pytest.raises(InputError, match="begins before the previous one ends"):
             pool(windows)
     assert len(pool([[first], [later]])) == 1
     other = replace(window(1, spread(0.0, 1.0)), policy="dqn")

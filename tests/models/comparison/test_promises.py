@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.comparison.promises import NOTICED_H, ROLLING_S, Choice, choose, promises, promises_of
+from models.comparison.promises import NOTICED_H, ROLLING_S, SettingChoice, choose, promises, promises_of
 from models.protocol import PairTable
 from models.tables import POLICY_PROMISES, promises_frame
 from reports.text.promises import format_promises
@@ -27,7 +27,7 @@ def moved(pairs: PairTable, by_s: int) -> PairTable:
     return replace(pairs, **{name: getattr(pairs, name) + by_s for name in INSTANTS})
 
 
-def chosen_slowly(interrupted: list[list[list[bool]]], risk: float) -> Choice:
+def chosen_slowly(interrupted: list[list[list[bool]]], risk: float) -> SettingChoice:
     """The definition, setting by setting: (n x mean loss + 1) / (n + 1) <= risk, for this one and all behind it."""
     seeds, count, n = len(interrupted), len(interrupted[0]), len(interrupted[0][0])
     for at in range(count):
@@ -36,8 +36,8 @@ def chosen_slowly(interrupted: list[list[list[bool]]], risk: float) -> Choice:
             for pair in range(n):
                 lost += any(seed[later][pair] for later in range(at, count))
         if (lost / seeds + 1) / (n + 1) <= risk + 1e-12:
-            return Choice(at, True)
-    return Choice(count - 1, False)
+            return SettingChoice(at, True)
+    return SettingChoice(count - 1, False)
 
 
 @settings(max_examples=300, deadline=None)
@@ -53,10 +53,10 @@ def test_the_choice_is_that_of_the_definition(seeds: int, count: int, n: int, ri
 def test_few_outcomes_promise_little() -> None:
     """Nineteen pairs without an interruption are what 5 % takes, nine for 10 %."""
     clean = np.zeros((1, 3, 19), dtype=bool)
-    assert choose(clean, 0.05) == Choice(0, True)
-    assert choose(clean[:, :, :18], 0.05) == Choice(2, False)
-    assert choose(clean[:, :, :9], 0.1) == Choice(0, True)
-    assert choose(clean[:, :, :0], 0.2) == Choice(2, False)
+    assert choose(clean, 0.05) == SettingChoice(0, True)
+    assert choose(clean[:, :, :18], 0.05) == SettingChoice(2, False)
+    assert choose(clean[:, :, :9], 0.1) == SettingChoice(0, True)
+    assert choose(clean[:, :, :0], 0.2) == SettingChoice(2, False)
 
 
 def by_hand(report: PairTable, earlier: PairTable | None, risk: float) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from traces.errors import InputError
 
 def test_every_learner_is_tunable_and_no_rule_is() -> None:
     assert set(TUNABLE) == {name for name in (*POLICIES, *LOOKING_AHEAD) if make_policy(name).is_learned}
-    with pytest.raises(InputError, match="policy 'reactive' has no hyper-parameters; those that have: forest"):
+    with pytest.raises(InputError, match="policy 'reactive' has no hyper-parameters; policies with some: forest"):
         tunable("reactive")
     assert values_of(make_policy("reactive")) == {}
 

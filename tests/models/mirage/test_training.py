@@ -114,7 +114,7 @@ def test_a_mixture_of_the_released_ten_can_be_gone_on_with(tmp_path: Path) -> No
     checkpoints.save(path, network, adam, {"sizes": [4]})
     meta, moments = checkpoints.load(path, other, {"sizes": (4,)})
     again = torch.optim.Adam(other.parameters())
-    checkpoints.remind(again, moments)
+    checkpoints.restore(again, moments)
     assert meta["sizes"] == [4] and len(list(other.parameters())) > 150
     for expected, found in zip(network.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(found, expected, rtol=0, atol=0)
@@ -125,7 +125,7 @@ def test_a_mixture_of_the_released_ten_can_be_gone_on_with(tmp_path: Path) -> No
 def test_a_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "kept.npz"
     trained(path, 1)
-    with pytest.raises(InputError, match=r"no whole checkpoint \(\d+ numbers where there are \d+ weights\)"):
+    with pytest.raises(InputError, match=r"no whole checkpoint \(\d+ numbers for \d+ weights\)"):
         checkpoints.load(path, networks.transformer(SMALL), {})
 
 
@@ -201,7 +201,7 @@ def test_a_head_learns_when_to_submit_from_what_its_foundation_says() -> None:
 
 
 def test_the_value_rule_submits_at_the_released_bound() -> None:
-    fitted = peers.Fitted(
+    fitted = peers.FittedPeer(
         "toy", "gap", peers.BOUNDS_H, peers.RELEASED_H, lambda seen, rows: seen.pairs.gap_h[rows].astype(np.float64)
     )
     outcome = fitted.outcome(HISTORIES, every=3)
@@ -223,7 +223,7 @@ def test_trees_on_flattened_states_know_what_the_snapshots_say(kind: str) -> Non
 
 
 def test_unknown_trees_are_refused() -> None:
-    with pytest.raises(InputError, match="unknown trees 'oak' of Mirage; known: forest, xgboost"):
+    with pytest.raises(InputError, match="unknown tree model 'oak' of Mirage; known: forest, xgboost"):
         peers.fit_trees("oak", HISTORIES, 0)
 
 

@@ -98,7 +98,9 @@ def test_other_policies_know_nothing_of_futures() -> None:
 
 
 def test_pairs_under_slurm_have_no_futures() -> None:
-    with pytest.raises(InputError, match=r"'simulate-ahead' .*not under --scheduler slurm: give one of fifo, easy, .*"):
+    with pytest.raises(
+        InputError, match=r"'simulate-ahead' .*--scheduler slurm does not have: give one of fifo, easy, .*"
+    ):
         check_world(Scenario("toy", capacity=80, scheduler="slurm"), "simulate-ahead")
     check_world(Scenario("toy", capacity=80), "simulate-ahead")
     check_world(Scenario("toy", capacity=80, scheduler="slurm", world="calibrated"), "simulate-ahead")

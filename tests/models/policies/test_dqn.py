@@ -11,18 +11,18 @@ import torch
 
 from models.learning import early_stopping, networks
 from models.policies.best_rule import best_rules
-from models.policies.dqn import DQN, Learner
+from models.policies.dqn import DQN, DQNLearner
 from tests.models.pair_tables import random_pairs
 from tests.models.policies.learning_task import table
 
 PAIRS = table()
 
 
-def learner(**options: Any) -> Learner:
+def learner(**options: Any) -> DQNLearner:
     """A small learner whose target network differs from its online one."""
     policy = DQN(**{"batch": 16, "hidden": (8,), "updates": 40, "steps_ahead": 5, **options})
     torch.manual_seed(3)
-    made = Learner(policy, networks.Inputs.of(PAIRS.observations), PAIRS, None, np.random.default_rng(3))
+    made = DQNLearner(policy, networks.Inputs.of(PAIRS.observations), PAIRS, None, np.random.default_rng(3))
     with torch.no_grad():
         for weight in made.target.parameters():
             weight.add_(torch.randn_like(weight) * 0.3)
@@ -33,7 +33,7 @@ def weights(network: torch.nn.Module) -> list[np.ndarray]:
     return [weight.detach().numpy().copy() for weight in network.parameters()]
 
 
-def values(made: Learner, network: torch.nn.Module, row: int, log: float) -> torch.Tensor:
+def values(made: DQNLearner, network: torch.nn.Module, row: int, log: float) -> torch.Tensor:
     """Of waiting and of submitting at that row."""
     assert isinstance(made.inputs, networks.Inputs)
     seen = torch.cat([made.inputs.normal[row], torch.tensor([log / 3.0])])
@@ -47,7 +47,7 @@ def outcome(row: int, log: float) -> float:
     return -(max(gap, 0.0) + weight * max(-gap, 0.0)) / (1.0 + weight) / 4.0
 
 
-def waited(made: Learner, row: int, log: float, steps: int) -> float:
+def waited(made: DQNLearner, row: int, log: float, steps: int) -> float:
     """What waiting is worth: the online network acts, and after so many decisions the target network stands in."""
     last = int(PAIRS.last[PAIRS.pair_of[row]])
     for at in range(row + 1, row + steps + 1):
@@ -159,7 +159,7 @@ def test_what_is_released_is_the_target_network_at_its_best() -> None:
     assert newest is not None
     with networks.repeatable(4):
         inputs = networks.Inputs.of(early.observations)
-        again = Learner(policy, inputs, early, newest, np.random.default_rng(4))
+        again = DQNLearner(policy, inputs, early, newest, np.random.default_rng(4))
         states: list[dict[str, np.ndarray]] = []
         look = again.best.look
 
@@ -181,6 +181,6 @@ def test_what_is_released_is_the_target_network_at_its_best() -> None:
 
 
 def test_the_networks_begin_alike() -> None:
-    made = Learner(DQN(hidden=(8,)), networks.Inputs.of(PAIRS.observations), PAIRS, None, np.random.default_rng(0))
+    made = DQNLearner(DQN(hidden=(8,)), networks.Inputs.of(PAIRS.observations), PAIRS, None, np.random.default_rng(0))
     for mine, other in zip(weights(made.online), weights(made.target), strict=True):
         np.testing.assert_array_equal(mine, other)

@@ -8,7 +8,7 @@ import pytest
 
 from models.policies.dqn import DQN
 from models.policies.fitted_q import FittedQ
-from models.policies.forest import Forest
+from models.policies.forest import RandomForest
 from models.policies.lightgbm import LightGBMQuantile
 from models.policies.policy_gradient import PolicyGradient
 from models.policies.xgboost import XGBoostMean
@@ -27,7 +27,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
 def small(name: str, **changes: Any) -> Policy:
     """The learner in a size that learns the task in a second."""
     makers: dict[str, Any] = {
-        "forest": Forest,
+        "forest": RandomForest,
         "xgboost": XGBoostMean,
         "lightgbm": LightGBMQuantile,
         "fitted-q": FittedQ,

@@ -18,7 +18,7 @@ from models.learning.manifest import new_artifact
 from models.learning.regression_rows import BASE, INPUTS, training_rows
 from models.learning.trees import round_down
 from models.policies.dqn import DQN
-from models.policies.forest import Forest, from_sklearn
+from models.policies.forest import RandomForest, from_sklearn
 from models.policies.lightgbm import from_lightgbm
 from models.policies.policy_gradient import PolicyGradient, start_from_estimate
 from models.policies.xgboost import from_xgboost
@@ -28,7 +28,7 @@ from models.protocol import PairTable
 def predict(arrays: dict[str, NDArray[Any]], inputs: NDArray[np.float32]) -> NDArray[np.float64]:
     """What an artifact with those trees over the first few features predicts."""
     parameters = {"base": "start_estimate_h", "inputs": list(FEATURES[: inputs.shape[1]])}
-    return sum_of_trees(new_artifact(Forest(), "trees", 1.0, parameters=parameters, arrays=arrays), inputs)
+    return sum_of_trees(new_artifact(RandomForest(), "trees", 1.0, parameters=parameters, arrays=arrays), inputs)
 
 
 def on_thresholds(inputs: NDArray[np.float32], arrays: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
@@ -173,7 +173,7 @@ def test_repeatable_leaves_torch_as_it_was() -> None:
 
 @pytest.mark.slow
 def test_a_forest_decides_on_200_000_observations_in_one_pass(fit_table: PairTable) -> None:
-    artifact, _ = Forest().fit(fit_table, 0)
+    artifact, _ = RandomForest().fit(fit_table, 0)
     repeats = 200_000 // len(fit_table.decision_s) + 1
     observations = np.tile(fit_table.observations, (repeats, 1))[:200_000]
     began = time.perf_counter()

@@ -12,25 +12,31 @@ import torch
 from features.observe import FEATURES
 from models.learning import early_stopping, networks
 from models.policies.best_rule import best_rules
-from models.policies.policy_gradient import Batch, Learner, PolicyGradient, start_from_estimate, values
+from models.policies.policy_gradient import (
+    PairBatch,
+    PolicyGradient,
+    PolicyGradientLearner,
+    start_from_estimate,
+    values,
+)
 from tests.models.pair_tables import random_pairs
 from tests.models.policies.learning_task import table
 
 PAIRS = table()
 
 
-def learner(**options: Any) -> Learner:
+def learner(**options: Any) -> PolicyGradientLearner:
     """A small learner."""
     policy = PolicyGradient(**{"batch_pairs": 6, "hidden": (8,), "updates": 20, "epochs": 2, **options})
     torch.manual_seed(3)
-    return Learner(policy, networks.Inputs.of(PAIRS.observations), PAIRS, None, np.random.default_rng(3))
+    return PolicyGradientLearner(policy, networks.Inputs.of(PAIRS.observations), PAIRS, None, np.random.default_rng(3))
 
 
 def weights(network: torch.nn.Module) -> list[np.ndarray]:
     return [weight.detach().numpy().copy() for weight in network.parameters()]
 
 
-def shown(made: Learner, batch: Batch) -> torch.Tensor:
+def shown(made: PolicyGradientLearner, batch: PairBatch) -> torch.Tensor:
     """(n, width) what the actor sees: the scaled observation, and a third of the weight's logarithm."""
     assert isinstance(made.inputs, networks.Inputs)
     seen = made.inputs.normal.numpy()[batch.rows]
@@ -67,14 +73,14 @@ def test_a_value_is_the_mean_of_all_ways_to_submit() -> None:
     last = np.array([False, False, True, False, True])
     outcome, chance = np.array([-3.0, -1.0, -8.0, -2.0, -5.0]), np.array([0.25, 0.5, 0.9, 0.1, 0.0])
     none = np.zeros(5)
-    batch = Batch(np.arange(5), last, none.astype(np.float32), outcome, none, none.astype(np.float32))
+    batch = PairBatch(np.arange(5), last, none.astype(np.float32), outcome, none, none.astype(np.float32))
     value, following = values(batch, chance)
     at_1 = 0.5 * -1 + 0.5 * -8
     np.testing.assert_allclose(value, [0.25 * -3 + 0.75 * at_1, at_1, -8, 0.1 * -2 + 0.9 * -5, -5])
     np.testing.assert_allclose(following, [at_1, -8, -8, -5, -5])
 
 
-def objective_by_hand(batch: Batch, now: torch.Tensor, old: np.ndarray, clip: float) -> torch.Tensor:
+def objective_by_hand(batch: PairBatch, now: torch.Tensor, old: np.ndarray, clip: float) -> torch.Tensor:
     """The clipped objective of both actions, from the definition of proximal policy optimisation."""
     value, following = values(batch, old)
     gains = [batch.outcome - value, following - value]
@@ -147,7 +153,7 @@ def test_training_imitates_first_fades_the_bonus_and_averages_the_actor() -> Non
     imitated: list[bool] = []
     update = made.update
 
-    def updating(batch: Batch, bonus: float, imitate: bool) -> tuple[float, float, float]:
+    def updating(batch: PairBatch, bonus: float, imitate: bool) -> tuple[float, float, float]:
         nonlocal average
         for expected, found in zip(average, weights(made.average), strict=True):
             np.testing.assert_allclose(found, expected, atol=1e-6)
@@ -181,7 +187,7 @@ def test_what_is_released_is_the_averaged_actor_at_its_best() -> None:
     early, newest = early_stopping.held_out(pairs)
     with networks.repeatable(4):
         inputs = networks.Inputs.of(early.observations)
-        again = Learner(policy, inputs, early, newest, np.random.default_rng(4))
+        again = PolicyGradientLearner(policy, inputs, early, newest, np.random.default_rng(4))
         series = again.run()
     for name, array in inputs.export(again.average).items():
         np.testing.assert_array_equal(artifact.arrays[name], array, err_msg=name)

@@ -8,7 +8,7 @@ import pytest
 from agent.artifact import Artifact, sum_of_trees
 from features.observe import FEATURES
 from models.learning.regression_rows import BASE, TrainingRows, training_rows
-from models.policies.forest import Forest
+from models.policies.forest import RandomForest
 from models.policies.lightgbm import LightGBMQuantile
 from models.policies.xgboost import XGBoostMean
 from models.protocol import PairTable, Policy
@@ -54,7 +54,7 @@ def test_xgboost_and_the_forest_predict_the_weighted_mean() -> None:
     pairs = random_waits()
     rows = training_rows(pairs)
     mean = float(np.average(rows.log_ratio, weights=rows.weight))
-    learners: list[Policy] = [Forest(trees=20), XGBoostMean()]
+    learners: list[Policy] = [RandomForest(trees=20), XGBoostMean()]
     for policy in learners:
         artifact, metrics = policy.fit(pairs, 0)
         predicted = prediction(artifact, pairs)
@@ -65,7 +65,7 @@ def test_xgboost_and_the_forest_predict_the_weighted_mean() -> None:
         assert error[-1] == pytest.approx(expected, rel=0.02), policy.name
 
 
-@pytest.mark.parametrize("policy", [Forest(trees=5), XGBoostMean(rounds=20), LightGBMQuantile(rounds=20)])
+@pytest.mark.parametrize("policy", [RandomForest(trees=5), XGBoostMean(rounds=20), LightGBMQuantile(rounds=20)])
 def test_rows_count_by_their_weight(policy: Policy) -> None:
     """Where waits shrink towards the end, whose rows weigh most, the prediction is below the plain mean of rows."""
     pairs = random_waits()

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 
 from features.submission.index import FEATURES
-from models.queue_time.protocol import COLUMN, Past, Rows
+from models.queue_time.protocol import COLUMN, KnownStarts, Rows
 
 ORIGIN_S = 1_700_000_000
 DAY_S = 86_400
@@ -33,5 +33,5 @@ def generated_rows(count: int = 700, seed: int = 0, days: int = 42) -> Rows:
     futures = np.rint(estimate_h[:, None] * 3600 * rng.lognormal(0, 0.4, (count, 8))).astype(np.int64)
     start = submit + wait
     order = np.argsort(start, kind="stable")
-    past = Past(start[order], wait[order], partition[order])
+    past = KnownStarts(start[order], wait[order], partition[order])
     return Rows(observed, submit, wait, partition, size_class, past, futures)

@@ -16,7 +16,7 @@ import pytest
 from agent.distribution import LEVELS, SHORT_S, Distribution
 from models.queue_time.artifact import RELEASABLE, Described, distribution, with_checks
 from models.queue_time.conformal import Calibrated
-from models.queue_time.protocol import COLUMN, Fitted, Rows
+from models.queue_time.protocol import COLUMN, FittedMethod, Rows
 from models.queue_time.registry import make_method
 from simulator.metrics import NOTICED_WAIT_S
 from tests.conftest import REPOSITORY
@@ -37,7 +37,7 @@ def sized_rows() -> Rows:
 
 
 @cache
-def fitted(name: str) -> Fitted:
+def fitted(name: str) -> FittedMethod:
     return Calibrated(make_method(name)).fit(sized_rows().take(slice(0, 450)), 0)
 
 
@@ -103,7 +103,7 @@ def test_ten_minutes_are_those_of_the_house() -> None:
 
 
 def test_a_method_without_a_form_is_refused() -> None:
-    with pytest.raises(InputError, match="'qbets' has no form that is released; known: limits, expected"):
+    with pytest.raises(InputError, match="'qbets' has no releasable form; methods with one: limits, expected"):
         distribution("qbets", make_method("qbets").fit(sized_rows(), 0), OF, {})
 
 

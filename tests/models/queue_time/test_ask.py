@@ -12,8 +12,8 @@ from agent.artifact import pack_arrays, unpack_arrays
 from features.submission.index import FEATURES
 from features.submission.log import SubmissionLog
 from features.submission.observed import observe_log
-from models.queue_time.ask import Request, answer, observed_of, why_never
-from models.queue_time.ground import ground_of
+from models.queue_time.ask import WaitRequest, answer, observed_of, why_never
+from models.queue_time.ground import submitted_jobs
 from models.queue_time.make import make
 from models.queue_time.protocol import Forecast
 from models.queue_time.rolling import rolled
@@ -63,7 +63,7 @@ def test_what_is_asked_about_is_observed_as_if_it_had_been_submitted(log: Submis
         wanted = np.arange(len(longer.record)) == len(log.record)
         (expected,) = observe_log(longer, fit(log.record, int(log.record.submit_s[-1]) + 1), wanted)
         names = {name: log.names[name][of] for name in ("user", "account", "partition", "qos")}
-        (found,) = observed_of(stored, Request(size, limit_s, **names))
+        (found,) = observed_of(stored, WaitRequest(size, limit_s, **names))
         differing = {
             name: (a, b)
             for name, a, b in zip(FEATURES, found.tolist(), expected.tolist(), strict=True)
@@ -73,7 +73,7 @@ def test_what_is_asked_about_is_observed_as_if_it_had_been_submitted(log: Submis
 
 
 def test_an_answer_has_rising_quantiles_reasons_and_what_is_sooner(stored: Stored) -> None:
-    told = answer(stored, Request(4, DAY_S, user="u1"))
+    told = answer(stored, WaitRequest(4, DAY_S, user="u1"))
     values = list(told["quantiles_s"].values())
     assert values == sorted(values) and 0 <= told["p_under_600s"] <= 1 and told["never"] is None
     assert 1 <= len(told["reasons"]) <= 3 and all(isinstance(reason, str) for reason in told["reasons"])
@@ -83,7 +83,7 @@ def test_an_answer_has_rising_quantiles_reasons_and_what_is_sooner(stored: Store
 def test_what_is_kept_answers_as_what_was_made(stored: Stored, tmp_path: Path) -> None:
     stored.save(tmp_path / "lab")
     again = Stored.load(tmp_path / "lab")
-    request = Request(2, 6 * HOUR_S, user="u2", partition="p1")
+    request = WaitRequest(2, 6 * HOUR_S, user="u2", partition="p1")
     assert answer(again, request) == answer(stored, request)
     (tmp_path / "lab" / "arrays.npz").write_bytes(b"no zip")
     with pytest.raises(ValueError, match="unreadable prediction model"):
@@ -91,25 +91,25 @@ def test_what_is_kept_answers_as_what_was_made(stored: Stored, tmp_path: Path) -
 
 
 def test_what_no_node_can_satisfy_never_starts(stored: Stored) -> None:
-    told = answer(stored, Request(11, HOUR_S))
+    told = answer(stored, WaitRequest(11, HOUR_S))
     assert told["never"] == "never: it asks for 11 nodes, and the cluster has 10"
     assert told["p_under_600s"] == 0 and set(told["quantiles_s"].values()) == {None}
     longest_s = stored.manifest["partitions"]["p0"]
-    assert why_never(stored, Request(1, longest_s, partition="p0")) is None
-    above = why_never(stored, Request(1, longest_s + 1, partition="p0"))
-    assert above is not None and "the longest that a job of partition 'p0' had" in above
+    assert why_never(stored, WaitRequest(1, longest_s, partition="p0")) is None
+    above = why_never(stored, WaitRequest(1, longest_s + 1, partition="p0"))
+    assert above is not None and "the longest limit of any job in partition 'p0'" in above
 
 
 def test_what_was_never_seen_falls_back_and_is_said(stored: Stored) -> None:
-    told = answer(stored, Request(1, HOUR_S, partition="new", user="nobody", account="none", qos="odd"))
-    assert [note.split(" was never seen")[0] for note in told["notes"][:4]] == [
+    told = answer(stored, WaitRequest(1, HOUR_S, partition="new", user="nobody", account="none", qos="odd"))
+    assert [note.split(" is not in the log")[0] for note in told["notes"][:4]] == [
         "user 'nobody'", "account 'none'", "partition 'new'", "qos 'odd'",
     ]  # fmt: skip
     assert told["never"] is None and told["quantiles_s"]["0.5"] >= 0
 
 
 def test_a_short_history_widens_the_interval_and_says_so(stored: Stored) -> None:
-    request = Request(10, DAY_S)
+    request = WaitRequest(10, DAY_S)
     long = replace(stored, manifest={**stored.manifest, "fitted_days": 90.0})
     short = replace(stored, manifest={**stored.manifest, "fitted_days": 7.0})
     a, b = answer(long, request), answer(short, request)
@@ -123,7 +123,7 @@ def test_a_short_history_widens_the_interval_and_says_so(stored: Stored) -> None
 
 def test_an_empty_queue_is_answered(stored: Stored) -> None:
     empty = {name: column[:0] for name, column in stored.seen.items()}
-    told = answer(replace(stored, seen=empty, pending_key=stored.pending_key[:0]), Request(1, HOUR_S))
+    told = answer(replace(stored, seen=empty, pending_key=stored.pending_key[:0]), WaitRequest(1, HOUR_S))
     assert told["never"] is None and np.isfinite(list(told["quantiles_s"].values())).all()
 
 
@@ -137,16 +137,16 @@ def test_a_model_fitted_earlier_is_corrected_by_what_became_of_the_jobs_since(
     log: SubmissionLog, stored: Stored, tmp_path: Path
 ) -> None:
     now_s = int(stored.manifest["now_s"])
-    request = Request(4, DAY_S, partition="p0", qos=stored.manifest["usual"]["qos"])
+    request = WaitRequest(4, DAY_S, partition="p0", qos=stored.manifest["usual"]["qos"])
     told = answer(stored, request)
-    assert told["outcomes"] == 0 and not any("became of" in note for note in told["notes"])
+    assert told["outcomes"] == 0 and not any("outcomes of" in note for note in told["notes"])
     earlier = replace(stored.model, manifest={**stored.model.manifest, "trained_on": {"until_s": now_s - 10 * DAY_S}})
     made = make(log, LAB, {"made_from": "", "code": "", "champion": 1}, earlier)
     told = answer(made, request)
     assert told["outcomes"] > 0
-    assert f"moved by what became of {told['outcomes']} jobs since the model was fitted" in told["notes"]
+    assert f"corrected by the outcomes of {told['outcomes']} jobs since the model was fitted" in told["notes"]
 
-    rows = ground_of(log, now_s).rows
+    rows = submitted_jobs(log, now_s).rows
     since = rows.take((rows.submit_s >= now_s - 10 * DAY_S) & (rows.submit_s < now_s))
     names = sorted(set(log.names["partition"]))
     said = earlier.forecast(since.observed, [names[one] for one in since.partition.tolist()])

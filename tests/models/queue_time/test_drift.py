@@ -14,8 +14,8 @@ from models.queue_time import drift as module
 from models.queue_time.artifact import described, distribution
 from models.queue_time.conformal import Calibrated
 from models.queue_time.drift import against, drift
-from models.queue_time.ground import ground_of
-from models.queue_time.promise import Scored, by_week
+from models.queue_time.ground import submitted_jobs
+from models.queue_time.promise import WeekScores, by_week
 from models.queue_time.protocol import LEVELS, Forecast
 from models.queue_time.registry import make_method
 from models.queue_time.tables import QUEUE_TIME_DRIFT
@@ -50,7 +50,7 @@ def calm() -> SubmissionLog:
 @pytest.fixture
 def released(calm: SubmissionLog, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Version 4, the start estimate fitted until FITTED_S and judged until JUDGED_S; its manifest."""
-    ground = ground_of(calm, FITTED_S)
+    ground = submitted_jobs(calm, FITTED_S)
     fitted = Calibrated(make_method("limits")).fit(ground.rows.take(ground.known(FITTED_S)), 0)
     rows = ground.rows.take(ground.within(FITTED_S, JUDGED_S))
     note = {
@@ -117,21 +117,21 @@ def test_scores_of_whole_weeks_by_hand() -> None:
 
 
 def test_a_week_is_beyond_where_one_score_is_worse_than_every_week_before() -> None:
-    before = [Scored(0, 50, 1.0 + 0.1 * k, 0.05 + 0.01 * k) for k in range(7)]
+    before = [WeekScores(0, 50, 1.0 + 0.1 * k, 0.05 + 0.01 * k) for k in range(7)]
 
     def beyond(crps_h: float, missed: float) -> dict[str, bool]:
-        return {row["score"]: row["is_beyond"] for row in against(before, Scored(0, 50, crps_h, missed))}
+        return {row["score"]: row["is_beyond"] for row in against(before, WeekScores(0, 50, crps_h, missed))}
 
     assert beyond(1.3, 0.08) == {"crps_h": False, "missed_95": False}
     assert beyond(9.0, 0.08) == {"crps_h": True, "missed_95": False}
     assert beyond(1.3, 0.90) == {"crps_h": False, "missed_95": True}
     assert beyond(0.001, 0.001) == {"crps_h": False, "missed_95": False}, "better is no drift"
-    (row, _) = against(before, Scored(0, 50, 1.3, 0.08))
+    (row, _) = against(before, WeekScores(0, 50, 1.3, 0.08))
     assert row["promised"] == pytest.approx(1.3) and row["chance"] == 1 / 8 and row["weeks"] == 7
 
 
 def test_of_weeks_alike_as_many_are_beyond_as_is_stated() -> None:
     rng = np.random.default_rng(0)
-    drawn = [[Scored(0, 50, *rng.lognormal(0, 0.5, 2)) for _ in range(20)] for _ in range(2000)]
+    drawn = [[WeekScores(0, 50, *rng.lognormal(0, 0.5, 2)) for _ in range(20)] for _ in range(2000)]
     beyond = [any(row["is_beyond"] for row in against(weeks[:-1], weeks[-1])) for weeks in drawn]
     assert abs(np.mean(beyond) - 0.05) < 3 * np.sqrt(0.05 * 0.95 / len(drawn))

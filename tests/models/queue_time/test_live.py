@@ -20,7 +20,7 @@ from agent.slurm.queue import JOBS, Queue, SqueueJob
 from agent.slurm.settings import Partition
 from features.submission.index import FEATURES
 from features.submission.log import SubmissionLog
-from models.queue_time.ask import Request, answer, observed_of
+from models.queue_time.ask import WaitRequest, answer, observed_of
 from models.queue_time.live import look, seen_live
 from models.queue_time.make import make
 from models.queue_time.stored import Stored
@@ -32,7 +32,7 @@ from traces.errors import InputError, WorkError
 NODES = frozenset(f"n{number}" for number in range(10))
 LIMIT_S = 2 * 86_400
 PARTITIONS = {name: Partition(name, NODES, 1, "", LIMIT_S, name == "p0", {}) for name in ("p0", "p1")}
-REQUEST = Request(2, 6 * 3600, "p0", "u1", "a1", "normal")
+REQUEST = WaitRequest(2, 6 * 3600, "p0", "u1", "a1", "normal")
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_a_cluster_seen_live_is_the_one_that_the_log_ends_with(log: SubmissionLo
     assert not differing
     told, from_log = answer(live, REQUEST), answer(stored, REQUEST)
     assert told["quantiles_s"] == pytest.approx(from_log["quantiles_s"])
-    assert any(note.startswith("live: what became of earlier jobs is from the log") for note in told["notes"])
+    assert any(note.startswith("live: the outcomes of earlier jobs are from the log") for note in told["notes"])
     assert not any("partition" in one["change"] for one in told["sooner"]), "one look sees the queue of one partition"
 
 
@@ -116,7 +116,7 @@ def test_no_slurm_and_no_nodes_are_refused(stored: Stored, tmp_path: Path, monke
     with pytest.raises(WorkError, match="--live: squeue"):
         look(Commands({"PATH": str(tmp_path)}), stored, Asked(1, 3600, "u1"))
     of_cpus = replace(stored, manifest={**stored.manifest, "unit": "CPUs"})
-    with pytest.raises(InputError, match="--live counts nodes, and the log of cluster 'lab' counts CPUs"):
+    with pytest.raises(InputError, match="--live counts nodes, but the log of cluster 'lab' counts CPUs"):
         look(Commands({"PATH": str(tmp_path)}), of_cpus, Asked(1, 3600, "u1"))
     with pytest.raises(ValueError, match="call look before"):
         Eyes(Commands({}), Asked(1, 3600, "u1")).newcomer()

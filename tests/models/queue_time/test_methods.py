@@ -21,9 +21,9 @@ from models.queue_time.protocol import (
     LONGEST_S,
     MEDIAN,
     SHORT_S,
-    Fitted,
+    FittedMethod,
     Forecast,
-    Past,
+    KnownStarts,
     Rows,
     forecast_of,
     share_below,
@@ -41,7 +41,7 @@ def parts() -> tuple[Rows, Rows]:
 
 
 @cache
-def fitted(name: str) -> Fitted:
+def fitted(name: str) -> FittedMethod:
     return make_method(name).fit(parts()[0], 3)
 
 
@@ -65,7 +65,7 @@ def test_no_method_sees_what_it_is_judged_on_or_a_later_start(name: str) -> None
     rows = parts()[1]
     past, instant = rows.past, int(rows.submit_s[0])
     later = past.start_s >= instant
-    altered = Past(past.start_s, past.wait_s * (1 + 5 * later), past.partition)
+    altered = KnownStarts(past.start_s, past.wait_s * (1 + 5 * later), past.partition)
     hidden = replace(rows, wait_s=rows.wait_s[::-1] * 7, past=altered)
     first = np.arange(len(rows)) == 0
     again = fitted(name).forecast(hidden.take(first))

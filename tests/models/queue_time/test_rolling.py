@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from models.queue_time.protocol import LEVELS, MEDIAN, Forecast, Int64s, forecast_of
-from models.queue_time.rolling import LEANS, WINDOW, Correction, classes, rolled
+from models.queue_time.rolling import PRIOR_OUTCOMES, WINDOW, Correction, classes, rolled
 from models.queue_time.scores import INTERVALS
 
 HOUR_S = 3600
@@ -50,12 +50,12 @@ def test_nothing_that_comes_later_changes_anything() -> None:
 
 
 def test_the_first_jobs_by_hand() -> None:
-    """Nobody is known to the first; the second knows one residual, which weighs 1 in 1 + LEANS."""
+    """Nobody is known to the first; the second knows one residual, which weighs 1 in 1 + PRIOR_OUTCOMES."""
     forecast = forecast_of(np.full((3, len(LEVELS)), 4.0 * HOUR_S))
     submit, wait = np.array([0, 5 * HOUR_S, 6 * HOUR_S]), np.array([4 * HOUR_S + 600, 90 * HOUR_S, 10])
     found = rolled(forecast, submit, wait).quantiles_s
     assert found[0] == pytest.approx(4.0 * HOUR_S)
-    moved = np.expm1(np.log1p(4 * HOUR_S) + np.log((4 * HOUR_S + 601) / (4 * HOUR_S + 1)) / (1 + LEANS))
+    moved = np.expm1(np.log1p(4 * HOUR_S) + np.log((4 * HOUR_S + 601) / (4 * HOUR_S + 1)) / (1 + PRIOR_OUTCOMES))
     assert found[1] == pytest.approx(moved) and found[2] == pytest.approx(moved), "the second still waits at the third"
 
 
@@ -67,7 +67,7 @@ def test_classes_of_what_was_said_are_apart_and_the_oldest_outcomes_forgotten() 
     wait = np.where(is_long, 100 * HOUR_S, np.where(np.arange(count + 2) < WINDOW, 3000, 50)).astype(np.int64)
     found = rolled(forecast_of(np.repeat(said[:, None], len(LEVELS), axis=1)), submit, wait).quantiles_s
     assert found[count:] == pytest.approx(100.0 * HOUR_S), "jobs said to start at once tell nothing of long waits"
-    share = WINDOW / (WINDOW + LEANS)
+    share = WINDOW / (WINDOW + PRIOR_OUTCOMES)
     assert found[WINDOW] == pytest.approx(np.expm1(np.log1p(5) + np.log(3001 / 6) * share))
     assert found[count - 1, MEDIAN] == pytest.approx(np.expm1(np.log1p(5) + np.log(51 / 6) * share), rel=1e-3)
 

@@ -10,11 +10,11 @@ import pytest
 from models.ahead.told import NOTHING
 from models.queue_time import scores
 from models.queue_time.ahead import ALL, waits_in_futures
-from models.queue_time.ground import GAP_S, Ground, ground_of
+from models.queue_time.ground import GAP_S, SubmittedJobs, submitted_jobs
 from models.queue_time.protocol import LEVELS, Forecast, forecast_of
 from models.queue_time.registry import make_method
 from models.queue_time.scores import Judged
-from models.queue_time.study import figures_of, judge_ground, pooled
+from models.queue_time.study import figures_of, judge_jobs, pooled
 from tests.features.submission.logs import DAY_S, ORIGIN_S, generated_log
 from traces.errors import InputError
 
@@ -77,47 +77,47 @@ def test_weeks_sizes_and_reliability_add_up() -> None:
 
 
 @pytest.fixture(scope="module")
-def ground() -> Ground:
-    return ground_of(generated_log(3, jobs=400, days=30), ORIGIN_S + 20 * DAY_S)
+def ground() -> SubmittedJobs:
+    return submitted_jobs(generated_log(3, jobs=400, days=30), ORIGIN_S + 20 * DAY_S)
 
 
-def test_what_is_known_started_before_and_a_day_before(ground: Ground) -> None:
+def test_what_is_known_started_before_and_a_day_before(ground: SubmittedJobs) -> None:
     rows, at_s = ground.rows, ORIGIN_S + 20 * DAY_S
     known = ground.known(at_s)
     assert known.any() and (rows.submit_s[known] < at_s - GAP_S).all()
     assert (rows.submit_s[known] + rows.wait_s[known] < at_s).all()
     assert not (known & ground.within(at_s, at_s + 5 * DAY_S)).any()
-    later = ground_of(ground.log, at_s, ORIGIN_S + 5 * DAY_S)
+    later = submitted_jobs(ground.log, at_s, ORIGIN_S + 5 * DAY_S)
     assert later.rows.submit_s[later.known(at_s)].min() >= ORIGIN_S + 5 * DAY_S
     withdrawn = ~ground.log.record.ran
     assert ground.never_started(ORIGIN_S, ORIGIN_S + 31 * DAY_S) == withdrawn.sum() > 0
 
 
-def test_fits_that_follow_each_other_are_judged_together(ground: Ground) -> None:
+def test_fits_that_follow_each_other_are_judged_together(ground: SubmittedJobs) -> None:
     ends = [ORIGIN_S + days * DAY_S for days in (20, 25, 30)]
     methods = [make_method(name) for name in ("partition-median", "qbets")]
-    grounds = [ground, ground_of(ground.log, ends[1])]
+    grounds = [ground, submitted_jobs(ground.log, ends[1])]
     parts = [
-        judge_ground(on, "lab", from_s, to_s, from_s, methods, 0)
+        judge_jobs(on, "lab", from_s, to_s, from_s, methods, 0)
         for on, from_s, to_s in zip(grounds, ends[:-1], ends[1:], strict=True)
     ]
     both = pooled(parts)
     assert parts[0].fitted_on < both.fitted_on == parts[1].fitted_on and both.window_s == (ends[0], ends[2])
     assert (both.rows.submit_s == np.concatenate([part.rows.submit_s for part in parts])).all()
-    assert len(both.told["qbets"].p_under_600s) == len(both.rows) == len(np.atleast_1d(both.judged.threshold))
+    assert len(both.forecasts["qbets"].p_under_600s) == len(both.rows) == len(np.atleast_1d(both.judged.threshold))
     shares, found = [len(part.rows) / len(both.rows) for part in parts], figures_of(both)
     for at, row in enumerate(found["results"]):
         singly = [figures_of(part)["results"][at] for part in parts]
         assert row["crps_h"] == pytest.approx(np.dot(shares, [one["crps_h"] for one in singly]))
         assert row["coverage"]["0.95"] == pytest.approx(np.dot(shares, [one["coverage"]["0.95"] for one in singly]))
-    once = figures_of(judge_ground(ground, "lab", ends[0], ends[2], ends[0], methods, 0))
+    once = figures_of(judge_jobs(ground, "lab", ends[0], ends[2], ends[0], methods, 0))
     assert once["results"][0]["crps_h"] != found["results"][0]["crps_h"]
 
 
-def test_futures_see_no_more_than_the_queue_and_the_bound_sees_all(ground: Ground) -> None:
+def test_futures_see_no_more_than_the_queue_and_the_bound_sees_all(ground: SubmittedJobs) -> None:
     from_s, to_s = ORIGIN_S + 20 * DAY_S, ORIGIN_S + 30 * DAY_S
     methods = [make_method(name) for name in ("partition-median", "simulate-ahead", "boosting-ahead", "informed")]
-    found = judge_ground(ground, "lab", from_s, to_s, from_s, methods, 0)
+    found = judge_jobs(ground, "lab", from_s, to_s, from_s, methods, 0)
     naive, ahead, _, _ = (row["crps_h"] for row in figures_of(found)["results"])
     assert ahead < 0.7 * naive
     at_s = int(found.rows.submit_s[found.rows.wait_s.argmax()])  # of whom the later alterations matter most
@@ -135,16 +135,16 @@ def test_futures_see_no_more_than_the_queue_and_the_bound_sees_all(ground: Groun
     assert (then_s != now_s).any(), "what is told is another truth"
 
 
-def test_a_window_is_scored_and_a_short_one_is_refused(ground: Ground) -> None:
+def test_a_window_is_scored_and_a_short_one_is_refused(ground: SubmittedJobs) -> None:
     from_s, to_s = ORIGIN_S + 20 * DAY_S, ORIGIN_S + 30 * DAY_S
     methods = [make_method(name) for name in ("limits", "partition-median", "qbets")]
-    found = figures_of(judge_ground(ground, "lab", from_s, to_s, from_s, methods, 0))
+    found = figures_of(judge_jobs(ground, "lab", from_s, to_s, from_s, methods, 0))
     assert [row["method"] for row in found["results"]] == ["limits", "partition-median", "qbets"]
     assert found["jobs"] == ground.within(from_s, to_s).sum() == found["results"][0]["n"]
     best = min(found["results"], key=lambda row: row["crps_h"])
     assert best["difference_to_best_naive"]["crps_h"] == 0
     assert best["difference_to_best_naive"]["method"] == best["method"]
     with pytest.raises(InputError, match="0 jobs that started were submitted from"):
-        judge_ground(ground, "lab", to_s + 50 * DAY_S, to_s + 60 * DAY_S, from_s, methods, 0)
-    with pytest.raises(InputError, match="may be fitted on; at least 100"):
-        judge_ground(ground, "lab", from_s, to_s, ORIGIN_S + 2 * DAY_S, methods, 0)
+        judge_jobs(ground, "lab", to_s + 50 * DAY_S, to_s + 60 * DAY_S, from_s, methods, 0)
+    with pytest.raises(InputError, match="can be used to fit; at least 100"):
+        judge_jobs(ground, "lab", from_s, to_s, ORIGIN_S + 2 * DAY_S, methods, 0)

@@ -8,7 +8,7 @@ import pytest
 from agent.artifact import Artifact
 from models.protocol import PairTable
 from models.release.block_interval import block_interval
-from models.release.gate import Gate, gate_window, held_against, judge
+from models.release.gate import GateVerdict, compare_with, gate_window, judge
 from models.scenario import INJECTED
 from tests.models.pair_tables import FIRST_S, artifact, mean_cost, quiet, reactive, unlike_days
 
@@ -18,9 +18,9 @@ GOOD = artifact("constant-lead", (1.5,), 1.5, policy="constant-lead")
 BETTER = artifact(settings=(1.0,))
 
 
-def held(one: Artifact, champion: Artifact | None, pairs: PairTable = LONG) -> Gate:
+def held(one: Artifact, champion: Artifact | None, pairs: PairTable = LONG) -> GateVerdict:
     part = gate_window(pairs, [one, *([] if champion is None else [champion])], "toy")
-    return held_against(part, one, champion, INJECTED)
+    return compare_with(part, one, champion, INJECTED)
 
 
 def test_the_gate_takes_the_newest_pairs_that_nobody_and_no_setting_was_made_from() -> None:
@@ -55,7 +55,7 @@ def test_the_gate_is_a_paired_comparison() -> None:
 
 def judged(
     difference_h: np.ndarray, *, days: int = 56, losing_every: int = 4, parts: dict[str, np.ndarray] | None = None
-) -> Gate:
+) -> GateVerdict:
     """A pair every 4 hours; reactive loses 3 h on every so many-th."""
     submit_s = FIRST_S + np.arange(6 * days, dtype=np.int64) * 14_400
     gap_h = np.where(np.arange(6 * days) % losing_every == 0, 3.0, 0.0)

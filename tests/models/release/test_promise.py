@@ -18,9 +18,9 @@ from models.comparison.outcomes import cost_h
 from models.comparison.promises import promises_of
 from models.learning.masking import masked
 from models.release.candidate import Candidate
-from models.release.decision import Offer, release
+from models.release.decision import ReleaseOffer, release
 from models.release.export import folder
-from models.release.gate import Gate
+from models.release.gate import GateVerdict
 from models.release.note import model_card, release_note
 from models.release.promise import measured_on, promised
 from models.study.publish import best_rule
@@ -38,8 +38,8 @@ def candidate(one: Artifact, policy: str) -> Candidate:
     return Candidate(policy, 0, float(one.manifest["default_setting"]), 1.0, one, "run")
 
 
-def offer(one: Candidate, fallback: Candidate | None, pairs=REPORT) -> Offer:  # type: ignore[no-untyped-def]
-    return Offer(
+def offer(one: Candidate, fallback: Candidate | None, pairs=REPORT) -> ReleaseOffer:  # type: ignore[no-untyped-def]
+    return ReleaseOffer(
         one, pairs, SELECT, context(until_s=FIRST_S), lambda: one.artifact, {"world": "plain"}, "x", fallback, SELECT
     )
 
@@ -92,20 +92,20 @@ def test_the_card_says_what_is_promised_and_at_what_price() -> None:
     }  # fmt: skip
     rows["promises"][2] |= {"interrupted_share": 0.3, "is_kept": False, "is_next_promised": True, "next_setting": 2.0}
     it = candidate(ONE, "start-estimate")
-    gate = Gate("passed", "not worse")
+    gate = GateVerdict("passed", "not worse")
     card = model_card(it, promised(ONE, it, gate, context(), SELECT, {}, rows), gate)
     for words in (
-        "- 5%: never promised: submitting at once interrupts 25.0%; next: no setting keeps it, ",
+        "- 5%: no promise: submitting at once interrupts 25.0%; next: no setting keeps it, ",
         "- 10%: kept, 8.0% (95 % [5.0%, 12.0%]) of 99 pairs at 2.50 h of overlap, promised for 3 of 5 weeks; next: ",
         "- 20%: not kept, 30.0%",
         "next: knob = 2",
         "**Results** where it was judged, a pair: interruption ",
-        "A pair costs more where hidden: recent +0.00 h, limits +0.00 h",
-        "A rule, which learned nothing.",
+        "Extra cost if hidden: recent +0.00 h, limits +0.00 h",
+        "A rule, without learning.",
     ):
         assert words in card, card
     learner = release_note(candidate(ONE, "forest"), ONE, gate)
-    assert "learned nothing" not in learner and "random forest" in learner
+    assert "without learning" not in learner and "random forest" in learner
 
 
 def test_a_release_carries_its_promises_and_the_agent_shows_them(
@@ -129,7 +129,7 @@ def test_the_check_fails_where_a_promise_was_not_kept(tmp_path: Path, is_kept: b
         row["is_kept"] = True
     rows["promises"][1]["is_kept"] = is_kept
     it = candidate(ONE, "start-estimate")
-    promised(ONE, it, Gate("passed", "fine"), context(), SELECT, {}, rows).save(tmp_path / "champion")
+    promised(ONE, it, GateVerdict("passed", "fine"), context(), SELECT, {}, rows).save(tmp_path / "champion")
     assert _promise_check(tmp_path / "champion").passed is passed
     assert _promise_check(tmp_path / "nothing").passed
     ONE.save(tmp_path / "older")
@@ -143,11 +143,11 @@ def test_a_learner_that_nobody_can_tell_from_reactive_gives_way_to_the_best_rule
     assert (made.policy, made.version, made.is_provisional, made.gate.verdict) == (
         "start-estimate", 2, True, "cannot tell"
     )  # fmt: skip
-    assert "in place of forest, which is not shown better than reactive" in made.reason
+    assert "instead of forest, which is not shown better than reactive" in made.reason
     challenger = tracking.aliased(data, "toy", tracking.CHALLENGER)
     assert challenger is not None and challenger.version == 1 and challenger.tags["policy"] == "forest"
     note = (folder(data, "toy") / "champion" / "MODEL_CARD.md").read_text()
-    assert "A rule, which learned nothing." in note
+    assert "A rule, without learning." in note
     later = release(data, offer(learner, rule, short))
     assert later.version == 2 and later.candidate_version == 1, "the learner must now be told better than the rule"
 

@@ -17,8 +17,8 @@ from models.registry import POLICIES
 from models.release import log as release_log
 from models.release.candidate import Candidate, choose_candidate
 from models.release.champion import alone, promote, rollback
-from models.release.decision import Offer, ReleaseDecision, release, release_digest
-from models.release.gate import Gate
+from models.release.decision import ReleaseDecision, ReleaseOffer, release, release_digest
+from models.release.gate import GateVerdict
 from models.release.note import WORDS, release_note
 from models.scenario import Scenario
 from models.tables import release_log_frame
@@ -117,8 +117,8 @@ def data(store: Path) -> DataFolder:
     return folder
 
 
-def offer(one: Artifact, pairs: PairTable = LONG, refit: Artifact | None = None, made_from: str = "x") -> Offer:
-    return Offer(
+def offer(one: Artifact, pairs: PairTable = LONG, refit: Artifact | None = None, made_from: str = "x") -> ReleaseOffer:
+    return ReleaseOffer(
         candidate(one), pairs, SELECT, context(until_s=FIRST_S), lambda: refit or one, {"world": "plain"}, made_from
     )
 
@@ -192,7 +192,7 @@ def test_the_first_champion_may_be_provisional_and_no_later_one(data: DataFolder
     short = unlike_days(3, 10)
     found = release(data, offer(BETTER, short))
     assert found.gate.verdict == "cannot tell" and found.is_provisional and found.version == 1
-    assert "there is no champion, so this one is provisional" in found.reason
+    assert "there is no champion, so this one becomes provisional" in found.reason
     again = release(data, offer(BETTER, short))
     assert "nothing new" in again.reason
     assert (again.gate.verdict, again.is_provisional) == ("cannot tell", True), (
@@ -210,7 +210,7 @@ def test_what_is_released_is_the_refit_and_it_is_judged_too(data: DataFolder) ->
     data_of_other = replace(context(), scenario=Scenario("other", capacity=8))
     worse = replace(offer(reactive(), quiet(LONG, 1.0), refit=BAD), context=data_of_other)
     found = release(data, worse)
-    assert found.gate.verdict == "failed" and "fitted again on everything known it is worse" in found.reason
+    assert found.gate.verdict == "failed" and "refitted on all data, it is worse" in found.reason
     assert found.version is None
 
 
@@ -235,7 +235,7 @@ def test_a_champion_for_other_features_stops_the_release_too(data: DataFolder) -
     old.manifest["features"] = ["remaining_h"]
     number = tracking.register(data, "toy", old, tags={}, description="d", metrics={})
     promote(data, "toy", number, "as it was")
-    with pytest.raises(WorkError, match="champion version 1 cannot be compared with: it was made for other features"):
+    with pytest.raises(WorkError, match="champion version 1 cannot be compared with: it uses other features"):
         release(data, offer(BETTER))
 
 
@@ -252,7 +252,10 @@ def test_a_released_artifact_says_where_it_is_from_and_checks_itself(data: DataF
     assert loaded.checks is not None and set(loaded.checks["submit"]) == {True, False}
     assert 24 < len(loaded.checks["observations"]) <= 48
     card = (folder / "MODEL_CARD.md").read_text()
-    assert card.startswith("# start-estimate for cluster `toy`") and "**Gate**, passed: not worse than reactive" in card
+    assert (
+        card.startswith("# start-estimate for cluster `toy`")
+        and "**GateVerdict**, passed: not worse than reactive" in card
+    )
     wrong = json.loads((folder / "checks.json").read_text())
     wrong["scores"][0] += 1.0
     (folder / "checks.json").write_text(json.dumps(wrong))
@@ -274,7 +277,7 @@ def test_promoting_what_is_not_there_lists_what_is(data: DataFolder) -> None:
         with pytest.raises(InputError, match=f"no version {version}; registered: none"):
             promote(data, "toy", version, "tried")
     for reason in (" ", "x" * 501):
-        with pytest.raises(InputError, match="--reason takes 1 to 500 characters"):
+        with pytest.raises(InputError, match="give 1 to 500 to explain the choice"):
             promote(data, "toy", 1, reason)
     with pytest.raises(WorkError, match="no champion to roll back from"):
         rollback(data, "toy")
@@ -299,15 +302,15 @@ def test_the_note_of_a_version_can_be_read() -> None:
     assert chosen.selected is not None and chosen.selected.n == len(select)
     low, high = chosen.selected.ci95 or (1.0, 0.0)
     assert low < chosen.cost_h < high
-    note = release_note(chosen, chosen.artifact, Gate("passed", "not worse than reactive"))
+    note = release_note(chosen, chosen.artifact, GateVerdict("passed", "not worse than reactive"))
     for words in (
-        "**start-estimate**: submits when the wait that running and queued jobs leave",
+        "**start-estimate**: submits when the wait estimated from running and queued jobs",
         f"Knob “factor” = {chosen.setting:g} (declared from 0 to 2, least to most overlap)",
         "cluster `toy`: 1,234 pairs whose outcome was known before 2023-01-01T00:00:00 UTC",
         f"{chosen.cost_h:.2f} h a pair, 95 % [{low:.2f}, {high:.2f}]; 240 pairs from 2023-01-01T00:00",
-        "**Gate**, passed: not worse than reactive.",
+        "**GateVerdict**, passed: not worse than reactive.",
     ):
         assert words in note, note
     assert set(WORDS) == set(POLICIES)
     short = choose_candidate(random_pairs(3, 12), fits)
-    assert "no interval, all within one block" in release_note(short, short.artifact, Gate("passed", "x"))
+    assert "no interval, all within one block" in release_note(short, short.artifact, GateVerdict("passed", "x"))

@@ -14,7 +14,7 @@ from models import recorded_waits, registry
 from models.comparison.outcomes import content_digest
 from models.policies.dqn import DQN
 from models.policies.fitted_q import FittedQ
-from models.policies.forest import Forest
+from models.policies.forest import RandomForest
 from models.policies.lightgbm import LightGBMQuantile
 from models.policies.policy_gradient import PolicyGradient
 from models.policies.xgboost import XGBoostMean
@@ -29,7 +29,7 @@ from simulator.recorded.record import ARRAYS, NEVER
 from tests.models.training.test_train import Given, fitted_here
 from traces import clusters, ingest
 from traces.errors import InputError
-from traces.generate.slurm import History, history, write_dump
+from traces.generate.slurm import GeneratedHistory, history, write_dump
 from traces.generate.workload import EPOCH_S
 from traces.store import warehouse
 from traces.store.folder import DataFolder
@@ -39,7 +39,7 @@ UNTIL_S = EPOCH_S + 939 * 3600 + 1040  # in the sixth week, on a busy day, at no
 UNTIL = datetime(1970, 1, 1) + timedelta(seconds=UNTIL_S)
 SCENARIO: dict[str, Any] = {"pair_nodes": (1, 4), "limit_s": 12 * 3600, "every_s": 24 * 3600}
 LEARNERS = {
-    "forest": Forest(trees=3),
+    "forest": RandomForest(trees=3),
     "xgboost": XGBoostMean(rounds=3),
     "lightgbm": LightGBMQuantile(rounds=3),
     "fitted-q": FittedQ(rounds=3, improvement_rounds=3),
@@ -60,12 +60,12 @@ Row = dict[str, str]
 
 
 @pytest.fixture(scope="module")
-def past() -> History:
+def past() -> GeneratedHistory:
     """Seven weeks: arrays, dependencies, requeues, jobs that were cancelled in the queue or cut by their limit."""
     return history(jobs=None, weeks=7, nodes=NODES, gpus_per_node=4, seed=3)
 
 
-def dumped(folder: Path, past: History, at_s: int) -> list[Row]:
+def dumped(folder: Path, past: GeneratedHistory, at_s: int) -> list[Row]:
     """The records that sacct prints at `at_s`. One job in seven has no limit of its own, and one can never start."""
     path = write_dump(folder / "dump.psv", past, from_s=EPOCH_S, at_s=at_s, steps=False, compress=False)
     header, *lines = path.read_text().splitlines()
@@ -156,7 +156,7 @@ CUT = "the dump was taken then"
 
 
 @pytest.fixture(scope="module")
-def logs(past: History, tmp_path_factory: pytest.TempPathFactory) -> dict[str, DataFolder]:
+def logs(past: GeneratedHistory, tmp_path_factory: pytest.TempPathFactory) -> dict[str, DataFolder]:
     """A data folder of each log: as it was, altered, and cut."""
     folder = tmp_path_factory.mktemp("causal")
     whole = dumped(folder, past, past.last_s)

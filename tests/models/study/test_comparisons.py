@@ -30,7 +30,7 @@ def test_a_window_that_begins_where_the_cluster_declares_to_fit_or_select_is_cal
     assert is_development(known, early) and not is_development(known, late)
     assert not is_development(study, early)  # nothing is declared
     (warning,) = warnings_about(known, early, fitted_until_s=4 * DAY_S)
-    assert "a development window, and no headline" in warning
+    assert "a development window, not a headline" in warning
     assert warnings_about(known, late, fitted_until_s=4 * DAY_S) == []
 
 

@@ -55,11 +55,11 @@ def busier(study: Study) -> Study:
 
 def test_who_asks_for_another_scenario_is_told_for_which_it_is_trained(study: Study) -> None:
     fit(study, RULES, WINDOW)
-    said = f"is not trained for {busier(study).scenario}; it is for {study.scenario}; run `baton train"
+    said = f"is not trained for {busier(study).scenario}; it is trained for {study.scenario}; run `baton train"
     with pytest.raises(InputError, match=re.escape(said)):
         last_fit(busier(study), "reactive")
     fit(replace(study, scenario=replace(study.scenario, scheduler="fifo")), ["reactive"], WINDOW)
-    with pytest.raises(InputError, match=r"it is for toy: fifo on .*, and for toy: mirage on"):
+    with pytest.raises(InputError, match=r"it is trained for toy: fifo on .*, and for toy: mirage on"):
         last_fit(busier(study), "reactive")
     with pytest.raises(InputError, match=r"'average-wait' is not trained for [^;]*; run"):
         last_fit(study, "average-wait")
@@ -137,7 +137,7 @@ def test_the_champion_is_what_was_trained_under_that_name_else_the_registered_ve
 
 def test_a_champion_of_other_observations_is_refused(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     registered(monkeypatch, with_version(artifact(), VERSION - 1))
-    with pytest.raises(InputError, match=rf"by observations of version {VERSION - 1}; those here are of version"):
+    with pytest.raises(InputError, match=rf"by observations of version {VERSION - 1}, but those here are of version"):
         champion(study)
     registered(monkeypatch, artifact())  # it does not say: of the first
     with pytest.raises(InputError, match="by observations of version 1;"):

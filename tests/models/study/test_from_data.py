@@ -155,5 +155,5 @@ def test_the_advice_to_declare_nodes_names_those_that_the_log_shows(tmp_path: Pa
     ingest.ingest([raw], cluster=known, data=data)
     warehouse.build(data)
     assert headline_study(data, known) == Refusal(
-        "how many nodes cluster 'lab' has is not known (the log shows 2): give --nodes, or set nodes in clusters.toml"
+        "the number of nodes of cluster 'lab' is unknown (the log shows 2): give --nodes, or set nodes in clusters.toml"
     )

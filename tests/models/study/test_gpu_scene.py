@@ -36,7 +36,9 @@ def test_pods_of_one_second_and_request_are_one_gang(baton: Baton, tmp_path: Pat
     jobs = scene.jobs
     rows = sorted(zip(jobs.submit_s.tolist(), jobs.gpus.tolist(), jobs.pod_gpus.tolist(), jobs.run_s, strict=True))
     assert rows == [(100, 2, 2, 300), (100, 4, 2, 400), (101, 2, 2, 299), (200, 1, 1, 100), (200, 1, 1, 100)]
-    assert "6 pods, of which" in scene.said[1] and "are one, make 5 jobs, 1 of several pods" in scene.said[1]
+    assert (
+        "6 pods, of which" in scene.assumptions[1] and "are one, make 5 jobs, 1 of several pods" in scene.assumptions[1]
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,7 +65,7 @@ def test_gpu_types_of_a_machine_list(
         assert baton("ingest", tmp_path / name, "--cluster", "pods", "--data", data.root).code == 0
     scene = read_scene(data, clusters.resolve(data, cluster="pods"), profiles=False)
     assert scene.cluster.types == types and scene.cluster.capacity[:, 0].tolist() == [8, 7]
-    assert any(line in said for said in scene.said), scene.said
+    assert any(line in said for said in scene.assumptions), scene.assumptions
 
 
 @pytest.fixture
@@ -82,4 +84,4 @@ def test_gang_against_pod_by_pod_on_generated_pods(generated_pods: DataFolder, t
     asked = combinations(scene, ["kubernetes"], ["kubernetes.gang=1"])
     alone, together = replays(asked, lambda _: None, workers=1)
     assert alone.figures["fragmentation"] > together.figures["fragmentation"]
-    assert "held" in alone.said[-1] and "holds nothing until" in together.said[-1]
+    assert "held" in alone.assumptions[-1] and "holds nothing before" in together.assumptions[-1]

@@ -103,7 +103,7 @@ def test_injected_pairs_are_of_each_size_at_each_start(
         assert not caplog.messages
         path.write_bytes(b"no pairs")
         assert pair_table(toy.data, toy.workload, scenario, window).digest == table.digest
-    assert caplog.messages == [f"{path} is damaged: these pairs are built again"]
+    assert caplog.messages == [f"{path} is damaged; building these pairs again"]
     np.testing.assert_array_equal(table.pair_nodes, [1, 1, 1, 8, 8, 8])
     world = (400, {"scheduler": "fifo", "capacity": 20})
     given = {"submits_s": [0, DAY_S, 2 * DAY_S], "limit_s": 4 * 3600, "decision_s": 1800, "world": world}

@@ -21,7 +21,7 @@ from models.study import fits, inputs
 from models.study.chains import chain_rows
 from models.study.cluster import Study, open_study
 from models.study.comparisons import compare_on
-from models.study.futures import who_of
+from models.study.futures import owners_of
 from models.study.publish import publish
 from models.study.support import headline_study, why_not_calibrated
 from models.study.windows import DAY_S, HOUR_S, Window
@@ -201,7 +201,7 @@ def test_pairs_that_are_not_of_that_world_are_refused(data: DataFolder, capsys: 
             main([*asked, "--pairs", pairs, "--world", world])
         assert stopped.value.code == 2
         err = capsys.readouterr().err
-        assert f"--pairs {pairs} with --world {world}; there are --pairs injected with --world plain" in err
+        assert f"--pairs {pairs} with --world {world}; allowed are --pairs injected with --world plain" in err
     with pytest.raises(InputError, match="unknown world 'planar'"):
         open_study(data, clusters.resolve(data, cluster=CUT), world="planar")
 
@@ -271,7 +271,7 @@ def test_injected_futures_know_whose_the_jobs_are(data: DataFolder) -> None:
     rows = warehouse.read(data, "SELECT job_id_raw, user_name, job_name FROM jobs WHERE cluster = ?", (CUT,)).rows()
     names = {job: (user, name) for job, user, name in rows}
     for one in (study, known):
-        who = who_of(data, one.workload, one.scenario)
+        who = owners_of(data, one.workload, one.scenario)
         assert len(who.user) == len(who.name) == len(one.workload)
         of_log = [names[job] for job in one.workload.job_id.tolist()]
         for numbers, told in ((who.user, [user for user, _ in of_log]), (who.name, [name for _, name in of_log])):

@@ -166,8 +166,11 @@ def test_limits_of_the_user_are_seen(live: DataFolder) -> None:
         ({"partition": "gpus"}, r"slurm.conf has no partition 'gpus' \(known: gpu, short\)"),
         ({"partition": "short", "limit_s": 3 * 3600}, "'short' has MaxTime 2 h; --limit 3h is longer"),
         ({"partition": "short", "pair_nodes": (9,)}, "'short' gives a job at most 8 nodes; --pair-nodes 9 is more"),
-        ({"user": "nobody"}, r"--user 'nobody': neither the log .* \(known: bin, daemon, games, man, news, root"),
-        ({"account": "art"}, r"--account 'art': neither the log .* \(known: language, physics, root, science, vision"),
+        ({"user": "nobody"}, r"--user 'nobody' is neither in the log .* \(known: bin, daemon, games, man, news, root"),
+        (
+            {"account": "art"},
+            r"--account 'art' is neither in the log .* \(known: language, physics, root, science, vision",
+        ),
         (
             {"scheduler": "easy", "user": "news"},
             "--user 'news' needs --scheduler slurm, --world plain and a slurm_conf",

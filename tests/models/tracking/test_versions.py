@@ -184,7 +184,7 @@ def test_a_store_that_cannot_be_written_says_so(data: DataFolder, tmp_path: Path
     shutil.copytree(data.root, copy.root)
     with closing(sqlite3.connect(copy.mlflow / "mlflow.db")) as connection, connection:
         connection.execute("CREATE TRIGGER no BEFORE UPDATE ON experiments BEGIN SELECT raise(ABORT, 'read-only'); END")
-    with pytest.raises(WorkError, match=r"mlflow\.db holds runs .* make it writable"):
+    with pytest.raises(WorkError, match=r"mlflow\.db holds runs .* make the file writable"):
         mlflow_sql.follow(copy.mlflow / "mlflow.db", mlflow_store.EXPERIMENT, "file:///elsewhere")
 
 

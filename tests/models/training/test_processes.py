@@ -11,7 +11,7 @@ import pytest
 from models.comparison.outcomes import content_digest
 from models.policies.dqn import DQN
 from models.policies.fitted_q import FittedQ
-from models.policies.forest import Forest
+from models.policies.forest import RandomForest
 from models.policies.lightgbm import LightGBMQuantile
 from models.policies.policy_gradient import PolicyGradient
 from models.policies.reactive import Reactive
@@ -27,7 +27,7 @@ from traces.errors import WorkError
 QUICK: tuple[Policy, ...] = (
     DQN(updates=20),
     PolicyGradient(updates=10),
-    Forest(trees=5),
+    RandomForest(trees=5),
     XGBoostMean(rounds=5),
     LightGBMQuantile(rounds=5),
     FittedQ(rounds=3, improvement_rounds=3),
@@ -77,7 +77,7 @@ def test_without_the_fixed_arithmetic_networks_differ_between_processors(monkeyp
 
 
 def test_every_fit_comes_back_once_whatever_the_number_of_processes() -> None:
-    asked: list[tuple[Policy, int]] = [(Forest(trees=2), 0), (Reactive(), 0), (Forest(trees=2), 1)]
+    asked: list[tuple[Policy, int]] = [(RandomForest(trees=2), 0), (Reactive(), 0), (RandomForest(trees=2), 1)]
     made = [list(fit_each(asked, random_pairs(0, 6), processes=count)) for count in (1, 2)]
     assert [{(one.policy, one.seed) for one in each} for each in made] == [
         {("forest", 0), ("forest", 1), ("reactive", 0)}
@@ -110,14 +110,14 @@ def test_a_process_that_dies_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         return begun[-1]
 
     monkeypatch.setattr(subprocess, "Popen", remembered)
-    fits: list[tuple[Policy, int]] = [(Broken(kills=True), 5), (Forest(trees=2), 0)]
+    fits: list[tuple[Policy, int]] = [(Broken(kills=True), 5), (RandomForest(trees=2), 0)]
     with pytest.raises(WorkError, match=r"ended early \(exit status 7\) while it fitted 'reactive', seed 5"):
         list(fit_each(fits, random_pairs(0, 4), processes=2))
     assert len(begun) == 2 and all(process.poll() is not None for process in begun)
 
 
 def test_who_stops_listening_stops_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    fits: list[tuple[Policy, int]] = [(Reactive(), 0), (Forest(trees=100_000), 0)]
+    fits: list[tuple[Policy, int]] = [(Reactive(), 0), (RandomForest(trees=100_000), 0)]
     made = fit_each(fits, queue_table(seed=2, starts=12), processes=1)
     assert next(made).policy == "reactive"
     made.close()  # type: ignore[attr-defined]  # would wait for minutes if it did not end the process

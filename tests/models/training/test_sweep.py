@@ -13,7 +13,7 @@ from models.learning.early_stopping import WEIGHTS
 from models.protocol import PairTable
 from models.registry import make_policy
 from models.training import sweep as module
-from models.training.sweep import Trial, costs, curve_cost, splits, sweep
+from models.training.sweep import SearchTrial, costs, curve_cost, splits, sweep
 from tests.models.pair_tables import random_pairs
 from traces.errors import InputError
 
@@ -31,7 +31,7 @@ def test_splits_look_forward_and_learn_from_nothing_that_was_not_known() -> None
 
 
 def test_too_few_pairs_are_refused() -> None:
-    with pytest.raises(InputError, match="a search needs 10 pairs on either side of each of 3 instants; of these 30"):
+    with pytest.raises(InputError, match="a search needs 10 pairs on either side of each of 3 instants; with these 30"):
         splits(PAIRS.take(np.arange(30)))
 
 
@@ -77,7 +77,7 @@ def test_a_search_tries_the_policys_own_values_first_and_finds_better(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake(monkeypatch)
-    seen: list[Trial] = []
+    seen: list[SearchTrial] = []
     found = sweep("lightgbm", PAIRS, trials=25, budget_s=60, journal=tmp_path / "a" / "b.journal", record=seen.append)
     assert [one.number for one in seen] == list(range(25))
     assert seen[0].values["quantile"] == 0.6 and seen[0].values["leaves"] == 15
@@ -93,7 +93,7 @@ def test_a_search_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.Monke
     fake(monkeypatch)
     journal = tmp_path / "kept.journal"
     sweep("lightgbm", PAIRS, trials=5, budget_s=60, journal=journal)
-    seen: list[Trial] = []
+    seen: list[SearchTrial] = []
     found = sweep("lightgbm", PAIRS, trials=8, budget_s=60, journal=journal, record=seen.append)
     assert [one.number for one in seen] == [5, 6, 7] and found.trials == 8
     assert sweep("lightgbm", PAIRS, trials=8, budget_s=60, journal=journal, record=seen.append) == found

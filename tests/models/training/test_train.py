@@ -19,7 +19,7 @@ from features.observe import FEATURES
 from models import registry
 from models.comparison.outcomes import content_digest
 from models.learning.masking import hidden_at_random
-from models.policies.forest import Forest
+from models.policies.forest import RandomForest
 from models.protocol import PairTable, Policy
 from models.scenario import Context, Scenario, fit_scenarios
 from models.study.cluster import Study
@@ -77,11 +77,11 @@ def fitted_here(fits: Sequence[tuple[Policy, int]], pairs: PairTable) -> Iterato
         yield Made(policy.name, seed, *policy.fit(pairs, seed), 0.0)
 
 
-class Given(registry.Named):
+class Given(registry.PolicyFactory):
     """A policy of a test; as far as fingerprints go it is made by the forest's module."""
 
     def __init__(self, policy: Any) -> None:
-        super().__init__("models.policies.forest:Forest")
+        super().__init__("models.policies.forest:RandomForest")
         object.__setattr__(self, "policy", policy)
 
     def __call__(self) -> Any:
@@ -153,7 +153,7 @@ def test_the_future_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) 
     )
     assert late.any() and not late.all()
     if name == "forest":
-        monkeypatch.setitem(registry.POLICIES, name, Given(Forest(trees=3)))
+        monkeypatch.setitem(registry.POLICIES, name, Given(RandomForest(trees=3)))
     fits = [train(table, [name], context=context(until_s), seeds=(0,))[0] for table in (pairs, changed)]
     assert content_digest(fits[0].artifact) == content_digest(fits[1].artifact)
 

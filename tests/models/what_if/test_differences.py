@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from models.tables import WHAT_IF_GROUPS, WHAT_IF_SCHEDULERS
-from models.what_if.changes import AS_IT_IS, Scene, parameters_of
+from models.what_if.changes import AS_IT_IS, GpuScene, parameters_of
 from models.what_if.differences import frames, replayed, rows
 from models.what_if.schedulers import combinations, replays
 from simulator.gpu.cluster import of_nodes
@@ -17,14 +17,14 @@ DAY_S = 86_400
 
 
 @pytest.fixture(scope="module")
-def drawn() -> Scene:
+def drawn() -> GpuScene:
     rng = np.random.default_rng(4)
     submit = 1.7e9 + np.sort(rng.integers(0, 28 * DAY_S, 150)).astype(float)
     jobs = of_arrays(submit, rng.choice([1, 2, 4, 8], 150), rng.lognormal(10.5, 1.3, 150), rng.integers(0, 2, 150))
-    return Scene(of_nodes(np.array([4, 4, 4])), jobs.drawn(7), seed=7)
+    return GpuScene(of_nodes(np.array([4, 4, 4])), jobs.drawn(7), seed=7)
 
 
-def test_every_draw_has_its_own_seed_and_is_held_against_its_own_base(drawn: Scene) -> None:
+def test_every_draw_has_its_own_seed_and_is_held_against_its_own_base(drawn: GpuScene) -> None:
     asked = combinations(drawn, ["srtf", "fifo"], ["mix=none"], draws=3)
     assert [one.scene.seed for one in asked[:3]] == [7, 8, 9]
     assert len({one.scene.jobs.model.tobytes() for one in asked[:3]}) == 3
@@ -46,17 +46,17 @@ def test_every_draw_has_its_own_seed_and_is_held_against_its_own_base(drawn: Sce
     assert without[0] == without[1]  # nothing is drawn there, so no seed makes a difference
 
 
-def test_a_scene_without_profiles_is_replayed_once(drawn: Scene) -> None:
-    bare = Scene(drawn.cluster, of_arrays(drawn.jobs.submit_s, drawn.jobs.gpus, drawn.jobs.run_s))
+def test_a_scene_without_profiles_is_replayed_once(drawn: GpuScene) -> None:
+    bare = GpuScene(drawn.cluster, of_arrays(drawn.jobs.submit_s, drawn.jobs.gpus, drawn.jobs.run_s))
     assert len(combinations(bare, ["fifo", "sjf", "fifo"], [], draws=5)) == 2
 
 
-def test_the_load_of_inference_is_drawn_with_the_seed_of_the_scene(drawn: Scene) -> None:
+def test_the_load_of_inference_is_drawn_with_the_seed_of_the_scene(drawn: GpuScene) -> None:
     assert parameters_of(drawn, "lyra") == {"seed": 7.0}
     assert parameters_of(drawn, "fifo") == {}
 
 
-def test_the_tables_are_as_declared_and_their_parts_add_up(drawn: Scene) -> None:
+def test_the_tables_are_as_declared_and_their_parts_add_up(drawn: GpuScene) -> None:
     asked = combinations(drawn, ["fifo", "sjf"], ["nodes=+3"], draws=2)
     schedulers, groups = frames("lab", asked, replays(asked, lambda _: None, workers=1))
     assert tuple(schedulers.columns) == WHAT_IF_SCHEDULERS.names and tuple(groups.columns) == WHAT_IF_GROUPS.names

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models.what_if.changes import AS_IT_IS, Scene, changed
+from models.what_if.changes import AS_IT_IS, GpuScene, changed
 from models.what_if.differences import group_rows, rows
 from models.what_if.schedulers import combinations, replays, without_unplaceable
 from simulator.gpu.cluster import of_nodes
@@ -16,12 +16,12 @@ DAY_S = 86_400
 ALL = ("fifo", "sjf", "yarn")
 
 
-def scene(jobs: int = 120, days: int = 28) -> Scene:
+def scene(jobs: int = 120, days: int = 28) -> GpuScene:
     rng = np.random.default_rng(2)
     submit = np.sort(rng.integers(0, days * DAY_S, jobs)).astype(float)
     gpus = rng.choice([1, 2, 4, 8], jobs)
     run = rng.lognormal(10.5, 1.3, jobs)
-    return Scene(
+    return GpuScene(
         of_nodes(np.array([4, 4, 4])), of_arrays(submit, gpus, run, rng.integers(0, 2, jobs), ("vision", "speech"))
     )
 
@@ -36,12 +36,14 @@ def test_changes_do_what_they_say() -> None:
     assert np.ptp(faster.submit_s) == pytest.approx(np.ptp(base.jobs.submit_s) / 2)
     assert changed(base, "quota.vision=9", ALL).quotas == {"vision": 9}
     told = changed(base, "yarn.hold_s=60", ALL)
-    assert (told.only, told.told) == ("yarn", {"hold_s": 60.0})
-    drawn = Scene(base.cluster, base.jobs.drawn(0))
+    assert (told.only, told.parameters) == ("yarn", {"hold_s": 60.0})
+    drawn = GpuScene(base.cluster, base.jobs.drawn(0))
     assert (changed(drawn, "type=A100", ALL).jobs.run_s < base.jobs.run_s).all()
     assert set(changed(drawn, "mix=bert:1", ALL).jobs.model.tolist()) == {1}
     bare = changed(drawn, "mix=none", ALL)
-    assert (bare.jobs.model == -1).all() and not bare.jobs.elastic.any() and "no job has a profile" in bare.said[-1]
+    assert (
+        (bare.jobs.model == -1).all() and not bare.jobs.elastic.any() and "no job has a profile" in bare.assumptions[-1]
+    )
     gangs = drawn.jobs.gpus >= 2
     assert (changed(drawn, "elastic=1", ALL).jobs.elastic == gangs).all()
 
@@ -49,7 +51,7 @@ def test_changes_do_what_they_say() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ("more", "is not understood: write NAME=VALUE"),
+        ("more", "is not understood; write NAME=VALUE"),
         ("colour=red", "unknown change 'colour': known are nodes, type, limit"),
         ("nodes=many", "write \\+10%, -5 or a number"),
         ("nodes=-2", "is not feasible: .* fit nowhere, the largest of 8 GPUs on a cluster of 4"),
@@ -59,15 +61,15 @@ def test_changes_do_what_they_say() -> None:
         ("type=T4:2,H900:1", "unknown GPU type 'H900': known are K80"),
         ("type=T4:2,A100:2", "names 4 nodes: the cluster has 3"),
         ("type=T4:3,A100", "names 6 nodes: the cluster has 3"),
-        ("type=T4:2,A100:0", "'0' nodes of A100: write a number from 1 on"),
+        ("type=T4:2,A100:0", "'0' nodes of A100; write a number from 1 on"),
         ("type=T4:2,T4:1", "GPU type T4 is named twice"),
         ("type=A100", "needs profiles of models"),
         ("elastic=1", "needs profiles of models"),
         ("arrivals=-100%", "0 times the arrival rate"),
         ("mix=gpt:1", "unknown model 'gpt'"),
-        ("mix=bert:half", "'half' is no number"),
+        ("mix=bert:half", "'half' is not a number"),
         ("quota.nobody=3", "unknown group 'nobody': known are vision, speech"),
-        ("quota.vision=99", "the quotas add to 99 GPUs, the cluster has 12"),
+        ("quota.vision=99", "the quotas add up to 99 GPUs, the cluster has 12"),
         ("yarn.pace=3", "unknown parameter yarn.pace: known are hold_s, reclaim_at"),
         ("tiresias.promote=3", "concerns tiresias, which is not among fifo, sjf, yarn"),
     ],
@@ -80,7 +82,7 @@ def test_what_cannot_be_changed_is_refused_by_name(change: str, why: str) -> Non
 def test_nodes_of_several_types() -> None:
     base = scene()
     few = base.jobs.take(np.flatnonzero(base.jobs.gpus <= 4)[:4]).drawn(0)  # Sia replays round by round
-    drawn = Scene(base.cluster, few)
+    drawn = GpuScene(base.cluster, few)
     mixed = changed(drawn, "type=T4:2,A100:1", ALL)
     assert mixed.cluster.types == ("T4", "T4", "A100") and mixed.cluster.reference == "T4"
     assert (mixed.jobs.run_s == few.run_s).all()  # recorded on a type that is still there
@@ -90,7 +92,7 @@ def test_nodes_of_several_types() -> None:
     figures = {(one.scheduler, one.change): one.figures for one in replays(asked, lambda _: None, workers=1)}
     faster, slower = figures["sia", "type=T4:2,A100:1"], figures["sia", AS_IT_IS]
     assert faster["mean_jct_s"] < slower["mean_jct_s"]
-    wide = Scene(base.cluster, base.jobs.drawn(0))
+    wide = GpuScene(base.cluster, base.jobs.drawn(0))
     with pytest.raises(InputError, match=r"is not feasible: .* fit nowhere, the largest of 8 GPUs"):
         changed(wide, "type=T4:1,V100:1,A100:1", ALL)  # a gang is of one type
 
@@ -134,7 +136,9 @@ def test_processes_give_what_one_gives() -> None:
 
 def test_jobs_that_no_configuration_holds_are_left_out_and_counted() -> None:
     base = scene()
-    small = Scene(of_nodes(np.array([4])), base.jobs)
+    small = GpuScene(of_nodes(np.array([4])), base.jobs)
     kept = without_unplaceable(small)
     assert kept.jobs.gpus.max() == 4
-    assert kept.said == (f"{int((base.jobs.gpus > 4).sum())} jobs fit no configuration of the cluster: left out",)
+    assert kept.assumptions == (
+        f"{int((base.jobs.gpus > 4).sum())} jobs fit no configuration of the cluster: left out",
+    )

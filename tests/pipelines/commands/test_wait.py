@@ -73,7 +73,7 @@ def test_every_method_is_scored_on_a_window(lab: Baton) -> None:
         (("--from", "2023-12-05", "--to", "2023-12-09", "--until", "2023-12-06"), "must not know"),
         (("--from", "2030-01-01", "--to", "2030-02-01"), "0 jobs that started"),
         (("--from", "2023-12-05", "--to", "2023-12-14", "--methods", "best"), "unknown method 'best'"),
-        (("--from", "2023-11-15", "--to", "2023-11-20"), "may be fitted on"),
+        (("--from", "2023-11-15", "--to", "2023-11-20"), "can be used to fit"),
         (("--from", "2023-12-05", "--to", "2023-12-14", "--refit", "1h"), "at least 20 are needed"),
         (("--refit", "7d", "--nodes", "2", "--limit", "1h"), "--refit, --rolling and --methods need"),
         (("--rolling", "--nodes", "2", "--limit", "1h"), "--rolling and --methods need"),
@@ -125,7 +125,7 @@ def test_the_slurm_of_this_machine_is_asked(lab: Baton, tmp_path: Path, monkeypa
         submitted_s = instants.epoch_s(instants.parse(told["submitted_utc"]))
         assert 0 <= slurm.now_s - submitted_s < 120, "to the minute"
         assert any(
-            "live: what became of earlier jobs is from the log, which ends at 2023-12" in n for n in told["notes"]
+            "live: the outcomes of earlier jobs are from the log, which ends at 2023-12" in n for n in told["notes"]
         )
         assert ", now\n" in lab(*asked).out
         assert "never: it asks for 5 nodes, and the cluster has 4" in lab(*asked, "--nodes", "5").out

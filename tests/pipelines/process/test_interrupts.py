@@ -93,11 +93,12 @@ with orderly_end():
 """
 FIT = """
 from models.training.processes import fit_each
-from models.policies.forest import Forest
+from models.policies.forest import RandomForest
 from tests.models.generated import queue_table
 with orderly_end():
     ready(float(sys.argv[1]))
-    list(fit_each([(Forest(trees=1_000_000), 0), (Forest(trees=1_000_000), 1)], queue_table(seed=2, starts=12)))
+    fits = [(RandomForest(trees=1_000_000), seed) for seed in (0, 1)]
+    list(fit_each(fits, queue_table(seed=2, starts=12)))
 """
 
 

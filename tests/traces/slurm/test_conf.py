@@ -238,7 +238,10 @@ def test_reservations(tmp_path: Path) -> None:
     assert found.flags == ("maint", "spec_nodes")
     path.write_text("No reservations in the system\n", encoding="utf-8")
     assert read_reservations(path, "UTC") == ()
-    for end, message in (("2023-03-14T07:00:00", "ends .* before it starts"), ("soon", "EndTime='soon': must be a time such")):
+    for end, message in (
+        ("2023-03-14T07:00:00", "ends .* before it starts"),
+        ("soon", "EndTime='soon': must be a time such"),
+    ):
         path.write_text(line.format(end), encoding="utf-8")
         with pytest.raises(InputError, match=message):
             read_reservations(path, "UTC")
