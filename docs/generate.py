@@ -46,16 +46,16 @@ _HARMLESS = {n: f"\\u{n:04x}" for n in (*range(32), 127, 0xFEFF)} | {ord("|"): "
 
 
 def oddities() -> str:
-    """Every oddity of a raw log that a test holds a row of, and what becomes of it."""
+    """Render the page of every tested oddity of a raw log and how Baton reads it."""
     lines = [
         "# Oddities of raw logs",
         "",
-        "Oddities of raw logs and how Baton reads them. Each row is a test, in tests/traces/readers: "
+        "This page lists oddities of raw logs and how Baton reads them. Each row is a test in tests/traces/readers: "
         "`published/logs.py` (run by `test_published.py`), `philly/oddities.py` (`test_reader.py`), `agent_lines.py` "
-        "(`test_agent.py`), `node_lists/oddities.py` (`test_node_lists.py`) and `oddities.py` (`test_oddities.py`), "
-        "where of sacct's rows the columns are shown that differ from a plain job's. `make docs` writes this page.",
+        "(`test_agent.py`), `node_lists/oddities.py` (`test_node_lists.py`) and `oddities.py` (`test_oddities.py`). "
+        "Rows of sacct show only the columns that differ from a plain job's. `make docs` writes this page.",
         "",
-        "| format | oddity | source | in the log | what becomes of it |",
+        "| format | oddity | source | in the log | how Baton reads it |",
         "|---|---|---|---|---|",
     ]
     rows = [("sacct", row.name, row.source, _differing(row.raw), row.becomes) for row in slurm.ODDITIES]
