@@ -13,7 +13,7 @@ export DAGSTER_DISABLE_TELEMETRY := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 export DO_NOT_TRACK := 1
 
-.PHONY: help setup system run test test-fast coverage lint live fidelity mutants bench dev mlflow lock sample docs clean
+.PHONY: help setup system run test test-fast coverage lint live fidelity mutants bench dev mlflow lock sample docs site clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## */\t/' | expand -t 12
@@ -98,8 +98,11 @@ NOT_LOCKED := torch triton cuda-bindings cuda-pathfinder cuda-toolkit $(addprefi
 sample: setup    ## make data/sample again from its seed
 	$(BIN)/baton generate --sample --out data/sample
 
-docs: setup      ## write the generated pages of docs again: columns, oddities, the picture of the rooms
+docs: setup      ## write the generated pages of docs again: columns, oddities, schedulers, results, pictures
 	$(BIN)/python -m docs.generate
+
+site: setup      ## the documentation as a site in build/site, offline and searchable; a dead link is an error
+	$(BIN)/mkdocs build --quiet --strict
 
 clean:           ## forget everything derived (data/lake, warehouse, mlflow, artifacts)
 	rm -rf data/lake data/warehouse.duckdb data/mlflow data/artifacts data/reports data/dagster

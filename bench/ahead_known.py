@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from bench.ahead_rules import BUDGETS_H
 from bench.asked_window import opened, parser
+from bench.results import Benchmark, BenchmarkRun
 from features.ahead.summary import AHEAD
 from features.bootstrap import block_count, interval, start_weights
 from models.ahead.table import starts_ahead, with_futures
@@ -27,11 +28,17 @@ from models.protocol import PairTable
 from models.recorded_pairs import Predecessors
 from models.study.pair_tables import predecessors_in
 
+ABOUT = Benchmark(
+    "ahead_known",
+    "What futures lack",
+    "policies",
+    "simulate-ahead on futures that are given parts of the truth, on recorded pairs of the A100 log.",
+)
 LOWER = AHEAD.index("ahead_wait_p25_h")
 
 
-def figures(pairs: PairTable, gap_h: NDArray[np.float64]) -> str:
-    """Interruption at each budget and the least cost, of gaps (settings, p), each with its interval."""
+def figures(run: BenchmarkRun, name: str, pairs: PairTable, gap_h: NDArray[np.float64]) -> str:
+    """Interruption at each budget and the least cost, of gaps (settings, p), each with its interval; recorded too."""
     weights = start_weights(pairs.submit_s)
     draws = [np.full((1, len(pairs)), 1.0 / len(pairs))]
     draws += [] if weights is None else [weights / weights.sum(axis=1, keepdims=True)]
@@ -48,6 +55,8 @@ def figures(pairs: PairTable, gap_h: NDArray[np.float64]) -> str:
         ends = interval(found[1][~np.isnan(found[1])]) if len(found) > 1 else None
         shown = "" if ends is None else f" [{ends[0]:.2f}, {ends[1]:.2f}]"
         words.append(f"{float(found[0][0]):.2f}{shown}")
+        what = "least cost" if budget is None else f"interruption at {budget:g} h of overlap"
+        run.add(name, what, found[0][0], "h", n=len(pairs), interval=ends)
     return " | ".join(words)
 
 
@@ -64,6 +73,7 @@ def main() -> None:
     left_h = (pairs.predecessor_end_s[pairs.pair_of] - pairs.decision_s) / 3600.0
     blocks = block_count(pairs.submit_s, int(pairs.submit_s.min()))
     print(f"n {len(pairs)}, {blocks} blocks, {len(pairs.decision_s)} decisions, {given.futures} futures", flush=True)
+    run = BenchmarkRun(ABOUT)
     for known in product((False, True), repeat=3):
         told = Told(*known)
         count = 1 if all(known) else given.futures
@@ -71,9 +81,13 @@ def main() -> None:
         wait_h = with_futures(pairs, starts).ahead[:, LOWER]
         gap_h = pairs.gap_h[stopping_rows(pairs, np.asarray(FACTORS)[:, None] * wait_h >= left_h)]
         names = [name for name, is_told in told._asdict().items() if is_told]
-        print(f"| {', '.join(names) or 'nothing'} | {figures(pairs, gap_h)} |", flush=True)
+        name = ", ".join(names) or "nothing"
+        print(f"| {name} | {figures(run, name, pairs, gap_h)} |", flush=True)
     gap_h = pairs.gap_h[oracle_rows(pairs, 1.0)][None]
     print(f"| oracle | {np.maximum(gap_h, 0).mean():.2f} + {np.maximum(-gap_h, 0).mean():.2f} h of overlap |")
+    run.add("oracle", "interruption", np.maximum(gap_h, 0).mean(), "h", n=len(pairs))
+    run.add("oracle", "overlap", np.maximum(-gap_h, 0).mean(), "h", n=len(pairs))
+    run.write()
 
 
 if __name__ == "__main__":

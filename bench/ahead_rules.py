@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.asked_window import opened, parser
+from bench.results import Benchmark, BenchmarkRun
 from features.ahead.summary import AHEAD, IN_TIME
 from features.observe import AT
 from models.comparison.outcomes import at_overlap, stopping_rows
@@ -19,16 +20,27 @@ from models.policies.estimates import start_estimate, start_expected
 from models.policies.simulate_ahead import FACTORS
 from models.protocol import PairTable
 
+ABOUT = Benchmark(
+    "ahead_rules",
+    "Rules that look ahead",
+    "policies",
+    "Hours a pair under rules that fit nothing: start estimates and numbers of simulated futures, each times a factor.",
+)
 BUDGETS_H = (0.25, 0.5, 1.0)
 
 
-def line(pairs: PairTable, name: str, wait_h: NDArray[np.float32], factors: tuple[float, ...]) -> str:
-    """A rule's figures: submit when a factor x wait_h, (d,), reaches the time left."""
+def line(
+    run: BenchmarkRun, pairs: PairTable, name: str, wait_h: NDArray[np.float32], factors: tuple[float, ...]
+) -> str:
+    """A rule's figures, recorded too: submit when a factor x wait_h, (d,), reaches the time left."""
     left_h = (pairs.predecessor_end_s[pairs.pair_of] - pairs.decision_s) / 3600.0
     gap_h = pairs.gap_h[stopping_rows(pairs, np.asarray(factors)[:, None] * wait_h >= left_h)]
     lost, doubled = np.maximum(gap_h, 0.0).mean(axis=1), np.maximum(-gap_h, 0.0).mean(axis=1)
     reactive = np.array([np.maximum(pairs.gap_h[pairs.last], 0.0).mean()])
     at = [float(at_overlap(lost[None], doubled[None], reactive, budget)[0]) for budget in BUDGETS_H]
+    for budget, value in zip(BUDGETS_H, at, strict=True):
+        run.add(name, f"interruption at {budget:g} h of overlap", value, "h", n=len(pairs))
+    run.add(name, "least cost", (lost + doubled).min(), "h", n=len(pairs))
     return f"{name:20} {' '.join(f'{value:6.2f}' for value in at)}   cost {float((lost + doubled).min()):.2f}"
 
 
@@ -37,11 +49,13 @@ def main() -> None:
     study, window = opened(parser(__doc__).parse_args())
     pairs = study.seeing(["simulate-ahead"]).pairs(window)
     print(f"{len(pairs)} pairs, {len(pairs.decision_s)} decisions; interruption at overlap {BUDGETS_H} h")
-    print(line(pairs, "start-estimate", pairs.observations[:, AT.start_estimate_h], start_estimate().settings))
-    print(line(pairs, "start-expected", pairs.observations[:, AT.start_estimate_expected_h], start_expected().settings))
+    run, seen = BenchmarkRun(ABOUT), pairs.observations
+    print(line(run, pairs, "start-estimate", seen[:, AT.start_estimate_h], start_estimate().settings))
+    print(line(run, pairs, "start-expected", seen[:, AT.start_estimate_expected_h], start_expected().settings))
     for place, name in enumerate(AHEAD):
         if name != IN_TIME:
-            print(line(pairs, name, pairs.ahead[:, place], FACTORS))
+            print(line(run, pairs, name, pairs.ahead[:, place], FACTORS))
+    run.write()
 
 
 if __name__ == "__main__":

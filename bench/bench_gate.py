@@ -20,17 +20,28 @@ pair tables that a study keeps (`artifacts/pairs`), start-estimate minus reactiv
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.results import Benchmark, BenchmarkRun
 from features.bootstrap import interval, resampled_means, seed_weights, start_weights
 from models.release.gate import judge
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
+ABOUT = Benchmark(
+    "gate",
+    "How often the release gate passes a worse candidate",
+    "policies",
+    "Share of simulated windows that pass the gate, of candidates that are truly 0.1 h worse or 1 h better, by how "
+    "differences resemble their neighbours (days); target at most 0.05 of the worse ones.",
+)
 DAY_S, EVERY_S = 86_400, 14_400
 STARTS_A_DAY = DAY_S // EVERY_S
 DAYS = (7.5, 28.0, 42.0, 56.0, 84.0)
@@ -54,6 +65,7 @@ def main() -> None:
     options = parser.parse_args()
     for path in options.pairs:
         print(f"{path.name}: {autocorrelation(path)}")
+    record = BenchmarkRun(ABOUT)
     weights = {days: start_weights(_submit_s(days)) for days in DAYS}
     lengths = " | ".join(f"{days:g} d" for days in DAYS)
     print(f"n {options.windows} windows a cell, two pairs every 4 h; share that passes")
@@ -67,6 +79,13 @@ def main() -> None:
         better = [_share(rng, name, on_days, off_days, days, BETTER_H, options.windows) for days in (28.0, 56.0, 84.0)]
         label = f"{name} {on_days:g}" + (f"/{off_days:g}" if off_days else "")
         print("| " + " | ".join([label, *(f"{share:.3f}" for share in (*edge, *old, *better))]) + " |", flush=True)
+        for days, share in zip(DAYS, edge, strict=True):
+            record.add(label, f"0.1 h worse passes, {days:g} d", share, n=options.windows)
+        for days, share in zip(DAYS[:2], old, strict=True):
+            record.add(label, f"bootstrap lets it pass, {days:g} d", share, n=options.windows)
+        for days, share in zip((28, 56, 84), better, strict=True):
+            record.add(label, f"1 h better passes, {days} d", share, n=options.windows)
+    record.write()
 
 
 def _submit_s(days: float) -> NDArray[np.int64]:

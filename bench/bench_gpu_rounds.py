@@ -22,6 +22,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from bench.results import Benchmark, BenchmarkRun
 from simulator.gpu.policies.sia import Sia
 from simulator.gpu.policies.themis import Themis
 from simulator.gpu.profiles import draw
@@ -32,6 +33,18 @@ Floats = NDArray[np.float64]
 
 TRACE = Path(__file__).resolve().parents[2] / "shared" / "traces" / "philly" / "philly.csv"
 FROM = datetime(2017, 10, 9, tzinfo=UTC)
+ABOUT = Benchmark(
+    "gpu_rounds",
+    "GPU schedulers in rounds",
+    "speed",
+    "Two weeks of Philly in rounds of 6 minutes on 2,490 GPUs, at the log's arrival rate; target 600 s.",
+)
+ABOUT_BUSY = Benchmark(
+    "gpu_rounds_busy",
+    "GPU schedulers in rounds where GPUs queue",
+    "speed",
+    "The same at a raised arrival rate (generated) or on a share of the nodes; target 600 s.",
+)
 POLICIES = {"sia": Sia, "themis": Themis}
 
 
@@ -76,6 +89,7 @@ def main() -> None:
         print(f"skipped: the Philly trace is not at {arguments.trace}")
         return
     cluster = machine(arguments.share)
+    record = BenchmarkRun(ABOUT if arguments.rate == arguments.share == 1 else ABOUT_BUSY)
     for name in arguments.policies.split(","):
         jobs = philly(arguments.trace, arguments.days, arguments.begin, arguments.rate)
         policy: RoundPolicy = POLICIES[name]()
@@ -97,6 +111,18 @@ def main() -> None:
             f"{policy.timed_out if isinstance(policy, Sia) else 0} rounds cut short",
             flush=True,
         )
+        row = name if record.about is ABOUT else f"{name}, {arguments.rate:g} times the rate"
+        for what, value, unit in (
+            ("wall time", wall_s, "s"),
+            ("speed", len(jobs) / wall_s, "jobs/s"),
+            ("a round", 1000 * wall_s / result.decisions, "ms"),
+            ("mean JCT", jct_h.mean(), "h"),
+            ("mean queueing", wait_h.mean(), "h"),
+            ("restarts", result.restarts.sum(), ""),
+            ("work / what the GPUs can do", work, ""),
+        ):
+            record.add(row, what, value, unit, n=len(jobs))
+    record.write()
 
 
 if __name__ == "__main__":

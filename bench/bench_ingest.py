@@ -16,7 +16,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.results import ROOT, Benchmark, BenchmarkRun
+
+ABOUT = Benchmark(
+    "ingest",
+    "The sacct reader",
+    "speed",
+    "`sacct -P` text to Parquet against polars on the same bytes as plain strings; target ratio 0.7.",
+)
 _PEER = """
 import json, resource, sys, time
 import polars as pl
@@ -71,7 +80,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, action="append")
     parser.add_argument("--repeat", type=int, default=3)
     options = parser.parse_args()
-    peaks = []
+    peaks, record = [], BenchmarkRun(ABOUT)
     for rows in options.rows or [1_000_000]:
         with tempfile.TemporaryDirectory() as folder:
             jobs = str(round(rows / RECORDS_A_JOB))
@@ -84,6 +93,17 @@ def main() -> None:
             cpu_peer, cpu = min(p["cpu_s"] for p in peer), min(o["cpu_s"] for o in ours)
             peaks.append(max(o["rss_mb"] for o in ours))
             told = ours[0]
+            row = f"{told['rows']:,.0f} rows"
+            for what, value, unit in (
+                ("processor time", cpu, "s"),
+                ("polars, processor time", cpu_peer, "s"),
+                ("polars / Baton, processor time", cpu_peer / cpu, ""),
+                ("wall time", best, "s"),
+                ("polars / Baton, wall time", best_peer / best, ""),
+                ("slow lines", 100 * told["slow"] / told["rows"], "%"),
+                ("peak memory", peaks[-1], "MB"),
+            ):
+                record.add(row, what, value, unit, n=int(told["rows"]))
             print(
                 f"sacct -P, {told['rows']:,.0f} rows, {dump.stat().st_size / 1e6:,.0f} MB: {best:.2f} s, "
                 f"polars to strings {best_peer:.2f} s: ratio {best_peer / best:.2f}; processor time {cpu:.2f} s, "
@@ -93,6 +113,7 @@ def main() -> None:
             )
     if len(peaks) > 1:
         print(f"peak memory of the largest against the smallest dump: {peaks[-1] / peaks[0]:.2f}")
+    record.write()
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.bench_slurm import build_peer, dump, run_peer
+from bench.results import Benchmark, BenchmarkRun
 from simulator.slurm import world as w
 from simulator.slurm.compiled import kernel
 from simulator.slurm.inputs.jobs import flat
@@ -37,6 +38,13 @@ from simulator.workload import from_swf
 from traces.readers.published.swf import read_swf
 
 THETA = Path(__file__).resolve().parents[2] / "shared" / "traces" / "swf" / "theta_2022.swf.gz"
+ABOUT = Benchmark(
+    "slurm_nodes",
+    "The slurm scheduler on thousands of nodes",
+    "speed",
+    "Jobs a second of processor time: ALCF Theta 2022 on 4,360 units taken whole, mean queue 43.5; starts and nodes of "
+    "all programs are equal; target 5,000.",
+)
 UNITS, JOBS, SEED = 4360, 20_000, 1
 
 
@@ -100,14 +108,17 @@ def main() -> None:
     print(f"slurm, {name}: {jobs:,} jobs on {units:,} units; best of {options.repeat}; "
           f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, {date.today()}, "
           f"load average {os.getloadavg()[0]:.1f}")  # fmt: skip
+    run = BenchmarkRun(ABOUT)
     whole, seconds = timed(world, options.repeat)
     waits = whole.start_s - world.jobs.submit_s
     depth = float(waits.sum()) / float(whole.start_s.max() - world.jobs.submit_s[0])  # Little's law
     print(f"mean queue {depth:.1f}, mean wait {waits.mean():,.0f} s; {jobs / seconds:,.0f} jobs/s ({seconds:.2f} s)")
+    run.add("kernel, nodes taken whole", "speed", jobs / seconds, "jobs/s", n=jobs)
     other, other_seconds = timed(shared(world), 1)
     assert_equal(whole, other, "nodes that may be shared")
     print(f"on nodes that may be shared: {jobs / other_seconds:,.0f} jobs/s, "
           f"whole nodes are x {other_seconds / seconds:.1f}; starts and nodes equal")  # fmt: skip
+    _add(run, "kernel, the same jobs on shared nodes", jobs, other_seconds, seconds)
     with tempfile.TemporaryDirectory() as folder:
         if peer := build_peer(Path(folder)):
             (start_s, node, _), peer_seconds = run_peer(peer, dump(shared(world)))
@@ -115,6 +126,7 @@ def main() -> None:
             assert (node == whole.placement[whole.placement_first[:-1]]).all(), "a node of the C++ program differs"
             print(f"C++: {jobs / peer_seconds:,.0f} jobs/s, kernel/C++ {peer_seconds / seconds:.1f}; starts and first "
                   "nodes equal")  # fmt: skip
+            _add(run, "C++ -O2", jobs, peer_seconds, seconds)
         else:
             print("C++: no compiler")
     words: list[int] = []
@@ -129,6 +141,14 @@ def main() -> None:
     assert_equal(kernels, twin, "the twin")
     print(f"the first {options.twin_jobs} jobs: {options.twin_jobs / twin_seconds:,.1f} jobs/s by the plain twin, "
           f"x {twin_seconds / few_seconds:,.0f}; starts and nodes equal")  # fmt: skip
+    _add(run, "plain twin", options.twin_jobs, twin_seconds, few_seconds)
+    run.write()
+
+
+def _add(run: BenchmarkRun, name: str, jobs: int, its_seconds: float, seconds: float) -> None:
+    """Record a peer's speed, and how much faster the kernel is."""
+    run.add(name, "speed", jobs / its_seconds, "jobs/s", n=jobs)
+    run.add(name, "kernel / it", its_seconds / seconds, n=jobs)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.bench_gpu_rounds import TRACE, philly
+from bench.results import Benchmark, BenchmarkRun
 from features.bootstrap import interval, start_weights
 from simulator.gpu.algorithms.fairness import Trial, ideal_s
 from simulator.gpu.policies.gandiva import Gandiva
@@ -33,6 +34,19 @@ from simulator.gpu.rounds import Job, Machine, Result, RoundPolicy, simulate_rou
 
 Floats = NDArray[np.float64]
 
+ABOUT = Benchmark(
+    "gpu_headlines",
+    "GPU schedulers that decide in rounds",
+    "gpu",
+    "Headlines of Themis, Lyra, Sia and the Philly guidelines; a ratio is to the last scheduler of its group on the "
+    "same jobs. Models and elastic gangs are drawn (generated). Only the direction is comparable with the papers.",
+)
+ABOUT_GANDIVA = Benchmark(
+    "gpu_gandiva",
+    "Gandiva's mechanisms",
+    "gpu",
+    "Gandiva with each mechanism taken away, on generated jobs, 64 GPUs, a fifth of the gangs elastic.",
+)
 FROM = datetime(2017, 10, 2, tzinfo=UTC)  # of the Philly workload
 WEEK_S = 7 * 86_400
 DRAWS = 300
@@ -48,6 +62,8 @@ class Settings(NamedTuple):
     weeks: int
     mix: dict[str, float] | None
     seed: int
+    run: BenchmarkRun | None = None
+    """Takes the figures."""
 
 
 def drawn(jobs: Sequence[Job], settings: Settings, elastic: float) -> list[Job]:
@@ -88,18 +104,26 @@ def rho(jobs: Sequence[Job], result: Result, machine: Machine) -> Floats:
     return np.asarray((result.end_s - submit_s) / np.array(alone), dtype=np.float64)
 
 
-def ratio(submit_s: Floats, mine: Floats, others: Floats, seed: int = 0) -> str:
-    """Mean of `mine` over mean of `others`, with its interval."""
+def ratio(submit_s: Floats, mine: Floats, others: Floats, seed: int = 0) -> tuple[float, tuple[float, float] | None]:
+    """Mean of `mine` over mean of `others`, with its interval; no interval of one week."""
     weights = start_weights(submit_s.astype(np.int64), draws=DRAWS, seed=seed)
-    shown = f"{mine.mean() / others.mean():.2f}"
-    if weights is None:
-        return f"{shown} (one week: no interval)"
-    ends = interval((weights @ mine) / (weights @ others))
-    return shown if ends is None else f"{shown} [{ends[0]:.2f}, {ends[1]:.2f}]"
+    ends = None if weights is None else interval((weights @ mine) / (weights @ others))
+    return float(mine.mean() / others.mean()), None if ends is None else (float(ends[0]), float(ends[1]))
 
 
-def shown(title: str, jobs: list[Job], machine: Machine, policies: dict[str, Callable[[], RoundPolicy]]) -> None:
-    """Runs every policy on fresh copies of `jobs`; prints a line each, ratios against the last one."""
+def as_text(value: float, ends: tuple[float, float] | None) -> str:
+    """A ratio as it is printed."""
+    return f"{value:.2f}" + (" (no interval)" if ends is None else f" [{ends[0]:.2f}, {ends[1]:.2f}]")
+
+
+def shown(
+    settings: Settings,
+    title: str,
+    jobs: list[Job],
+    machine: Machine,
+    policies: dict[str, Callable[[], RoundPolicy]],
+) -> None:
+    """Runs every policy on fresh copies of `jobs`; prints and records a line each, ratios against the last one."""
     results, submit_s = {}, np.array([job.submit_s for job in jobs])
     for name, make in policies.items():
         fresh = [Job(j.number, j.submit_s, j.gpus, j.run_s, j.group, j.model, j.elastic) for j in jobs]
@@ -112,13 +136,27 @@ def shown(title: str, jobs: list[Job], machine: Machine, policies: dict[str, Cal
         jct = result.end_s - submit_s
         wait, fair = jct - result.ran_s, rho(jobs, result, machine)
         span = float(result.end_s.max() - submit_s.min())
+        jct_ratio, wait_ratio = ratio(submit_s, jct, base_jct), ratio(submit_s, wait, base_wait)
+        lost_gpu_h = result.lost_gpu_s.sum() / 3600
+        if settings.run is not None:
+            row = f"{name} ({title.partition(' (paper')[0]})"
+            for what, value, unit, ends in (
+                ("mean JCT", jct.mean() / 3600, "h", None),
+                ("JCT / the base's", jct_ratio[0], "", jct_ratio[1]),
+                ("mean queueing", wait.mean() / 3600, "h", None),
+                ("queueing / the base's", wait_ratio[0], "", wait_ratio[1]),
+                ("worst rho", fair.max(), "", None),
+                ("preemptions", result.preemptions.sum(), "", None),
+                ("lost to restarts", lost_gpu_h, "GPU h", None),
+            ):
+                settings.run.add(row, what, value, unit, n=len(jobs), interval=ends)
         print(
             f"  {name:9s} JCT mean {jct.mean() / 3600:6.2f} p50 {np.median(jct) / 3600:5.2f} p99 "
             f"{np.percentile(jct, 99) / 3600:6.1f} h, queueing {wait.mean() / 3600:6.2f} h, makespan "
             f"{result.end_s.max() / 86_400:5.1f} d, used {result.gpu_s.sum() / span / machine.gpus.sum():.3f}, "
             f"rho worst {fair.max():7.1f} p99 {np.percentile(fair, 99):5.2f} mean {fair.mean():.2f}, "
-            f"preempted {result.preemptions.sum()}, lost {result.lost_gpu_s.sum() / 3600:.0f} GPU h; "
-            f"JCT x{ratio(submit_s, jct, base_jct)}, queueing x{ratio(submit_s, wait, base_wait)}",
+            f"preempted {result.preemptions.sum()}, lost {lost_gpu_h:.0f} GPU h; "
+            f"JCT x{as_text(*jct_ratio)}, queueing x{as_text(*wait_ratio)}",
             flush=True,
         )
 
@@ -126,6 +164,7 @@ def shown(title: str, jobs: list[Job], machine: Machine, policies: dict[str, Cal
 def themis(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> None:
     """Worst rho, beside first come first served and shortest job first."""
     shown(
+        settings,
         f"themis, {where} (paper: worst rho about 1.2, fairness over 2.25 times better)",
         drawn(jobs, settings, 0.0),
         machine,
@@ -136,6 +175,7 @@ def themis(settings: Settings, jobs: list[Job], machine: Machine, where: str) ->
 def lyra(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> None:
     """Loaning and growth, each alone and both, also with restarts that cost nothing, beside neither."""
     shown(
+        settings,
         f"lyra, {where} (paper, Aryl: queueing 1.53 times, JCT 1.50 times shorter, usage +26.9 %)",
         drawn(jobs, settings, 0.3),
         machine,
@@ -153,6 +193,7 @@ def sia(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> No
     """Every gang elastic and none, beside schedulers that know no types."""
     for elastic in (1.0, 0.0):
         shown(
+            settings,
             f"sia, {where}, {elastic:.0%} of the gangs elastic (paper: JCT 30 to 93 % shorter)",
             drawn(jobs, settings, elastic),
             machine,
@@ -163,6 +204,7 @@ def sia(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> No
 def gandiva(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> None:
     """Its mechanisms together, and each taken away, beside every job run to its end in order of arrival."""
     shown(
+        settings,
         f"gandiva, {where}, a fifth of the gangs elastic (the baseline runs jobs to completion)",
         drawn(jobs, settings, 0.2),
         machine,
@@ -180,6 +222,7 @@ def gandiva(settings: Settings, jobs: list[Job], machine: Machine, where: str) -
 def guidelines(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> None:
     """Each guideline of the Philly study alone."""
     shown(
+        settings,
         f"guidelines, {where}",
         drawn(jobs, settings, 0.0),
         machine,
@@ -205,7 +248,8 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.35)
     arguments = parser.parse_args()
     mix = None if arguments.mix is None else {arguments.mix: 1.0}
-    settings = Settings(arguments.weeks, mix, arguments.seed)
+    run = BenchmarkRun(ABOUT_GANDIVA if arguments.headlines == "gandiva" else ABOUT)
+    settings = Settings(arguments.weeks, mix, arguments.seed, run)
     print(f"weeks {settings.weeks}, mix {arguments.mix or 'all four models alike'}, seed {settings.seed} (generated)")
     headlines = {"themis": themis, "lyra": lyra, "sia": sia, "gandiva": gandiva, "guidelines": guidelines}
     for name in arguments.headlines.split(","):
@@ -222,6 +266,7 @@ def main() -> None:
                 machine = MIXED if name == "sia" else ALIKE
                 load = arguments.load * (0.75 if name == "lyra" else 1.0)
                 headlines[name](settings, generated(settings, int(machine.gpus.sum()), load), machine, "generated")
+    run.write()
 
 
 if __name__ == "__main__":

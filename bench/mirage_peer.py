@@ -28,6 +28,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.peer_rows import print_table
+from bench.results import Benchmark, BenchmarkRun
 from models.comparison.outcomes import Outcome, play, play_frozen_average, play_oracle
 from models.mirage import learners
 from models.mirage.networks import Sizes
@@ -41,6 +42,18 @@ from traces import clusters
 from traces.progress import say
 from traces.store.folder import DataFolder
 
+ABOUT = Benchmark(
+    "mirage_peer",
+    "Mirage's own methods",
+    "policies",
+    "Hours a pair of 48 h of Mirage's methods and Baton's, fitted on the same pairs and judged hourly; plain world.",
+)
+ABOUT_HISTORIES = Benchmark(
+    "mirage_histories",
+    "Networks over a day of snapshots",
+    "policies",
+    "Hours a pair of 48 h of networks over histories, fitted on the same pairs and judged hourly; plain world.",
+)
 HOUR_S = 3600
 BESIDE = ("reactive", "start-estimate", "lightgbm", "fitted-q", "dqn", "policy-gradient")
 KINDS = ("transformer", "mixture", "forest", "xgboost", *learners.KINDS)
@@ -143,12 +156,14 @@ def main() -> None:
 
     today = datetime.now(UTC).date()
     print(f"{today}, {platform.machine()}, seeds {options.seeds}, at most {options.minutes:g} min, {sizes}")
+    run = BenchmarkRun(ABOUT_HISTORIES if set(options.kinds) <= set(learners.KINDS) else ABOUT)
     for window, pairs, outcomes in zip(windows, judged, found, strict=True):
         for nodes in np.unique(pairs.pair_nodes):
             print(f"\n{window}, {nodes}-node pairs of 48 h, asked hourly")
             select = {one.policy: one.take(judged[0].pair_nodes == nodes) for one in found[0]}
-            mask = pairs.pair_nodes == nodes
-            print_table(pairs.take(mask), [one.take(mask) for one in outcomes], select, options.loads)
+            mask, prefix = pairs.pair_nodes == nodes, f"{window}, {nodes} node{'s' if nodes > 1 else ''}, "
+            print_table(pairs.take(mask), [one.take(mask) for one in outcomes], select, options.loads, run, prefix)
+    run.write()
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.asked_window import opened, parser
+from bench.results import Benchmark, BenchmarkRun
 from features.ahead.run_times import LEVELS, ROOM, History, group_of, like_runs
 from features.bootstrap import interval, resampled_means, seed_weights, start_weights
 from features.start_estimate import expected_left
@@ -33,6 +34,12 @@ SEEN = np.array([1, 5, 9, 13, 17])  # of them, those that boosting is shown
 RECENT = 100
 CUTS = 3  # instants of a job's run that boosting is fitted on
 SEED = 0
+ABOUT = Benchmark(
+    "run_times",
+    "Time left of running jobs",
+    "policies",
+    "CRPS of the hours that running jobs have left at evenly spread instants; n counts running jobs.",
+)
 
 
 class Asked(NamedTuple):
@@ -118,12 +125,15 @@ def crps_h(record: Record, asked: Asked, left_h: Floats) -> Floats:
     return np.asarray(2.0 * np.maximum(QUANTILES * over, (QUANTILES - 1.0) * over).mean(axis=1))
 
 
-def words(name: str, crps: Floats, base: Floats, at_s: Int64s) -> str:
-    """A line, with the difference to the habit's."""
+def words(run: BenchmarkRun, name: str, crps: Floats, base: Floats, at_s: Int64s) -> str:
+    """A line, with the difference to the habit's; the figures go into `run`."""
     weights, less = start_weights(at_s), crps - base
     ends = None
     if weights is not None and less.any():
         ends = interval(resampled_means(less[None, None], weights, seed_weights(1))[:, 0])
+    run.add(name, "CRPS", crps.mean(), "h", n=len(crps))
+    if less.any():
+        run.add(name, "less that of like jobs", less.mean(), "h", n=len(crps), interval=ends)
     shown = "" if ends is None else f"{less.mean():+.2f} [{ends[0]:+.2f}, {ends[1]:+.2f}]"
     return f"| {name} | {crps.mean():.2f} | {shown} |"
 
@@ -161,8 +171,10 @@ def main() -> None:
     crps = {name: crps_h(record, asked, np.maximum(left_h, least_h)) for name, left_h in methods.items()}
     print(f"{len(row)} running jobs at {given.instants} instants")
     print("| time left by | CRPS, h | less that of like jobs, 95 % |\n|---|---|---|")
+    run = BenchmarkRun(ABOUT)
     for name in methods:
-        print(words(name, crps[name], crps["like jobs (what the futures draw from)"], asked.at_s))
+        print(words(run, name, crps[name], crps["like jobs (what the futures draw from)"], asked.at_s))
+    run.write()
 
 
 if __name__ == "__main__":
