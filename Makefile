@@ -102,7 +102,7 @@ docs: setup      ## write the generated pages of docs again: columns, oddities, 
 	$(BIN)/python -m docs.generate
 
 site: setup      ## the documentation as a site in build/site, offline and searchable; a dead link is an error
-	$(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
 clean:           ## forget everything derived (data/lake, warehouse, mlflow, artifacts)
 	rm -rf data/lake data/warehouse.duckdb data/mlflow data/artifacts data/reports data/dagster

@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agent.ahead import HOUR_S, Numbers, look_ahead
 from agent.artifact import REMAINING, Artifact
@@ -55,6 +56,18 @@ def stopping(rule: Artifact, setting: float, scene: Scene, end_s: int, every: Nu
     return some.played, took_s, bool(submits[0] == submits[1])
 
 
+def record_all(run: BenchmarkRun, took_s: NDArray[np.float64], apart_s: NDArray[np.int64]) -> None:
+    """Record processor seconds a decision, (decisions,), and how far futures are from the compiled ones, (futures,)."""
+    name = f"all {FUTURES}"
+    for what, value in (("median", np.median(took_s)), ("90 %", np.quantile(took_s, 0.9)), ("longest", took_s.max())):
+        run.add(name, f"processor time, {what}", value, "s", n=len(took_s))
+    for what, within_s in (
+        ("futures that start in the same second as the compiled ones", 0),
+        ("futures that start within a minute of them", STEP_S),
+    ):
+        run.add(name, what, np.sum(apart_s <= within_s), n=apart_s.size)
+
+
 def main() -> None:
     """Prints a line on the times, one on the agreement, and one a setting on stopping early."""
     wanted = parser(__doc__)
@@ -85,17 +98,7 @@ def main() -> None:
         f"median {np.median(took_s):.2f} s, 90 % {np.quantile(took_s, 0.9):.2f} s, longest {max(took_s):.2f} s"
     )
     apart, run, n = np.concatenate(apart_s), BenchmarkRun(ABOUT), len(asked)
-    for what, value in (
-        ("median", np.median(took_s)),
-        ("90 %", np.quantile(took_s, 0.9)),
-        ("longest", max(took_s)),
-    ):
-        run.add("all 16", f"processor time, {what}", value, "s", n=n)
-    for what, within_s in (
-        ("futures that start in the same second as the compiled ones", 0),
-        ("futures that start within a minute of them", STEP_S),
-    ):
-        run.add("all 16", what, np.sum(apart <= within_s), n=apart.size)
+    record_all(run, np.array(took_s), apart)
     print(
         f"of {apart.size} futures {np.sum(apart == 0)} start in the same second as the compiled ones, "
         f"{np.sum(apart <= STEP_S)} within a minute, all within {apart.max() / 60:.0f} min"

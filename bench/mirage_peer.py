@@ -111,8 +111,7 @@ def tell(name: str, seed: int, metrics: dict[str, list[float]]) -> None:
     say(f"{name}, seed {seed}: {told}")
 
 
-def main() -> None:
-    """Reads, fits, prints."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--cluster", required=True)
@@ -126,7 +125,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--loads", nargs="+", choices=("all", "light", "medium", "heavy"), default=["all"])
-    options = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    """Reads, fits, prints."""
+    options = _parser().parse_args()
 
     data = DataFolder(options.data)
     study = open_study(data, clusters.resolve(data, cluster=options.cluster))
