@@ -1,13 +1,13 @@
-"""How long an agent takes to play the futures of a decision, and whether they are those that policies were trained on.
+"""Time that an agent takes to simulate the futures of a decision, and whether they equal the compiled futures.
 
     .venv/bin/python -m bench.ahead_agent --data DIR --cluster NAME --from DATE --to DATE [--decisions 40]
 
-Decisions spread evenly over the recorded pairs of the window. Printed are processor seconds a decision, who pended and
-ran, and in how many futures the compiled ones start in the same second, and within a minute: a pass comes there also
-when a job that was withdrawn from the queue would come again.
+Decisions are spread evenly over the recorded pairs of the window. It prints processor seconds a decision, the jobs
+that pend and run, and how many futures start in the same second as the compiled ones, and within a minute. The
+compiled clock also makes a pass when a withdrawn job would be submitted again, so some futures differ.
 
-A line a setting of `simulate-ahead` says what is played where the agent stops as soon as the rest cannot change the
-decision, and on how many decisions that is the one of all futures. The decision knows the time left and its futures.
+For each setting of `simulate-ahead` it prints how many futures an agent simulates that stops as soon as the rest cannot
+change the decision, and on how many decisions the answer is that of all futures.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SETTINGS = (0.4, 0.7, 1.0, 1.4, 5.0)
 
 
 def stopping(rule: Artifact, setting: float, scene: Scene, end_s: int, every: Numbers) -> tuple[int, float, bool]:
-    """Futures that an agent plays at that setting, in how many processor seconds, and: does it decide as on `every`?"""
+    """Futures that an agent simulates at that setting, its processor seconds, and whether it decides as on `every`."""
     left = {**dict.fromkeys(FEATURES, 0.0), REMAINING: (end_s - scene.now_s) / HOUR_S}
 
     def settles(numbers: Sequence[Numbers]) -> bool:
@@ -69,7 +69,7 @@ def record_all(run: BenchmarkRun, took_s: NDArray[np.float64], apart_s: NDArray[
 
 
 def main() -> None:
-    """Prints a line on the times, one on the agreement, and one a setting on stopping early."""
+    """Measure each decision; print and record times, agreement, and the effect of stopping early."""
     wanted = parser(__doc__)
     wanted.add_argument("--decisions", type=int, default=40)
     given = wanted.parse_args()

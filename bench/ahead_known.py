@@ -1,11 +1,12 @@
-"""What stands in the way of looking ahead: the same rule on futures that are told parts of the truth.
+"""What futures lack: one rule on futures that are given parts of the truth.
 
     .venv/bin/python -m bench.ahead_known --data DIR --cluster NAME --from DATE --to DATE [--every 6]
 
-Every so-manyth recorded pair of the window, half-hourly decisions. A line for each of run times, arrivals and releases
-of held jobs told or drawn, alone and together, then the oracle. Interruption in hours at a mean overlap of .25, .5 and
-1 h of `simulate-ahead` on these futures, and its least cost of weight 1, with 95 % by 7-day blocks. Rules are those of
-the world that judges: futures that are told all three differ from it by when passes come and what it learns of nodes.
+It takes each `--every`th recorded pair of the window, with half-hourly decisions. Run times, arrivals, and releases
+of held jobs are each given or drawn, in all combinations; the oracle comes last. A line shows the interruption of
+`simulate-ahead` in hours at a mean overlap of 0.25, 0.5 and 1 h, and its least cost of weight 1, with 95 % intervals
+over 7-day blocks. Futures that are given all three still differ from the judging world in the times of passes and in
+when it learns of nodes.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def figures(run: BenchmarkRun, name: str, pairs: PairTable, gap_h: NDArray[np.fl
 
 
 def main() -> None:
-    """Simulates the futures of each line and prints it."""
+    """Simulate the futures of each combination; print and record its figures."""
     wanted = parser(__doc__)
     wanted.add_argument("--every", type=int, default=6)
     wanted.add_argument("--futures", type=int, default=8)

@@ -1,9 +1,10 @@
-"""What looking ahead is worth on recorded pairs: interruption at fixed mean overlaps, of rules that fit nothing.
+"""Interruption on recorded pairs, at fixed mean overlaps, under rules that fit nothing.
 
     .venv/bin/python -m bench.ahead_rules --data DIR --cluster NAME --from DATE --to DATE
 
-Half-hourly decisions. A line a rule: the start estimates that `squeue --start` shows and expects, and each number of
-the futures, scaled by the factors of its policy; interruption in hours at a mean overlap of .25, .5 and 1 h.
+Decisions are half-hourly. The rules follow a start estimate (by limits, as `squeue --start` shows, or by expected run
+times) or a number of the simulated futures, times the factors of their policy. A line shows the interruption in hours
+at a mean overlap of 0.25, 0.5 and 1 h.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ BUDGETS_H = (0.25, 0.5, 1.0)
 def line(
     run: BenchmarkRun, pairs: PairTable, name: str, wait_h: NDArray[np.float32], factors: tuple[float, ...]
 ) -> str:
-    """A rule's figures, recorded too: submit when a factor x wait_h, (d,), reaches the time left."""
+    """A rule's figures, recorded too: submit when factor x wait_h, (d,), reaches the time left."""
     left_h = (pairs.predecessor_end_s[pairs.pair_of] - pairs.decision_s) / 3600.0
     gap_h = pairs.gap_h[stopping_rows(pairs, np.asarray(factors)[:, None] * wait_h >= left_h)]
     lost, doubled = np.maximum(gap_h, 0.0).mean(axis=1), np.maximum(-gap_h, 0.0).mean(axis=1)
@@ -45,7 +46,7 @@ def line(
 
 
 def main() -> None:
-    """Simulates the window's futures, or reads those that are kept, and prints the lines."""
+    """Simulate the window's futures, or read those on disk; print and record each rule."""
     study, window = opened(parser(__doc__).parse_args())
     pairs = study.seeing(["simulate-ahead"]).pairs(window)
     print(f"{len(pairs)} pairs, {len(pairs.decision_s)} decisions; interruption at overlap {BUDGETS_H} h")

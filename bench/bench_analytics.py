@@ -1,4 +1,4 @@
-"""Every analytics table on Philly's schema at 1/100, 1/10 and (with --full) full size, beside a bare scan of the bytes.
+"""Time of all analytics tables on Philly's schema at 1/100, 1/10 and (with --full) full size, against a bare scan.
 
 Full size is that of the public trace: 75 days of 539 machines (264 with 8 GPUs, 271 with 4, one with 3, three with 2:
 346 million GPU samples, 58 million CPU and memory samples each) and some 110,000 attempts. Smaller sizes have fewer
@@ -237,7 +237,7 @@ def _busy(rng: np.random.Generator, lanes: int, minutes: int) -> np.ndarray[Any,
 
 
 def measure(data: DataFolder) -> dict[str, Any]:
-    """All tables once, and the bare scan; seconds and bytes."""
+    """Compute all tables once and scan three times; return seconds, rows and peak bytes."""
     settings = ClusterSettings(CLUSTER, timezone="America/Los_Angeles")
     scans = [_timed(lambda: _scan(data))]
     seconds: dict[str, tuple[float, float]] = {}
@@ -319,7 +319,7 @@ def _recorded(record: BenchmarkRun, name: str, samples: int, found: dict[str, An
 
 
 def main() -> None:
-    """Prints the seconds and memory of every topic beside those of the bare scan."""
+    """Measure each size; print and record seconds and memory of the tables and of the scan."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="full size too (some minutes, 10 GB of disk)")
     parser.add_argument("--share", type=float, help="this share of the machines alone, such as 0.1")

@@ -1,4 +1,4 @@
-"""What-ifs and decisions: the cost of a branch, tables of all submit times of all pairs, decisions of the environment.
+"""Cost of what-ifs: a branch of a simulation, tables of all submit times of all pairs, decisions of the environment.
 
 1. One branch of a generated trace: copy the state, submit a job, run until it starts. Peer: the whole trace simulated
    again with that job in it, as a simulator without saved states must.
@@ -186,7 +186,7 @@ def tables(record: BenchmarkRun) -> PairTable:
 
 
 def main() -> None:
-    """Prints the cost of a branch, of a table and of a decision, each beside its peer."""
+    """Measure a branch, the tables and the environment; print and record each with its peer."""
     record = BenchmarkRun(ABOUT)
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
           f"{date.today()}, load average {os.getloadavg()[0]:.1f}")  # fmt: skip

@@ -1,19 +1,19 @@
-"""How often the gate lets a worse candidate through: `python bench/bench_gate.py [--windows 1000] [--pairs FILE ...]`.
+"""How often the gate passes a worse candidate: `python bench/bench_gate.py [--windows 1000] [--pairs FILE ...]`.
 
 Differences of cost are simulated, two pairs (1 and 8 nodes) every 4 hours, with a true mean of +0.1 h: a candidate at
 the edge of what may pass, which at most one window in twenty should let through. They resemble their neighbours in time
 in several ways:
 
 - `steady T`: Gaussian, half of the variance with a correlation time of T days, the load independent of it;
-- `worse in spells A/B`: the candidate loses in congested spells of A days in the mean, B days apart, and gains a little
-  between them: a window without a spell flatters it;
+- `worse in spells A/B`: the candidate loses in congested spells of A days in the mean, B days apart, and gains a
+  little between them: a window without a spell flatters it;
 - `better in spells A/B`: the other way round;
 - `either A/B`: in each spell it wins or loses, by chance;
-- `worse in hidden spells A/B`: it loses in spells of which reactive's own losses show nothing. No rule about a few
-  weeks is safe against rare losses that the window need not hold; this is what is left of them.
+- `worse in hidden spells A/B`: it loses in spells that reactive's own losses do not show. No rule on a few weeks is
+  safe against rare losses that the window may lack; this kind measures the risk that remains.
 
-Beside the gate's verdict stands the percentile bootstrap over 7-day blocks on the same windows, and the share of
-windows that a candidate passes which is truly 1 h better. `--pairs`: the autocorrelation of the gate's differences on
+For comparison it prints the percentile bootstrap over 7-day blocks on the same windows, and the share of windows that
+pass a candidate that is truly 1 h better. `--pairs`: the autocorrelation of the gate's differences on
 pair tables that a study keeps (`artifacts/pairs`), start-estimate minus reactive, by the mean over starts of 4 hours.
 """
 
@@ -58,7 +58,7 @@ KINDS = (
 
 
 def main() -> None:
-    """Prints a row a kind of difference: the share of windows of each length that pass, of EDGE_H and of BETTER_H."""
+    """Simulate each kind of difference; print and record the share of windows of each length that pass."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--windows", type=int, default=1000, help="simulated windows a cell")
     parser.add_argument("--pairs", type=Path, nargs="*", default=[], help="pair tables, for their autocorrelation")

@@ -1,9 +1,9 @@
-"""Philly's 82,247 jobs under each scheduler of the compiled clock: processor time, jobs a second, and the figures.
+"""Processor time of Philly's 82,247 jobs under each scheduler of the compiled clock, and the schedulers' figures.
 
     .venv/bin/python -m bench.bench_gpu [--trace FILE] [--schedulers tiresias] [--gpus 2488]
 
-Published beside it: the simulators of the literature process 121 to 286 jobs a second (Tiresias' and blox, on other
-machines). The trace names no quotas: they are in proportion to GPU time. No profiles: speed 1 wherever a job lies.
+For comparison: published simulators process 121 to 286 jobs a second (Tiresias' and blox, on other machines). The trace
+names no quotas, so quotas are in proportion to GPU time. There are no profiles: a job runs at speed 1 on any node.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def philly(trace: Path) -> GpuJobs:
 
 
 def main() -> None:
-    """A line a scheduler."""
+    """Replay the jobs under each scheduler; print and record its speed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trace", type=Path, default=TRACE)
     parser.add_argument("--schedulers", default="tiresias")

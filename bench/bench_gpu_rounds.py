@@ -1,14 +1,14 @@
-"""Two weeks of Philly in rounds of six minutes under Sia and Themis, on its 2,490 GPUs: the time it takes.
+"""Time of two weeks of Philly in rounds of six minutes under Sia and Themis, on its 2,490 GPUs.
 
     .venv/bin/python -m bench.bench_gpu_rounds [--trace FILE] [--days 14] [--policies sia,themis] [--share 0.2]
         [--rate 4.5] [--begin 2017-10-09]
 
-The whole cluster is hardly ever full in this trace, so few programmes have to be solved. It is with `--share` of its
-nodes, or at `--rate` times its arrival rate (generated): then the jobs of `days` times `rate` days of the log are
-submitted within `days`, each with its own size and run time.
+The whole cluster is hardly ever full in this trace, so few programmes have to be solved. `--share` takes a share of
+the nodes. `--rate` raises the arrival rate (generated): the jobs of `days` times `rate` days of the log are submitted
+within `days`, each with its own size and run time. Both fill the cluster.
 
-Published beside it: the simulators of the literature process 121 to 286 jobs a second (Tiresias' and blox, on other
-machines). The trace names no models, so each job draws one (generated); a fifth of the gangs is taken to be elastic.
+For comparison: published simulators process 121 to 286 jobs a second (Tiresias' and blox, on other machines). The
+trace names no models, so each job draws one (generated); a fifth of the gangs is taken to be elastic.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ def philly(trace: Path, days: int, begin: datetime = FROM, rate: float = 1.0) ->
 
 
 def waiting(submit_s: Floats, result: Result, until_s: float) -> float:
-    """Jobs that were there and had not begun, in the mean of the time until `until_s`."""
+    """Mean number of submitted jobs that have not begun, over the time until `until_s`."""
     begun_s = np.minimum(result.start_s, until_s)
     return float(np.maximum(0.0, begun_s - submit_s).sum() / until_s)
 
 
 def main() -> None:
-    """Runs what was asked for and prints a line each."""
+    """Simulate each policy; print and record its time and figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trace", type=Path, default=TRACE)
     parser.add_argument("--days", type=int, default=14)

@@ -1,10 +1,9 @@
-"""A generated `sacct -P` dump to Parquet, beside polars scanning the same bytes to Parquet as plain strings.
+"""Speed and memory of a generated `sacct -P` dump to Parquet, against polars on the same bytes as plain strings.
 
     .venv/bin/python bench/bench_ingest.py [--rows 1000000 --rows 10000000] [--repeat 3]
 
 Each side runs in a process of its own, in turn, so that its peak memory is its own; the best of the repeats counts.
-Seconds of processor time (all threads, imports left out, the compiler's and loading the compiled kernel among them)
-stand beside those of the clock: other work on the machine lengthens them less.
+Processor time covers all threads and leaves out imports; other work on the machine lengthens it less than wall time.
 """
 
 from __future__ import annotations
@@ -62,20 +61,20 @@ RECORDS_A_JOB = 3.475  # rows with steps that the generator prints for a job on 
 
 
 def once(program: str, dump: Path) -> dict[str, float]:
-    """What a program of its own process prints about reading the dump into an empty folder."""
+    """Run a program in a process of its own that reads the dump into an empty folder; return what it prints."""
     with tempfile.TemporaryDirectory(dir=dump.parent) as folder:
         told: dict[str, float] = json.loads(_run(program, str(dump), folder))
     return told
 
 
 def _run(program: str, *arguments: str) -> str:
-    """What a program prints."""
+    """Run a Python program and return what it prints."""
     command = [sys.executable, "-c", program, *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
 def main() -> None:
-    """Prints the speed and memory of the sacct reader beside its peers."""
+    """Measure each size; print and record the speed and memory of the reader and of polars."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, action="append")
     parser.add_argument("--repeat", type=int, default=3)

@@ -1,4 +1,4 @@
-"""Philly's job log and GPU utilization to Parquet, each beside DuckDB's explicit-schema read of the same file.
+"""Speed of Philly's job log and GPU utilization to Parquet, against DuckDB's explicit-schema read of the same file.
 
     python bench/bench_philly.py [--mb 1000] [--repeat 2]
 
@@ -123,7 +123,7 @@ def timed(read: Callable[[str, Path, Path], dict[str, float]], kind: str, path: 
 
 
 def main() -> None:
-    """Prints the speed and memory of the Philly readers beside their peers."""
+    """Read each file by both programs; print and record speed and memory."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--mb", type=int, default=1_000, help="size of each file")
     parser.add_argument("--repeat", type=int, default=2, help="the best of so many")

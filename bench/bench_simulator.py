@@ -1,5 +1,6 @@
-"""Jobs a second of the EASY kernel on a flat pool, beside its plain twin, a C++ -O2 program of the same algorithm, and
-AccaSim where it is installed.
+"""Jobs a second of the EASY kernel on a flat pool.
+
+Peers: its plain twin, a C++ -O2 program of the same algorithm, and AccaSim where it is installed.
 
 Generated jobs: Poisson arrivals at load 0.93 on 256 units, sizes 1 to 64 (powers of two), log-normal run times (median
 half an hour), limits 1 to 5 times the run time; per-job starts, which all must agree on. Wall time of the kernel alone,
@@ -99,7 +100,7 @@ def bytes_a_job(workload: Workload) -> float:
 
 
 def main() -> None:
-    """Prints jobs a second of the kernel beside its peers, and how the time a job grows."""
+    """Measure each size; print and record the kernel, its peers, and the growth of the time a job."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--largest", type=int, default=JOBS[-1])

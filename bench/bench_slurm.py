@@ -1,6 +1,7 @@
-"""Jobs a second of the `slurm` scheduler with GPU placement, beside a C++ -O2 program of the same rules and its plain
-twin, at several loads; then the growth with the number of jobs. The program plans each backfill pass in full, as the
-kernel once did: where many wait, the ratio shows what it saves to plan no more than the starts depend on.
+"""Jobs a second of the `slurm` scheduler with GPU placement, at several loads and sizes.
+
+Peers: a C++ -O2 program of the same rules, and the plain twin. The program plans each backfill pass in full. Where many
+jobs wait, the ratio shows what the kernel saves by planning only what the starts depend on.
 
 Generated jobs on 64 nodes of 4 GPUs and 64 cores in one shared partition: Poisson arrivals, 1, 2, 4 or 8 GPUs a job (8
 on two nodes), log-normal run times (median half an hour), limits 1 to 3 times the run time, 40 users with fair share
@@ -105,7 +106,7 @@ def dump(world: w.World) -> bytes:
 
 
 def run_kernel(world: w.World) -> tuple[w.Result, float]:
-    """What becomes of the jobs, and the processor time of the compiled part, on one thread."""
+    """Simulate the world; return the result and the processor seconds of the compiled part, on one thread."""
     ready = prepared(world)
     kernel.advance(ready.run, ready.state, -1, w.NONE)  # compiles, or loads what was compiled
     before = time.process_time()
@@ -131,7 +132,7 @@ def bytes_a_job(world: w.World) -> float:
 
 
 def main() -> None:
-    """Prints jobs a second of the `slurm` scheduler beside its peers, by load and by length."""
+    """Measure each load and size; print and record the kernel and its peers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=20_000, help="jobs of the rows at several loads")

@@ -1,11 +1,15 @@
 """Jobs a second of the `slurm` scheduler where nodes are taken whole and there are thousands, on a real trace.
 
-The jobs of a log in the Standard Workload Format on its own number of units, under Slurm's defaults: ALCF Theta 2022
-(23,911 jobs on 4,360 units) where it lies beside the checkout, else generated jobs of its sizes. Peers in the same run:
-the same jobs on nodes that others may share, though each job takes all cores of its nodes, so that starts and nodes
-must be equal and what differs is that no node may be passed over unseen; the C++ -O2 program of `bench_slurm.py` on the
-latter; and the plain twin on the first jobs. Then what it costs to say how far the run is. Processor time of the
-compiled part on one thread, best of `--repeat` runs, the peers once.
+The jobs of a log in the Standard Workload Format run on its own number of units, under Slurm's defaults: ALCF Theta
+2022 (23,911 jobs on 4,360 units) where it lies beside the checkout, else generated jobs of its sizes. Peers in the
+same run:
+
+- the same jobs on nodes that may be shared. Each job takes all cores of its nodes, so starts and nodes must be equal;
+- the C++ -O2 program of `bench_slurm.py` on shared nodes;
+- the plain twin on the first jobs.
+
+It also measures the cost of reporting progress. Times are processor time of the compiled part on one thread, the best
+of `--repeat` runs; peers run once.
 
     python bench/bench_slurm_nodes.py [--trace FILE.swf.gz] [--repeat 3] [--twin-jobs 40]
 """
@@ -67,18 +71,18 @@ def generate() -> tuple[str, w.World, int]:
 
 
 def shared(world: w.World) -> w.World:
-    """The same on nodes that may be shared, by jobs that leave nothing to share."""
+    """The same world on nodes that may be shared; its jobs take whole nodes all the same."""
     return replace(world, partitions=replace(world.partitions, exclusive=np.zeros(1, bool)))
 
 
 def first(world: w.World, jobs: int) -> w.World:
-    """Only the first jobs of a flat world."""
+    """Keep only the first jobs of a flat world."""
     columns = {name: values[:jobs] for name, values in vars(world.jobs).items()}
     return replace(world, jobs=w.Jobs(**columns), pinned_first=world.pinned_first[: jobs + 1])
 
 
 def timed(world: w.World, repeat: int, heard: Heard | None = None) -> tuple[w.Result, float]:
-    """What becomes of the jobs, and the processor seconds of the compiled part."""
+    """Simulate the world `repeat` times; return the result and the least processor seconds of the compiled part."""
     best = np.inf
     for _ in range(repeat):
         ready = prepared(world)
@@ -91,13 +95,13 @@ def timed(world: w.World, repeat: int, heard: Heard | None = None) -> tuple[w.Re
 
 
 def assert_equal(one: w.Result, other: w.Result, who: str) -> None:
-    """Ends the benchmark where two of the programs do not agree."""
+    """Raise AssertionError where two programs disagree."""
     assert (one.start_s == other.start_s).all(), f"{who}: a start differs"
     assert (one.placement == other.placement).all(), f"{who}: a node differs"
 
 
 def main() -> None:
-    """Prints the speed on whole nodes beside shared ones and beside the peers."""
+    """Measure whole nodes and the peers; print and record each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trace", type=Path, default=THETA if THETA.is_file() else None)
     parser.add_argument("--repeat", type=int, default=3)
@@ -131,8 +135,8 @@ def main() -> None:
             print("C++: no compiler")
     words: list[int] = []
     told, told_seconds = timed(world, options.repeat, words.append)
-    assert_equal(whole, told, "told how far it is")
-    print(f"told how far it is {len(words) // options.repeat} times a run: {told_seconds / seconds - 1:+.1%} of time")
+    assert_equal(whole, told, "with progress")
+    print(f"progress reported {len(words) // options.repeat} times a run: {told_seconds / seconds - 1:+.1%} of time")
     few = first(world, options.twin_jobs)
     before = time.process_time()
     twin = reference.simulate(few)

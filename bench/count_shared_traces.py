@@ -1,4 +1,4 @@
-"""What became of the records of every file under ../shared/traces: a row of Markdown a file, then what is no log.
+"""Count the records of every file under ../shared/traces: a row of Markdown for each file, then the files refused.
 
 .venv/bin/python bench/count_shared_traces.py [FOLDER]
 """
@@ -35,7 +35,7 @@ COUNTS = ("rows", "allocations", "steps", "samples", "duplicates", "rejects", "j
 
 
 def main(folder: Path) -> None:
-    """Prints a row a file: how it was read and what became of its records."""
+    """Ingest every file below the folder; print and record its counts."""
     refused, record = [], BenchmarkRun(ABOUT)
     print(f"| file | format | {' | '.join(COUNTS).replace('rows', 'records')} |\n|{'---|' * (2 + len(COUNTS))}")
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):

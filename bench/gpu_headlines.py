@@ -1,12 +1,12 @@
-"""The headlines of Themis, Lyra, Sia and Gandiva beside those of their papers, and the guidelines of the Philly study.
+"""Headlines of Themis, Lyra, Sia and Gandiva against their papers', and the guidelines of the Philly study.
 
     .venv/bin/python -m bench.gpu_headlines [--headlines sia,gandiva] [--weeks 8] [--mix bert] [--seed 0]
 
 Two workloads. `generated`: Poisson arrivals, lognormal run times, gangs of 1 to 16 on 64 GPUs. `philly`: jobs of the
-Philly trace from 2017-10-02 on, on `--share` of its nodes. Which model a job trains and whether it is
-elastic is drawn (generated) in both; `--mix` gives every job one model, `--seed` draws others. Only the direction of a
-headline is looked for: neither the jobs nor the speeds are the paper's. Intervals are 95 % over resampled weeks, paired
-by job.
+Philly trace from 2017-10-02 on, on `--share` of its nodes. The model that a job trains, and whether it is elastic,
+are drawn (generated) in both; `--mix` gives every job one model, `--seed` draws others. Only the direction of a
+headline is comparable: neither the jobs nor the speeds are the paper's. Intervals are 95 % over resampled weeks,
+paired by job.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ TYPES = ["T4"] * 6 + ["RTX6000"] * 3 + ["A100"] * 2
 MIXED = Machine(np.array([4] * 6 + [8] * 5, dtype=np.int64), TYPES, "T4")
 
 
-class Settings(NamedTuple):
-    """What a run of this file was asked for."""
+class HeadlineSettings(NamedTuple):
+    """Settings of a run."""
 
     weeks: int
     mix: dict[str, float] | None
@@ -66,7 +66,7 @@ class Settings(NamedTuple):
     """Takes the figures."""
 
 
-def drawn(jobs: Sequence[Job], settings: Settings, elastic: float) -> list[Job]:
+def drawn(jobs: Sequence[Job], settings: HeadlineSettings, elastic: float) -> list[Job]:
     """`jobs`, fresh, with models and elasticity of the settings."""
     numbers, gpus = np.array([job.number for job in jobs]), np.array([job.gpus for job in jobs])
     names = draw.models(numbers, settings.seed, settings.mix)
@@ -77,7 +77,7 @@ def drawn(jobs: Sequence[Job], settings: Settings, elastic: float) -> list[Job]:
     ]
 
 
-def generated(settings: Settings, gpus: int, load: float) -> list[Job]:
+def generated(settings: HeadlineSettings, gpus: int, load: float) -> list[Job]:
     """`weeks` weeks of jobs that ask for `load` times what `gpus` GPUs of the reference type can do."""
     rng = np.random.default_rng(settings.seed + 1)
     mean_s = np.exp(8.0 + 1.4**2 / 2)
@@ -90,7 +90,7 @@ def generated(settings: Settings, gpus: int, load: float) -> list[Job]:
 
 
 def rho(jobs: Sequence[Job], result: Result, machine: Machine) -> Floats:
-    """Finish-time fairness of each job, N being the mean number of jobs that were there with it."""
+    """Finish-time fairness of each job; N is the mean number of jobs in the system during its time."""
     submit_s = np.array([job.submit_s for job in jobs])
     instants = np.unique(np.concatenate([submit_s, result.end_s]))
     there = np.searchsorted(np.sort(submit_s), instants, "right") - np.searchsorted(
@@ -117,7 +117,7 @@ def as_text(value: float, ends: tuple[float, float] | None) -> str:
 
 
 def shown(
-    settings: Settings,
+    settings: HeadlineSettings,
     title: str,
     jobs: list[Job],
     machine: Machine,
@@ -161,8 +161,8 @@ def shown(
         )
 
 
-def themis(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> None:
-    """Worst rho, beside first come first served and shortest job first."""
+def themis(settings: HeadlineSettings, jobs: list[Job], machine: Machine, where: str) -> None:
+    """Compare the worst rho with first come first served and shortest job first."""
     shown(
         settings,
         f"themis, {where} (paper: worst rho about 1.2, fairness over 2.25 times better)",
@@ -172,8 +172,8 @@ def themis(settings: Settings, jobs: list[Job], machine: Machine, where: str) ->
     )
 
 
-def lyra(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> None:
-    """Loaning and growth, each alone and both, also with restarts that cost nothing, beside neither."""
+def lyra(settings: HeadlineSettings, jobs: list[Job], machine: Machine, where: str) -> None:
+    """Compare loans and growth, each alone and both, also with free restarts, with neither."""
     shown(
         settings,
         f"lyra, {where} (paper, Aryl: queueing 1.53 times, JCT 1.50 times shorter, usage +26.9 %)",
@@ -189,8 +189,8 @@ def lyra(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> N
     )
 
 
-def sia(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> None:
-    """Every gang elastic and none, beside schedulers that know no types."""
+def sia(settings: HeadlineSettings, jobs: list[Job], machine: Machine, where: str) -> None:
+    """Compare Sia, with every gang elastic and with none, with schedulers that ignore types."""
     for elastic in (1.0, 0.0):
         shown(
             settings,
@@ -201,8 +201,8 @@ def sia(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> No
         )
 
 
-def gandiva(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> None:
-    """Its mechanisms together, and each taken away, beside every job run to its end in order of arrival."""
+def gandiva(settings: HeadlineSettings, jobs: list[Job], machine: Machine, where: str) -> None:
+    """Compare Gandiva, whole and without each mechanism, with jobs that run to their end in order of arrival."""
     shown(
         settings,
         f"gandiva, {where}, a fifth of the gangs elastic (the baseline runs jobs to completion)",
@@ -219,8 +219,8 @@ def gandiva(settings: Settings, jobs: list[Job], machine: Machine, where: str) -
     )
 
 
-def guidelines(settings: Settings, jobs: list[Job], machine: Machine, where: str) -> None:
-    """Each guideline of the Philly study alone."""
+def guidelines(settings: HeadlineSettings, jobs: list[Job], machine: Machine, where: str) -> None:
+    """Compare each guideline of the Philly study with none."""
     shown(
         settings,
         f"guidelines, {where}",
@@ -237,7 +237,7 @@ def guidelines(settings: Settings, jobs: list[Job], machine: Machine, where: str
 
 
 def main() -> None:
-    """Runs what was asked for."""
+    """Run the headlines on the workloads; print and record each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--headlines", default="themis,lyra,sia,gandiva,guidelines")
     parser.add_argument("--workloads", default="generated,philly")
@@ -249,7 +249,7 @@ def main() -> None:
     arguments = parser.parse_args()
     mix = None if arguments.mix is None else {arguments.mix: 1.0}
     run = BenchmarkRun(ABOUT_GANDIVA if arguments.headlines == "gandiva" else ABOUT)
-    settings = Settings(arguments.weeks, mix, arguments.seed, run)
+    settings = HeadlineSettings(arguments.weeks, mix, arguments.seed, run)
     print(f"weeks {settings.weeks}, mix {arguments.mix or 'all four models alike'}, seed {settings.seed} (generated)")
     headlines = {"themis": themis, "lyra": lyra, "sia": sia, "gandiva": gandiva, "guidelines": guidelines}
     for name in arguments.headlines.split(","):

@@ -1,4 +1,4 @@
-"""Generated jobs on a generated cluster of several GPU types under the schedulers, by the arithmetic of `baton whatif`.
+"""Schedulers on a generated cluster of several GPU types, compared as `baton whatif` does.
 
     .venv/bin/python -m bench.gpu_mixed [--schedulers fifo,tiresias,themis,sia] [--weeks 2] [--draws 3] [--load 0.8]
     .venv/bin/python -m bench.gpu_mixed --schedulers sia --draws 1 --change elastic=0 --change elastic=0.5
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.gpu_headlines import MIXED, Settings, generated
+from bench.gpu_headlines import MIXED, HeadlineSettings, generated
 from bench.results import Benchmark, BenchmarkRun
 from models.what_if.changes import AS_IT_IS, Scene
 from models.what_if.differences import rows
@@ -55,7 +55,7 @@ FIGURES = {
 def scene(weeks: int, load: float) -> Scene:
     """The cluster, and `weeks` weeks of jobs that ask for `load` of what its GPUs could do if all were T4."""
     cluster = of_nodes(MIXED.gpus, tuple(MIXED.types), MIXED.reference)
-    jobs = generated(Settings(weeks, None, 0), cluster.gpus, load)
+    jobs = generated(HeadlineSettings(weeks, None, 0), cluster.gpus, load)
     submit_s = np.array([job.submit_s for job in jobs])
     gpus, run_s = np.array([job.gpus for job in jobs]), np.array([job.run_s for job in jobs])
     return without_unplaceable(Scene(cluster, of_arrays(submit_s, gpus, run_s).drawn(0)))
@@ -94,7 +94,7 @@ def record_figure(run: BenchmarkRun, name: str, row: Mapping[str, Any], jobs: in
 
 
 def main() -> None:
-    """A line a scheduler and figure."""
+    """Replay the jobs under each scheduler."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--schedulers", default="fifo,tiresias,themis,sia")
     parser.add_argument("--weeks", type=int, default=2)

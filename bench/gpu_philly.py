@@ -1,4 +1,4 @@
-"""Philly's jobs on nodes of 8 GPUs under any schedulers, the figures of `baton whatif` with their intervals.
+"""Schedulers on Philly's jobs and nodes of 8 GPUs, compared as `baton whatif` does.
 
     .venv/bin/python -m bench.gpu_philly [--schedulers fifo,yarn,drf,tetris,sjf,tiresias,srtf] [--gpus 600]
     .venv/bin/python -m bench.gpu_philly --begin 2017-10-02 --weeks 2 --schedulers fifo,themis,kubernetes
@@ -33,7 +33,7 @@ ABOUT = Benchmark(
 
 
 def main() -> None:
-    """A line a scheduler and figure."""
+    """Replay the jobs under each scheduler."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--schedulers", default="fifo,yarn,drf,tetris,sjf,tiresias,srtf")
     parser.add_argument("--gpus", type=int, default=600, help="in nodes of 8")

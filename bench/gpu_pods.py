@@ -2,7 +2,7 @@
 
     .venv/bin/python -m bench.gpu_pods [--weeks 8] [--nodes 16] [--load 0.8] [--seed 0] [--profiles none]
 
-Written and ingested into a folder that is gone afterwards. The base is `kubernetes` as it is, pods one by one; changes
+The log is generated and ingested into a temporary folder. The base is `kubernetes` as it is, pods one by one; changes
 are the gang, and other time-outs. Intervals are 95 % over resampled weeks of the jobs' differences.
 """
 

@@ -1,11 +1,12 @@
-"""What each input of a learner is worth: the same fits without one of them, on the select window.
+"""Worth of each input of a learner: the same fits without it, judged on the select window.
 
     .venv/bin/python -m bench.input_ablation --data DIR --cluster NAME [--policies dqn,policy-gradient] [--seeds 3]
 
-Recorded pairs, calibrated world, fitted on the fit window and judged on those pairs of the select window whose outcome
-was known at its end: a development window, on which these inputs were chosen. A line a learner and set of inputs:
-interruption in hours at a mean overlap of .25, .5 and 1 h and the least cost of weight 1, each the mean over seeds,
-with the least and the largest of a seed behind the cost. The first input of each stays: the untrained rule follows it.
+Learners are fitted on recorded pairs of the fit window in the calibrated world. They are judged on the pairs of the
+select window whose outcome was known at its end: a development window, on which these inputs were chosen. A line
+shows the interruption in hours at a mean overlap of 0.25, 0.5 and 1 h and the least cost of weight 1, each the mean
+over seeds, and the least and largest cost of a seed. The first input always stays, because the untrained rule follows
+it.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def forms(name: str) -> Iterator[tuple[str, Policy]]:
 
 
 def main() -> None:
-    """Fits, judges, prints."""
+    """Fit, judge, print and record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--cluster", required=True)

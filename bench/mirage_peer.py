@@ -1,4 +1,4 @@
-"""Mirage's own methods on the same pairs as Baton's: interruption, overlap, and how far their training came.
+"""Interruption and overlap of Mirage's own methods on the same pairs as Baton's, and the progress of their training.
 
 Pairs of 1 and 8 nodes are injected into the plain world under Mirage's own scheduler. Fitted are, once a seed,
 its transformer and its mixture of experts (value and REINFORCE heads), its random forest and XGBoost, and Baton's DQN
@@ -8,9 +8,8 @@ an hour, as its own serial validator does, at the setting that the select window
 
     python bench/mirage_peer.py --data data --cluster ls6 --window report --minutes 60 --seeds 0
 
-What reads histories goes on from `DATA/mirage/KIND-SEED.npz` where that is. `--width`, `--inner` and `--experts` make
-encoders smaller, and `--of` takes every so many pairs to fit on: what was run with one of them is no longer what was
-published.
+Learners over histories resume from `DATA/mirage/KIND-SEED.npz` if it exists. `--width`, `--inner` and `--experts` make
+encoders smaller, and `--of N` fits on every N-th pair: a run with any of them is no longer the published method.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ def hourly(pairs: PairTable) -> PairTable:
 def rows_of(
     kind: str, on_fit: Histories, on_judged: Sequence[Histories], budget: Budget, seed: int, updates: int | None
 ) -> Iterator[list[Outcome]]:
-    """The rows of one kind, each on all that is judged, with what their training came to on standard error."""
+    """The rows of one kind, each on all judged pairs; metrics of the training go to standard error."""
     if kind in learners.KINDS:
         learned = learners.fit(kind, on_fit, budget, seed, updates)
         tell(kind, seed, learned.metrics)
@@ -101,12 +100,12 @@ def rows_of(
 
 
 def together(parts: Sequence[Outcome]) -> Outcome:
-    """The outcomes of all seeds as one."""
+    """Join the outcomes of all seeds."""
     return replace(parts[0], gap_h=np.concatenate([one.gap_h for one in parts]))
 
 
 def tell(name: str, seed: int, metrics: dict[str, list[float]]) -> None:
-    """What a training came to, on standard error."""
+    """Print the last metrics of a training to standard error."""
     told = {what: [round(value, 2) for value in series[-12:]] for what, series in metrics.items()}
     say(f"{name}, seed {seed}: {told}")
 
@@ -129,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Reads, fits, prints."""
+    """Read the pairs, fit every method, print and record the tables."""
     options = _parser().parse_args()
 
     data = DataFolder(options.data)

@@ -1,4 +1,4 @@
-"""The table that benchmarks of policies print: one line a policy and load, every figure with its interval.
+"""The table that benchmarks of policies print: a line for each policy and load, every figure with its interval.
 
 Cost is of weight 1, at the setting that the select window picks; I@x is the interruption read off the curve at a mean
 overlap of x hours a pair. Intervals are of 95 %, over blocks of 7 days and seeds (`features.bootstrap`).

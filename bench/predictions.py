@@ -1,10 +1,10 @@
-"""Predictions of the queue-time models in batch, features given: so many a second, by the clock and of the processor.
+"""Predictions a second of the queue-time models in batch, features given, by wall and by processor time.
 
     .venv/bin/python -m bench.predictions --data FOLDER --cluster ls6 --until 2023-02-01 [--rows 20000] [--times 5]
 
-FOLDER holds the ingested log. Each method is fitted on what was known at `--until`, put into the form that is released
-(`models.queue_time.artifact`), and asked about the log's own observations, repeated up to `--rows`. The first call,
-which makes the tables of the trees, is not counted. Asked for: 10,000 a second.
+FOLDER holds the ingested log. Each method is fitted on what was known at `--until` and converted to its released form
+(`models.queue_time.artifact`). It then predicts the log's own observations, repeated up to `--rows`. The first call,
+which builds the tables of the trees, is not counted. Target: 10,000 a second.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def measure(data: Path, cluster: str, until_s: int, methods: list[str], rows: in
 
 
 def main() -> None:
-    """As the first lines of this file say."""
+    """Parse the command line and measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--cluster", default="ls6")

@@ -1,4 +1,4 @@
-"""Baton's networks beside published DQN and PPO, with as much processor time each, on the same recorded pairs.
+"""Baton's networks against published DQN and PPO, with equal processor time, on the same recorded pairs.
 
     .venv/bin/python -m bench.published_peers --data DIR --cluster NAME [--window report] [--seeds 5] [--times 4]
 
@@ -54,7 +54,7 @@ NO_END = 10**9  # steps: processor time ends a training
 
 @dataclass(frozen=True)
 class Peer:
-    """A published learner: its class in stable-baselines3, environments at once, what it is made with."""
+    """A published learner: its class in stable-baselines3, the number of environments, and its options."""
 
     beside: str  # Baton's learner of the kind
     algorithm: str
@@ -103,7 +103,7 @@ PEERS = {
 
 
 class Clock(BaseCallback):
-    """Ends a training after so many processor seconds."""
+    """A callback that ends a training after a number of processor seconds."""
 
     def __init__(self, budget_s: float) -> None:
         super().__init__()
@@ -166,7 +166,7 @@ def words(run: BenchmarkRun, name: str, gaps: Floats, own: Floats | None, judged
 
 
 def main() -> None:
-    """Fits, judges, prints."""
+    """Fit, judge, print and record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--cluster", required=True)

@@ -94,7 +94,7 @@ class BenchmarkRun:
         value: Any,
         unit: str = "",
         *,
-        n: int | None = None,
+        n: Any = None,
         interval: Any = None,
     ) -> None:
         """Add a figure. Numpy scalars are fine; floats keep four significant digits; NaN (not measured) is dropped."""

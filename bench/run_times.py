@@ -1,13 +1,19 @@
-"""How well run times are known: CRPS of the time that running jobs have left, of four methods, no figures of time.
+"""CRPS of the time that running jobs have left, by four methods.
 
     .venv/bin/python -m bench.run_times --data DIR --cluster NAME --from DATE --to DATE [--instants 150]
 
-At evenly spread instants of the window, each job that runs then: hours left, by its limit; by the mean share of their
-limits that those of the last 100 ended jobs used that went beyond what it has used (`features.start_estimate`); by
-`features.ahead.run_times`, which the futures draw from; and by boosting (LightGBM, a quantile a model) on the
-quantiles of that distribution, the share of the limit used so far, the limit, the nodes, the hour, and how the last
-runs of the user and name went, fitted on jobs that had ended before the window. All are judged by the mean pinball
-loss at 19 levels, doubled, which is the CRPS up to the spacing of the levels; 95 % by 7-day blocks.
+Each method predicts the hours left of every job that runs at evenly spread instants of the window:
+
+- by its limit;
+- by the mean use of their limits by those of the last 100 ended jobs that used more than it has
+  (`features.start_estimate`);
+- by like jobs (`features.ahead.run_times`), which futures draw from;
+- by boosting (LightGBM, a model for each quantile), fitted on jobs that ended before the window. Its inputs are
+  quantiles of the like jobs, the share of the limit used, the limit, the nodes, the hour, and the last runs of the
+  user and name.
+
+The score is twice the mean pinball loss at 19 levels, which is the CRPS up to the spacing of the levels. Intervals are
+95 % over 7-day blocks.
 """
 
 from __future__ import annotations
@@ -30,7 +36,7 @@ Floats = NDArray[np.float64]
 Int64s = NDArray[np.int64]
 
 QUANTILES = np.arange(1, 20) / 20
-SEEN = np.array([1, 5, 9, 13, 17])  # of them, those that boosting is shown
+SEEN = np.array([1, 5, 9, 13, 17])  # the quantiles that boosting gets as inputs
 RECENT = 100
 CUTS = 3  # instants of a job's run that boosting is fitted on
 SEED = 0
@@ -42,20 +48,20 @@ ABOUT = Benchmark(
 )
 
 
-class Asked(NamedTuple):
-    """Running jobs (n,): rows of the record, and when they are asked about, epoch s."""
+class RunningJobs(NamedTuple):
+    """Running jobs, (n,): rows of the record, and the instants of the predictions, epoch s."""
 
     row: Int64s
     at_s: Int64s
 
 
-def running(record: Record, at_s: Int64s) -> Asked:
-    """Each job that runs at each of the instants and ended later."""
+def running(record: Record, at_s: Int64s) -> RunningJobs:
+    """Find the jobs that run at each instant."""
     rows = [np.flatnonzero((record.start_s <= at) & (record.end_s > at) & (record.end_s < NEVER)) for at in at_s]
-    return Asked(np.concatenate(rows), np.repeat(at_s, [len(row) for row in rows]))
+    return RunningJobs(np.concatenate(rows), np.repeat(at_s, [len(row) for row in rows]))
 
 
-def by_habit(record: Record, known: History, asked: Asked) -> tuple[Floats, Floats]:
+def by_habit(record: Record, known: History, asked: RunningJobs) -> tuple[Floats, Floats]:
     """(n, 19) quantiles of the share of the limit at which the jobs end, and (n, 2 LEVELS) the last runs of each level.
 
     Of a level: the mean share of up to 20 last runs, and how many there are.
@@ -82,8 +88,8 @@ def by_habit(record: Record, known: History, asked: Asked) -> tuple[Floats, Floa
     return found, last
 
 
-def inputs(record: Record, asked: Asked, habit: Floats, last: Floats) -> Floats:
-    """(n, i) what boosting sees."""
+def inputs(record: Record, asked: RunningJobs, habit: Floats, last: Floats) -> Floats:
+    """The inputs of boosting, (n, i)."""
     row = asked.row
     used = (asked.at_s - record.start_s[row]) / record.limit_s[row]
     hour = asked.at_s % 86400 / 3600.0
@@ -91,21 +97,21 @@ def inputs(record: Record, asked: Asked, habit: Floats, last: Floats) -> Floats:
     return np.column_stack([*columns, habit[:, SEEN], last])
 
 
-def left_share(record: Record, asked: Asked) -> Floats:
+def left_share(record: Record, asked: RunningJobs) -> Floats:
     """(n,) the time left as a share of what the limit leaves, 0 to 1."""
     limit_end_s = record.start_s[asked.row] + record.limit_s[asked.row]
     share: Floats = np.clip((record.end_s[asked.row] - asked.at_s) / np.maximum(limit_end_s - asked.at_s, 60), 0.0, 1.0)
     return share
 
 
-def boosted(record: Record, known: History, until_s: int, asked: Asked, seen: Floats) -> Floats:
+def boosted(record: Record, known: History, until_s: int, asked: RunningJobs, seen: Floats) -> Floats:
     """(n, 19) quantiles of `left_share`, of models fitted on jobs that had ended before `until_s`, rising."""
     import lightgbm
 
     rng = np.random.default_rng(SEED)
     ended = np.repeat(np.flatnonzero(record.ran & (record.end_s < until_s)), CUTS)
     ran_s = record.end_s[ended] - record.start_s[ended]
-    fit = Asked(ended, record.start_s[ended] + (rng.random(len(ended)) * ran_s).astype(np.int64))
+    fit = RunningJobs(ended, record.start_s[ended] + (rng.random(len(ended)) * ran_s).astype(np.int64))
     given, target = inputs(record, fit, *by_habit(record, known, fit)), left_share(record, fit)
     left_h = (record.limit_s[ended] * (1.0 - given[:, 0])).clip(60) / 3600.0
     weight = left_h * ran_s / 3600.0  # a share counts by its hours, and a job by how long it is there to be asked about
@@ -118,7 +124,7 @@ def boosted(record: Record, known: History, until_s: int, asked: Asked, seen: Fl
     return np.sort(np.column_stack(found), axis=1)
 
 
-def crps_h(record: Record, asked: Asked, left_h: Floats) -> Floats:
+def crps_h(record: Record, asked: RunningJobs, left_h: Floats) -> Floats:
     """(n,) of quantiles (n, 19), or of one number (n, 1), of the hours left."""
     true_h = (record.end_s[asked.row] - asked.at_s)[:, None] / 3600.0
     over = true_h - left_h
@@ -139,7 +145,7 @@ def words(run: BenchmarkRun, name: str, crps: Floats, base: Floats, at_s: Int64s
 
 
 def main() -> None:
-    """Asks, judges, prints."""
+    """Predict by each method, score, print and record."""
     wanted = parser(__doc__)
     wanted.add_argument("--instants", type=int, default=150)
     given = wanted.parse_args()
