@@ -13,7 +13,7 @@ export DAGSTER_DISABLE_TELEMETRY := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 export DO_NOT_TRACK := 1
 
-.PHONY: help setup system run test test-fast coverage lint live fidelity mutants bench dev mlflow lock sample docs clean
+.PHONY: help setup system run test test-fast coverage lint live fidelity mutants bench dev mlflow lock sample docs site clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## */\t/' | expand -t 12
@@ -100,8 +100,11 @@ NOT_LOCKED := torch triton cuda-bindings cuda-pathfinder cuda-toolkit $(addprefi
 sample: setup    ## generate data/sample again from its seed
 	$(BIN)/baton generate --sample --out data/sample
 
-docs: setup      ## regenerate the generated pages of docs: columns, oddities, the map of the packages
+docs: setup      ## regenerate the generated pages of docs: columns, oddities, schedulers, results, pictures
 	$(BIN)/python -m docs.generate
+
+site: setup      ## build the documentation site in build/site, offline and searchable; a dead link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
 clean:           ## delete all derived data (data/lake, warehouse, mlflow, artifacts)
 	rm -rf data/lake data/warehouse.duckdb data/mlflow data/artifacts data/reports data/dagster

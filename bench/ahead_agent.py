@@ -1,13 +1,13 @@
-"""How long an agent takes to play the futures of a decision, and whether they are those that policies were trained on.
+"""Time that an agent takes to simulate the futures of a decision, and whether they equal the compiled futures.
 
     .venv/bin/python -m bench.ahead_agent --data DIR --cluster NAME --from DATE --to DATE [--decisions 40]
 
-Decisions spread evenly over the recorded pairs of the window. Printed are processor seconds a decision, who pended and
-ran, and in how many futures the compiled ones start in the same second, and within a minute: a pass comes there also
-when a job that was withdrawn from the queue would come again.
+Decisions are spread evenly over the recorded pairs of the window. It prints processor seconds a decision, the jobs
+that pend and run, and how many futures start in the same second as the compiled ones, and within a minute. The
+compiled clock also makes a pass when a withdrawn job would be submitted again, so some futures differ.
 
-A line a setting of `simulate-ahead` says what is played where the agent stops as soon as the rest cannot change the
-decision, and on how many decisions that is the one of all futures. The decision knows the time left and its futures.
+For each setting of `simulate-ahead` it prints how many futures an agent simulates that stops as soon as the rest cannot
+change the decision, and on how many decisions the answer is that of all futures.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agent.ahead import HOUR_S, Numbers, look_ahead
 from agent.artifact import REMAINING, Artifact
 from agent.decide import decides_alike
 from bench.ahead_scenes import scene_of
 from bench.asked_window import opened, parser
+from bench.results import Benchmark, BenchmarkRun
 from features.ahead.played import FutureInputs, starts
 from features.ahead.summary import AHEAD, FUTURES, summary
 from features.observe import FEATURES
@@ -31,13 +33,19 @@ from models.policies.simulate_ahead import SimulateAhead
 from models.study.pair_tables import predecessors_in
 from simulator.recorded.future import STEP_S
 
+ABOUT = Benchmark(
+    "ahead_agent",
+    "Looking ahead, live",
+    "agent",
+    "What an agent pays for the 16 futures of a decision in plain Python on one core, and how early it can stop.",
+)
 SETTINGS = (0.4, 0.7, 1.0, 1.4, 5.0)
 
 
 def stopping(
     rule: Artifact, setting: float, scene: FutureInputs, end_s: int, every: Numbers
 ) -> tuple[int, float, bool]:
-    """Futures that an agent plays at that setting, in how many processor seconds, and: does it decide as on `every`?"""
+    """Futures that an agent simulates at that setting, its processor seconds, and whether it decides as on `every`."""
     left = {**dict.fromkeys(FEATURES, 0.0), REMAINING: (end_s - scene.now_s) / HOUR_S}
 
     def settles(numbers: Sequence[Numbers]) -> bool:
@@ -50,8 +58,20 @@ def stopping(
     return some.played, took_s, bool(submits[0] == submits[1])
 
 
+def record_all(run: BenchmarkRun, took_s: NDArray[np.float64], apart_s: NDArray[np.int64]) -> None:
+    """Record processor seconds a decision, (decisions,), and how far futures are from the compiled ones, (futures,)."""
+    name = f"all {FUTURES}"
+    for what, value in (("median", np.median(took_s)), ("90 %", np.quantile(took_s, 0.9)), ("longest", took_s.max())):
+        run.add(name, f"processor time, {what}", value, "s", n=len(took_s))
+    for what, within_s in (
+        ("futures that start in the same second as the compiled ones", 0),
+        ("futures that start within a minute of them", STEP_S),
+    ):
+        run.add(name, what, np.sum(apart_s <= within_s), n=apart_s.size)
+
+
 def main() -> None:
-    """Prints a line on the times, one on the agreement, and one a setting on stopping early."""
+    """Measure each decision; print and record times, agreement, and the effect of stopping early."""
     wanted = parser(__doc__)
     wanted.add_argument("--decisions", type=int, default=40)
     given = wanted.parse_args()
@@ -79,7 +99,8 @@ def main() -> None:
         f"{len(asked)} decisions of {len(pairs)} pairs, at most {pending} jobs pending and {running} running: "
         f"median {np.median(took_s):.2f} s, 90 % {np.quantile(took_s, 0.9):.2f} s, longest {max(took_s):.2f} s"
     )
-    apart = np.concatenate(apart_s)
+    apart, run, n = np.concatenate(apart_s), BenchmarkRun(ABOUT), len(asked)
+    record_all(run, np.array(took_s), apart)
     print(
         f"of {apart.size} futures {np.sum(apart == 0)} start in the same second as the compiled ones, "
         f"{np.sum(apart <= STEP_S)} within a minute, all within {apart.max() / 60:.0f} min"
@@ -90,6 +111,12 @@ def main() -> None:
             f"factor {setting}: {counts.mean():.1f} of {FUTURES} futures in the mean, {np.median(counts):.0f} in the "
             f"median, {seconds.sum() / sum(took_s):.2f} of the processor time, the same decision on {same.sum()}"
         )
+        row = f"factor {setting}"
+        run.add(row, f"futures simulated, mean of {FUTURES}", counts.mean(), n=n)
+        run.add(row, f"futures simulated, median of {FUTURES}", np.median(counts), n=n)
+        run.add(row, "processor time / that of all", seconds.sum() / sum(took_s), n=n)
+        run.add(row, "same decision", same.sum(), n=n)
+    run.write()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The cluster and the window that a benchmark of recorded pairs is asked about on its command line."""
+"""The command line of benchmarks on recorded pairs: the data folder, the cluster and the window."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from traces.store.folder import DataFolder
 
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
-    """One that takes --data, --cluster, --from and --to, all of them needed; `doc` is its help."""
+    """Make a parser that requires --data, --cluster, --from and --to; `doc` is its help."""
     made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--data", type=Path, required=True)
     made.add_argument("--cluster", required=True)
@@ -22,7 +22,7 @@ def parser(doc: str | None) -> argparse.ArgumentParser:
 
 
 def opened(given: argparse.Namespace) -> tuple[Study, Window]:
-    """The study of that cluster in the calibrated world, and the window, decided in every half hour."""
+    """Open the cluster's study in the calibrated world, and the window with half-hourly decisions."""
     data = DataFolder(given.data)
     first_s, until_s = (instants.epoch_s(instants.parse(text)) for text in (given.first, given.until))
     study = open_study(data, clusters.resolve(data, cluster=given.cluster), world="calibrated")

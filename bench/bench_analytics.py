@@ -1,4 +1,4 @@
-"""Every analytics table on Philly's schema at 1/100, 1/10 and (with --full) full size, beside a bare scan of the bytes.
+"""Time of all analytics tables on Philly's schema at 1/100, 1/10 and (with --full) full size, against a bare scan.
 
 Full size is that of the public trace: 75 days of 539 machines (264 with 8 GPUs, 271 with 4, one with 3, three with 2:
 346 million GPU samples, 58 million CPU and memory samples each) and some 110,000 attempts. Smaller sizes have fewer
@@ -35,6 +35,7 @@ import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench.results import Benchmark, BenchmarkRun
 from features.catalog import FEATURES
 from traces import schema
 from traces.clusters import ClusterSettings
@@ -42,6 +43,13 @@ from traces.store import raw_files, warehouse
 from traces.store.folder import DataFolder
 from traces.store.frames import conform, write_parquet
 
+ABOUT = Benchmark(
+    "analytics",
+    "Analytics at Philly's full size",
+    "speed",
+    "The join and all tables on generated samples of Philly's schema, against DuckDB's bare scan of the same columns; "
+    "target 12 times the scan by wall time.",
+)
 CLUSTER, SEED = "philly", 1
 DAYS = 75
 MINUTES = DAYS * 1440
@@ -229,7 +237,7 @@ def _busy(rng: np.random.Generator, lanes: int, minutes: int) -> np.ndarray[Any,
 
 
 def measure(data: DataFolder) -> dict[str, Any]:
-    """All tables once, and the bare scan; seconds and bytes."""
+    """Compute all tables once and scan three times; return seconds, rows and peak bytes."""
     settings = ClusterSettings(CLUSTER, timezone="America/Los_Angeles")
     scans = [_timed(lambda: _scan(data))]
     seconds: dict[str, tuple[float, float]] = {}
@@ -263,8 +271,8 @@ def _scan(data: DataFolder) -> None:
         warehouse.read(data, sql, (CLUSTER,), memory="700MB")
 
 
-def one_size(out: Path, share: float, by_minute: bool) -> tuple[int, float]:
-    """Generate, build, measure in a process of its own, print; returns (GPU samples, seconds of all tables)."""
+def one_size(out: Path, share: float, by_minute: bool, record: BenchmarkRun) -> tuple[int, float]:
+    """Generate, build, measure in a process of its own, print, record; returns (GPU samples, seconds of all tables)."""
     data = DataFolder(out / f"share-{share:g}")
     shutil.rmtree(data.root, ignore_errors=True)
     began = time.perf_counter()
@@ -292,11 +300,26 @@ def one_size(out: Path, share: float, by_minute: bool) -> tuple[int, float]:
         f"of processor time {total_cpu / scan_cpu:.1f}",
         flush=True,
     )
+    _recorded(record, f"share {share:g}", rows["gpu_utilization"], found)
     return rows["gpu_utilization"], total
 
 
+def _recorded(record: BenchmarkRun, name: str, samples: int, found: dict[str, Any]) -> None:
+    """Add the figures of one size."""
+    wall_s, cpu_s = (sum(seconds) for seconds in zip(*found["seconds"].values(), strict=True))
+    scan_wall_s, scan_cpu_s = found["scan"]
+    for what, value, unit in (
+        ("wall time", wall_s, "s"),
+        ("processor time", cpu_s, "s"),
+        ("peak memory", found["peak_bytes"] / 1e9, "GB"),
+        ("wall time / scan", wall_s / scan_wall_s, ""),
+        ("processor time / scan", cpu_s / scan_cpu_s, ""),
+    ):
+        record.add(name, what, value, unit, n=samples)
+
+
 def main() -> None:
-    """Prints the seconds and memory of every topic beside those of the bare scan."""
+    """Measure each size; print and record seconds and memory of the tables and of the scan."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="full size too (some minutes, 10 GB of disk)")
     parser.add_argument("--share", type=float, help="this share of the machines alone, such as 0.1")
@@ -308,11 +331,13 @@ def main() -> None:
         print(json.dumps(measure(DataFolder(given.measure))))
         return
     print(f"{os.cpu_count()} cores, {date.today()}, seed {SEED}")
+    record = BenchmarkRun(ABOUT)
     shares = [given.share] if given.share else [0.01, 0.1, *([1.0] if given.full else [])]
     with tempfile.TemporaryDirectory(dir=given.out) as scratch:
-        sizes = [one_size(Path(scratch), share, given.by_minute) for share in shares]
+        sizes = [one_size(Path(scratch), share, given.by_minute, record) for share in shares]
     for (few, fast), (many, slow) in itertools.pairwise(sizes):
         print(f"\n{many / few:.1f} times the samples take {slow / fast:.1f} times as long")
+    record.write()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What-ifs and decisions: the cost of a branch, tables of all submit times of all pairs, decisions of the environment.
+"""Cost of what-ifs: a branch of a simulation, tables of all submit times of all pairs, decisions of the environment.
 
 1. One branch of a generated trace: copy the state, submit a job, run until it starts. Peer: the whole trace simulated
    again with that job in it, as a simulator without saved states must.
@@ -26,6 +26,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.bench_simulator import CAPACITY, generate
+from bench.results import Benchmark, BenchmarkRun
 from models.batched_pairs import BatchedPairs
 from models.environment import ProvisioningEnv
 from models.pairs import build_pairs
@@ -37,6 +38,13 @@ from simulator.flat.state import NEVER, NONE, FlatJobs, copy_state
 from simulator.workload import Workload
 
 A100 = Path(__file__).resolve().parents[2] / "shared" / "traces" / "tacc-lonestar6" / "ls6-a100.log"
+ABOUT = Benchmark(
+    "branching",
+    "Branches and pair tables",
+    "speed",
+    "Cost of simulating what-ifs: one branch, a month's table of all submit times (A100, January 2023), decisions of "
+    "the batched environment.",
+)
 BATCH, STEPS, SINGLE_STEPS = 4096, 400, 20_000
 HOUR_S = 3600
 PRICED = ("mirage", "easy", "slurm")  # the schedulers whose cost a pair is compared
@@ -141,15 +149,19 @@ def single_decisions(table: PairTable) -> float:
     return SINGLE_STEPS / (time.perf_counter() - before)
 
 
-def main() -> None:
-    """Prints the cost of a branch, of a table and of a decision, each beside its peer."""
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
-          f"{date.today()}, load average {os.getloadavg()[0]:.1f}")  # fmt: skip
+def branches(record: BenchmarkRun) -> None:
+    """Print and record the cost of a branch beside that of the whole trace."""
     for count in (1_000, 100_000):
         workload = generate(count)
         branch, whole = branch_seconds(workload), replay(workload, scheduler="easy", capacity=CAPACITY).wall_s
         print(f"branch of a trace of {count:,} jobs: {branch * 1e6:.0f} us, simulated again {whole * 1e6:,.0f} us, "
               f"{whole / branch:,.0f} times")  # fmt: skip
+        record.add(f"branch, trace of {count:,} jobs", "time", branch * 1e6, "us")
+        record.add(f"branch, trace of {count:,} jobs", "whole trace simulated again", whole * 1e6, "us")
+
+
+def tables(record: BenchmarkRun) -> PairTable:
+    """Print and record the cost of a month's tables and of a pair; returns the last table."""
     name, workload, capacity, submits_s = month()
     table_seconds(workload, capacity, submits_s[:2], 1, 1)  # compiles
     for nodes in (1, 8):
@@ -159,16 +171,35 @@ def main() -> None:
         outcomes = len(table.decision_s)
         print(f"{name}, a month of {nodes}-node pairs: {len(table)} pairs, {outcomes:,} submit times in {both:.1f} s, "
               f"{outcomes / both:,.0f}/s; with one thread {alone:.1f} s, {alone / both:.2f} times")  # fmt: skip
+        row = f"table of {nodes}-node pairs, {outcomes:,} submit times"
+        record.add(row, f"{os.cpu_count()} threads", both, "s", n=len(table))
+        record.add(row, "one thread", alone, "s", n=len(table))
     for nodes in (1, 8):
         cost = pair_cost(workload, capacity, submits_s, nodes)
         print(f"{name}, {nodes}-node pairs, processor time a pair: "
               + ", ".join(f"{scheduler} {1000 * seconds:.1f} ms" for scheduler, seconds in cost.items())
               + f"; slurm is {cost['slurm'] / cost['mirage']:.2f} times mirage, "
               f"{cost['slurm'] / cost['easy']:.2f} times easy")  # fmt: skip
+        for scheduler, seconds in cost.items():
+            record.add(f"one {nodes}-node pair, {scheduler}", "processor time", 1000 * seconds, "ms", n=len(submits_s))
+    return table
+
+
+def main() -> None:
+    """Measure a branch, the tables and the environment; print and record each with its peer."""
+    record = BenchmarkRun(ABOUT)
+    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
+          f"{date.today()}, load average {os.getloadavg()[0]:.1f}")  # fmt: skip
+    branches(record)
+    table = tables(record)
     stepped, gathered = (max(batched_decisions(table, gather) for _ in range(3)) for gather in (False, True))
     single = single_decisions(table)
     print(f"environment, {BATCH:,} pairs at once: {stepped:,.0f} decisions/s, {gathered:,.0f} with observations; "
           f"one pair at a time behind Gymnasium {single:,.0f}, {gathered / single:,.0f} times less")  # fmt: skip
+    record.add(f"environment, {BATCH:,} pairs at once", "speed", round(stepped), "decisions/s")
+    record.add(f"environment, {BATCH:,} pairs at once", "with observations", round(gathered), "decisions/s")
+    record.add("environment, one pair at a time", "speed", round(single), "decisions/s")
+    record.write()
 
 
 if __name__ == "__main__":

@@ -1,36 +1,47 @@
-"""How often the gate lets a worse candidate through: `python bench/bench_gate.py [--windows 1000] [--pairs FILE ...]`.
+"""How often the gate passes a worse candidate: `python bench/bench_gate.py [--windows 1000] [--pairs FILE ...]`.
 
 Differences of cost are simulated, two pairs (1 and 8 nodes) every 4 hours, with a true mean of +0.1 h: a candidate at
 the edge of what may pass, which at most one window in twenty should let through. They resemble their neighbours in time
 in several ways:
 
 - `steady T`: Gaussian, half of the variance with a correlation time of T days, the load independent of it;
-- `worse in spells A/B`: the candidate loses in congested spells of A days in the mean, B days apart, and gains a little
-  between them: a window without a spell flatters it;
+- `worse in spells A/B`: the candidate loses in congested spells of A days in the mean, B days apart, and gains a
+  little between them: a window without a spell flatters it;
 - `better in spells A/B`: the other way round;
 - `either A/B`: in each spell it wins or loses, by chance;
-- `worse in hidden spells A/B`: it loses in spells of which reactive's own losses show nothing. No rule about a few
-  weeks is safe against rare losses that the window need not hold; this is what is left of them.
+- `worse in hidden spells A/B`: it loses in spells that reactive's own losses do not show. No rule on a few weeks is
+  safe against rare losses that the window may lack; this kind measures the risk that remains.
 
-Beside the gate's verdict stands the percentile bootstrap over 7-day blocks on the same windows, and the share of
-windows that a candidate passes which is truly 1 h better. `--pairs`: the autocorrelation of the gate's differences on
+For comparison it prints the percentile bootstrap over 7-day blocks on the same windows, and the share of windows that
+pass a candidate that is truly 1 h better. `--pairs`: the autocorrelation of the gate's differences on
 pair tables that a study keeps (`artifacts/pairs`), start-estimate minus reactive, by the mean over starts of 4 hours.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.results import Benchmark, BenchmarkRun
 from features.bootstrap import interval, resampled_means, seed_weights, start_weights
 from models.release.gate import judge
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
+ABOUT = Benchmark(
+    "gate",
+    "How often the release gate passes a worse candidate",
+    "policies",
+    "Share of simulated windows that pass the gate, of candidates that are truly 0.1 h worse or 1 h better, by how "
+    "differences resemble their neighbours (days); target at most 0.05 of the worse ones.",
+)
 DAY_S, EVERY_S = 86_400, 14_400
 STARTS_A_DAY = DAY_S // EVERY_S
 DAYS = (7.5, 28.0, 42.0, 56.0, 84.0)
@@ -47,13 +58,14 @@ KINDS = (
 
 
 def main() -> None:
-    """Prints a row a kind of difference: the share of windows of each length that pass, of EDGE_H and of BETTER_H."""
+    """Simulate each kind of difference; print and record the share of windows of each length that pass."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--windows", type=int, default=1000, help="simulated windows a cell")
     parser.add_argument("--pairs", type=Path, nargs="*", default=[], help="pair tables, for their autocorrelation")
     options = parser.parse_args()
     for path in options.pairs:
         print(f"{path.name}: {autocorrelation(path)}")
+    record = BenchmarkRun(ABOUT)
     weights = {days: start_weights(_submit_s(days)) for days in DAYS}
     lengths = " | ".join(f"{days:g} d" for days in DAYS)
     print(f"n {options.windows} windows a cell, two pairs every 4 h; share that passes")
@@ -67,6 +79,13 @@ def main() -> None:
         better = [_share(rng, name, on_days, off_days, days, BETTER_H, options.windows) for days in (28.0, 56.0, 84.0)]
         label = f"{name} {on_days:g}" + (f"/{off_days:g}" if off_days else "")
         print("| " + " | ".join([label, *(f"{share:.3f}" for share in (*edge, *old, *better))]) + " |", flush=True)
+        for days, share in zip(DAYS, edge, strict=True):
+            record.add(label, f"0.1 h worse passes, {days:g} d", share, n=options.windows)
+        for days, share in zip(DAYS[:2], old, strict=True):
+            record.add(label, f"bootstrap lets it pass, {days:g} d", share, n=options.windows)
+        for days, share in zip((28, 56, 84), better, strict=True):
+            record.add(label, f"1 h better passes, {days} d", share, n=options.windows)
+    record.write()
 
 
 def _submit_s(days: float) -> NDArray[np.int64]:

@@ -1,14 +1,14 @@
-"""Two weeks of Philly in rounds of six minutes under Sia and Themis, on its 2,490 GPUs: the time it takes.
+"""Time of two weeks of Philly in rounds of six minutes under Sia and Themis, on its 2,490 GPUs.
 
     .venv/bin/python -m bench.bench_gpu_rounds [--trace FILE] [--days 14] [--policies sia,themis] [--share 0.2]
         [--rate 4.5] [--begin 2017-10-09]
 
-The whole cluster is hardly ever full in this trace, so few programmes have to be solved. It is with `--share` of its
-nodes, or at `--rate` times its arrival rate (generated): then the jobs of `days` times `rate` days of the log are
-submitted within `days`, each with its own size and run time.
+The whole cluster is hardly ever full in this trace, so few programmes have to be solved. `--share` takes a share of
+the nodes. `--rate` raises the arrival rate (generated): the jobs of `days` times `rate` days of the log are submitted
+within `days`, each with its own size and run time. Both fill the cluster.
 
-Published beside it: the simulators of the literature process 121 to 286 jobs a second (Tiresias' and blox, on other
-machines). The trace names no models, so each job draws one (generated); a fifth of the gangs is taken to be elastic.
+For comparison: published simulators process 121 to 286 jobs a second (Tiresias' and blox, on other machines). The
+trace names no models, so each job draws one (generated); a fifth of the gangs is taken to be elastic.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from bench.results import Benchmark, BenchmarkRun
 from simulator.gpu.policies.sia import Sia
 from simulator.gpu.policies.themis import Themis
 from simulator.gpu.profiles import draw
@@ -32,6 +33,18 @@ Floats = NDArray[np.float64]
 
 TRACE = Path(__file__).resolve().parents[2] / "shared" / "traces" / "philly" / "philly.csv"
 FROM = datetime(2017, 10, 9, tzinfo=UTC)
+ABOUT = Benchmark(
+    "gpu_rounds",
+    "GPU schedulers in rounds",
+    "speed",
+    "Two weeks of Philly in rounds of 6 minutes on 2,490 GPUs, at the log's arrival rate; target 600 s.",
+)
+ABOUT_BUSY = Benchmark(
+    "gpu_rounds_busy",
+    "GPU schedulers in rounds where GPUs queue",
+    "speed",
+    "The same at a raised arrival rate (generated) or on a share of the nodes; target 600 s.",
+)
 POLICIES = {"sia": Sia, "themis": Themis}
 
 
@@ -57,13 +70,13 @@ def philly(trace: Path, days: int, begin: datetime = FROM, rate: float = 1.0) ->
 
 
 def waiting(submit_s: Floats, result: GpuResult, until_s: float) -> float:
-    """Jobs that were there and had not begun, in the mean of the time until `until_s`."""
+    """Mean number of submitted jobs that have not begun, over the time until `until_s`."""
     begun_s = np.minimum(result.start_s, until_s)
     return float(np.maximum(0.0, begun_s - submit_s).sum() / until_s)
 
 
 def main() -> None:
-    """Runs what was asked for and prints a line each."""
+    """Simulate each policy; print and record its time and figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trace", type=Path, default=TRACE)
     parser.add_argument("--days", type=int, default=14)
@@ -76,6 +89,7 @@ def main() -> None:
         print(f"skipped: the Philly trace is not at {arguments.trace}")
         return
     cluster = machine(arguments.share)
+    record = BenchmarkRun(ABOUT if arguments.rate == arguments.share == 1 else ABOUT_BUSY)
     for name in arguments.policies.split(","):
         jobs = philly(arguments.trace, arguments.days, arguments.begin, arguments.rate)
         policy: RoundPolicy = POLICIES[name]()
@@ -97,6 +111,18 @@ def main() -> None:
             f"{policy.timed_out if isinstance(policy, Sia) else 0} rounds cut short",
             flush=True,
         )
+        row = name if record.about is ABOUT else f"{name}, {arguments.rate:g} times the rate"
+        for what, value, unit in (
+            ("wall time", wall_s, "s"),
+            ("speed", len(jobs) / wall_s, "jobs/s"),
+            ("a round", 1000 * wall_s / result.decisions, "ms"),
+            ("mean JCT", jct_h.mean(), "h"),
+            ("mean queueing", wait_h.mean(), "h"),
+            ("restarts", result.restarts.sum(), ""),
+            ("work / what the GPUs can do", work, ""),
+        ):
+            record.add(row, what, value, unit, n=len(jobs))
+    record.write()
 
 
 if __name__ == "__main__":

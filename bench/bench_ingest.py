@@ -1,10 +1,9 @@
-"""A generated `sacct -P` dump to Parquet, beside polars scanning the same bytes to Parquet as plain strings.
+"""Speed and memory of a generated `sacct -P` dump to Parquet, against polars on the same bytes as plain strings.
 
     .venv/bin/python bench/bench_ingest.py [--rows 1000000 --rows 10000000] [--repeat 3]
 
 Each side runs in a process of its own, in turn, so that its peak memory is its own; the best of the repeats counts.
-Seconds of processor time (all threads, imports left out, the compiler's and loading the compiled kernel among them)
-stand beside those of the clock: other work on the machine lengthens them less.
+Processor time covers all threads and leaves out imports; other work on the machine lengthens it less than wall time.
 """
 
 from __future__ import annotations
@@ -16,7 +15,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.results import ROOT, Benchmark, BenchmarkRun
+
+ABOUT = Benchmark(
+    "ingest",
+    "The sacct reader",
+    "speed",
+    "`sacct -P` text to Parquet against polars on the same bytes as plain strings; target ratio 0.7.",
+)
 _PEER = """
 import json, resource, sys, time
 import polars as pl
@@ -53,25 +61,25 @@ RECORDS_A_JOB = 3.475  # rows with steps that the generator prints for a job on 
 
 
 def once(program: str, dump: Path) -> dict[str, float]:
-    """What a program of its own process prints about reading the dump into an empty folder."""
+    """Run a program in a process of its own that reads the dump into an empty folder; return what it prints."""
     with tempfile.TemporaryDirectory(dir=dump.parent) as folder:
         told: dict[str, float] = json.loads(_run(program, str(dump), folder))
     return told
 
 
 def _run(program: str, *arguments: str) -> str:
-    """What a program prints."""
+    """Run a Python program and return what it prints."""
     command = [sys.executable, "-c", program, *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
 def main() -> None:
-    """Prints the speed and memory of the sacct reader beside its peers."""
+    """Measure each size; print and record the speed and memory of the reader and of polars."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, action="append")
     parser.add_argument("--repeat", type=int, default=3)
     options = parser.parse_args()
-    peaks = []
+    peaks, record = [], BenchmarkRun(ABOUT)
     for rows in options.rows or [1_000_000]:
         with tempfile.TemporaryDirectory() as folder:
             jobs = str(round(rows / RECORDS_A_JOB))
@@ -84,6 +92,17 @@ def main() -> None:
             cpu_peer, cpu = min(p["cpu_s"] for p in peer), min(o["cpu_s"] for o in ours)
             peaks.append(max(o["rss_mb"] for o in ours))
             told = ours[0]
+            row = f"{told['rows']:,.0f} rows"
+            for what, value, unit in (
+                ("processor time", cpu, "s"),
+                ("polars, processor time", cpu_peer, "s"),
+                ("polars / Baton, processor time", cpu_peer / cpu, ""),
+                ("wall time", best, "s"),
+                ("polars / Baton, wall time", best_peer / best, ""),
+                ("slow lines", 100 * told["slow"] / told["rows"], "%"),
+                ("peak memory", peaks[-1], "MB"),
+            ):
+                record.add(row, what, value, unit, n=int(told["rows"]))
             print(
                 f"sacct -P, {told['rows']:,.0f} rows, {dump.stat().st_size / 1e6:,.0f} MB: {best:.2f} s, "
                 f"polars to strings {best_peer:.2f} s: ratio {best_peer / best:.2f}; processor time {cpu:.2f} s, "
@@ -93,6 +112,7 @@ def main() -> None:
             )
     if len(peaks) > 1:
         print(f"peak memory of the largest against the smallest dump: {peaks[-1] / peaks[0]:.2f}")
+    record.write()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Philly's job log and GPU utilization to Parquet, each beside DuckDB's explicit-schema read of the same file.
+"""Speed of Philly's job log and GPU utilization to Parquet, against DuckDB's explicit-schema read of the same file.
 
     python bench/bench_philly.py [--mb 1000] [--repeat 2]
 
@@ -16,6 +16,7 @@ import multiprocessing
 import os
 import platform
 import resource
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,6 +24,17 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.results import Benchmark, BenchmarkRun
+
+ABOUT = Benchmark(
+    "philly",
+    "The Philly readers",
+    "speed",
+    "Job log and GPU utilization of 1 GB each to Parquet against DuckDB's explicit-schema read of the same file; "
+    "target ratio 0.6.",
+)
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample" / "philly"
 LOG = "{" + ", ".join((
     "status: 'VARCHAR'", "vc: 'VARCHAR'", "jobid: 'VARCHAR'", "submitted_time: 'VARCHAR'", "\"user\": 'VARCHAR'",
@@ -111,7 +123,7 @@ def timed(read: Callable[[str, Path, Path], dict[str, float]], kind: str, path: 
 
 
 def main() -> None:
-    """Prints the speed and memory of the Philly readers beside their peers."""
+    """Read each file by both programs; print and record speed and memory."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--mb", type=int, default=1_000, help="size of each file")
     parser.add_argument("--repeat", type=int, default=2, help="the best of so many")
@@ -119,6 +131,7 @@ def main() -> None:
     print(f"{date.today()}, {platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     print("| file | MB | records | Baton s (CPU) | DuckDB s (CPU) | DuckDB / Baton | by CPU | peak MiB |")
     print("|---|---|---|---|---|---|---|---|")
+    record = BenchmarkRun(ABOUT)
     with tempfile.TemporaryDirectory() as folder:
         for kind, write in (("philly-jobs", write_log), ("philly-gpu-util", write_samples)):
             path = Path(folder) / kind
@@ -139,6 +152,15 @@ def main() -> None:
                 flush=True,
             )
             path.unlink()
+            for what, value, unit in (
+                ("wall time", ours["wall_s"], "s"),
+                ("DuckDB, wall time", theirs["wall_s"], "s"),
+                ("DuckDB / Baton, wall time", theirs["wall_s"] / ours["wall_s"], ""),
+                ("DuckDB / Baton, processor time", theirs["cpu_s"] / ours["cpu_s"], ""),
+                ("peak memory", ours["peak_mib"], "MiB"),
+            ):
+                record.add(kind, what, value, unit, n=int(ours["records"]))
+    record.write()
 
 
 if __name__ == "__main__":

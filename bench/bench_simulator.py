@@ -1,5 +1,6 @@
-"""Jobs a second of the EASY kernel on a flat pool, beside its plain twin, a C++ -O2 program of the same algorithm, and
-AccaSim where it is installed.
+"""Jobs a second of the EASY kernel on a flat pool.
+
+Peers: its plain twin, a C++ -O2 program of the same algorithm, and AccaSim where it is installed.
 
 Generated jobs: Poisson arrivals at load 0.93 on 256 units, sizes 1 to 64 (powers of two), log-normal run times (median
 half an hour), limits 1 to 5 times the run time; per-job starts, which all must agree on. Wall time of the kernel alone,
@@ -32,10 +33,17 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench.results import Benchmark, BenchmarkRun
 from simulator.flat.replay import as_jobs, replay
 from simulator.workload import Int64s, Workload
 from tests.twins import flat as reference
 
+ABOUT = Benchmark(
+    "simulator",
+    "The EASY kernel",
+    "speed",
+    "Jobs a second on a flat pool of 256 units at load 0.93; all programs compute the same starts.",
+)
 CAPACITY, LOAD, SEED = 256, 0.93, 1
 JOBS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 TWIN_UP_TO = 10_000
@@ -92,7 +100,7 @@ def bytes_a_job(workload: Workload) -> float:
 
 
 def main() -> None:
-    """Prints jobs a second of the kernel beside its peers, and how the time a job grows."""
+    """Measure each size; print and record the kernel, its peers, and the growth of the time a job."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--largest", type=int, default=JOBS[-1])
@@ -103,18 +111,21 @@ def main() -> None:
           f"{date.today()}, load average {os.getloadavg()[0]:.1f}")  # fmt: skip
     print(f"{'jobs':>10} {'mean queue':>10} {'kernel jobs/s':>14} {'bytes/job':>10} {'twin jobs/s':>12} {'x twin':>8} "
           f"{'C++ jobs/s':>12} {'kernel/C++':>10}")  # fmt: skip
+    run = BenchmarkRun(ABOUT)
     with tempfile.TemporaryDirectory() as folder:
         peer = build_peer(Path(folder))
         rates = {}
         for count in (count for count in JOBS if count <= options.largest):
-            rates[count] = report(generate(count), peer, options.repeat if count < ONCE_FROM else 1)
+            rates[count] = report(run, generate(count), peer, options.repeat if count < ONCE_FROM else 1)
     first, last = min(max(rates), SETTLED), max(rates)
     print(f"time a job at {last:,} jobs / at {first:,} jobs: {rates[first] / rates[last]:.2f} "
           f"(n log n: {math.log(last) / math.log(first):.2f})")  # fmt: skip
-    against_accasim(options.accasim)
+    run.add(f"{last:,} jobs", f"time a job / that at {first:,} jobs", rates[first] / rates[last], n=last)
+    against_accasim(run, options.accasim)
+    run.write()
 
 
-def against_accasim(python: str | None) -> None:
+def against_accasim(run: BenchmarkRun, python: str | None) -> None:
     """FIFO, where both must agree, and EASY, where each follows its own rules."""
     if python is None:
         print("AccaSim: not installed (see --help)")
@@ -122,7 +133,7 @@ def against_accasim(python: str | None) -> None:
     workload = generate(ACCASIM_JOBS)
     for scheduler in ("fifo", "easy"):
         ours = min(
-            (replay(workload, scheduler=scheduler, capacity=CAPACITY) for _ in range(3)), key=lambda run: run.wall_s
+            (replay(workload, scheduler=scheduler, capacity=CAPACITY) for _ in range(3)), key=lambda made: made.wall_s
         )
         with tempfile.TemporaryDirectory() as folder:
             trace = Path(folder) / "jobs.swf"
@@ -147,31 +158,43 @@ def against_accasim(python: str | None) -> None:
         rate, theirs = ACCASIM_JOBS / ours.wall_s, ACCASIM_JOBS / peer["seconds"]
         print(f"{scheduler}, {ACCASIM_JOBS:,} jobs: kernel {rate:,.0f} jobs/s, AccaSim {theirs:,.0f} jobs/s, "
               f"{rate / theirs:,.0f} times; the same start for {100 * same:.1f} % of the jobs")  # fmt: skip
+        row = f"{ACCASIM_JOBS:,} jobs, {scheduler.upper()}"
+        run.add(row, "kernel", round(rate), "jobs/s", n=ACCASIM_JOBS)
+        run.add(row, "AccaSim", round(theirs), "jobs/s", n=ACCASIM_JOBS)
+        run.add(row, "same start as AccaSim", 100 * same, "%", n=ACCASIM_JOBS)
 
 
-def report(workload: Workload, peer: Path | None, repeat: int) -> float:
-    """Print one row; the kernel's jobs/s."""
+def report(run: BenchmarkRun, workload: Workload, peer: Path | None, repeat: int) -> float:
+    """Print and record one row; returns the kernel's jobs/s."""
     count = len(workload)
     fastest = min(
-        (replay(workload, scheduler="easy", capacity=CAPACITY) for _ in range(repeat)), key=lambda run: run.wall_s
+        (replay(workload, scheduler="easy", capacity=CAPACITY) for _ in range(repeat)), key=lambda made: made.wall_s
     )
     starts, seconds = fastest.starts, fastest.wall_s
     span = int((starts + workload.run_s).max() - workload.submit_s[0])
     depth = float((starts - workload.submit_s).sum()) / span  # Little's law
-    row = f"{count:>10,} {depth:>10.1f} {count / seconds:>14,.0f} {bytes_a_job(workload):>10.0f}"
+    memory = bytes_a_job(workload)
+    row = f"{count:>10,} {depth:>10.1f} {count / seconds:>14,.0f} {memory:>10.0f}"
+    figures: list[tuple[str, float, str]] = [("mean queue", depth, ""), ("kernel", round(count / seconds), "jobs/s")]
+    figures.append(("memory", memory, "bytes/job"))
     if count <= TWIN_UP_TO:
         twin_starts, twin_seconds = run_twin(workload)
         assert (twin_starts == starts).all(), "the twin disagrees"
         row += f" {count / twin_seconds:>12,.0f} {twin_seconds / seconds:>8,.0f}"
+        figures.append(("plain twin", round(count / twin_seconds), "jobs/s"))
     else:
         row += f" {'-':>12} {'-':>8}"
     if peer is None:
         row += "   no C++ compiler here"
     else:
-        peer_starts, peer_seconds = min((run_peer(peer, workload) for _ in range(repeat)), key=lambda run: run[1])
+        peer_starts, peer_seconds = min((run_peer(peer, workload) for _ in range(repeat)), key=lambda made: made[1])
         assert (peer_starts == starts).all(), "the C++ program disagrees"
         row += f" {count / peer_seconds:>12,.0f} {peer_seconds / seconds:>10.2f}"
+        figures.append(("C++ -O2", round(count / peer_seconds), "jobs/s"))
+        figures.append(("kernel / C++", peer_seconds / seconds, ""))
     print(row, flush=True)
+    for what, value, unit in figures:
+        run.add(f"{count:,} jobs", what, value, unit, n=count)
     return count / seconds
 
 

@@ -1,6 +1,7 @@
-"""Jobs a second of the `slurm` scheduler with GPU placement, beside a C++ -O2 program of the same rules and its plain
-twin, at several loads; then the growth with the number of jobs. The program plans each backfill pass in full, as the
-kernel once did: where many wait, the ratio shows what it saves to plan no more than the starts depend on.
+"""Jobs a second of the `slurm` scheduler with GPU placement, at several loads and sizes.
+
+Peers: a C++ -O2 program of the same rules, and the plain twin. The program plans each backfill pass in full. Where many
+jobs wait, the ratio shows what the kernel saves by planning only what the starts depend on.
 
 Generated jobs on 64 nodes of 4 GPUs and 64 cores in one shared partition: Poisson arrivals, 1, 2, 4 or 8 GPUs a job (8
 on two nodes), log-normal run times (median half an hour), limits 1 to 3 times the run time, 40 users with fair share
@@ -31,6 +32,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench.results import Benchmark, BenchmarkRun
 from simulator.slurm import world as w
 from simulator.slurm.compiled import kernel
 from simulator.slurm.inputs.prepare import prepared
@@ -38,6 +40,13 @@ from simulator.slurm.run import advanced
 from simulator.slurm.run import result as outcome
 from tests.twins.slurm import clock as reference
 
+ABOUT = Benchmark(
+    "slurm",
+    "The slurm scheduler",
+    "speed",
+    "Jobs a second of processor time with GPU placement on 64 nodes of 4 GPUs; targets 100,000 at a queue of 20 and "
+    "20,000 at 200; starts and nodes equal to the C++ program's.",
+)
 NODES, GPUS, CPUS, USERS, SEED = 64, 4, 64, 40, 1
 TWIN_JOBS = 300
 LOADS = (0.80, 0.90, 0.93, 0.97, 1.008, 1.01)  # mean queues from 1 to 20, 100, 200
@@ -97,7 +106,7 @@ def dump(world: w.SlurmWorld) -> bytes:
 
 
 def run_kernel(world: w.SlurmWorld) -> tuple[w.SlurmResult, float]:
-    """What becomes of the jobs, and the processor time of the compiled part, on one thread."""
+    """Simulate the world; return the result and the processor seconds of the compiled part, on one thread."""
     ready = prepared(world)
     kernel.advance(ready.run, ready.state, -1, w.NONE)  # compiles, or loads what was compiled
     before = time.process_time()
@@ -123,7 +132,7 @@ def bytes_a_job(world: w.SlurmWorld) -> float:
 
 
 def main() -> None:
-    """Prints jobs a second of the `slurm` scheduler beside its peers, by load and by length."""
+    """Measure each load and size; print and record the kernel and its peers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=20_000, help="jobs of the rows at several loads")
@@ -134,26 +143,32 @@ def main() -> None:
           f"load average {os.getloadavg()[0]:.1f}")  # fmt: skip
     print(f"{'load':>5} {'jobs':>9} {'mean queue':>10} {'kernel jobs/s':>14} {'C++ jobs/s':>11} {'kernel/C++':>10} "
           f"{'bytes/job':>9} {'twin jobs/s':>12} {'x twin':>7}")  # fmt: skip
+    run = BenchmarkRun(ABOUT)
     with tempfile.TemporaryDirectory() as folder:
         peer = build_peer(Path(folder))
         for load in LOADS:
             for count in (TWIN_JOBS, options.jobs):
-                report(load, count, peer, options.repeat)
+                report(run, load, count, peer, options.repeat)
         growth = [10**digits for digits in range(4, 8) if 10**digits <= options.largest]
-        rates = {count: report(GROWTH_LOAD, count, peer, options.repeat) for count in growth}
+        rates = {count: report(run, GROWTH_LOAD, count, peer, options.repeat) for count in growth}
     first, last = min(rates), max(rates)
     print(f"time a job at {last:,} jobs / at {first:,} jobs: {rates[first] / rates[last]:.2f} "
           f"(n log n: {math.log(last) / math.log(first):.2f})")  # fmt: skip
+    row = f"load {GROWTH_LOAD:.3f}, {last:,} jobs"
+    run.add(row, f"time a job / that at {first:,} jobs", rates[first] / rates[last], n=last)
+    run.write()
 
 
-def report(load: float, count: int, peer: Path | None, repeat: int) -> float:
-    """Print one row, the twin's figures on the small ones; the kernel's jobs/s."""
+def report(run: BenchmarkRun, load: float, count: int, peer: Path | None, repeat: int) -> float:
+    """Print and record one row, with the twin's figures on the small ones; returns the kernel's jobs/s."""
     world = generate(count, load)
     repeat = repeat if count < ONCE_FROM else 1
     result, seconds = min((run_kernel(world) for _ in range(repeat)), key=lambda timed: timed[1])
     waits = result.start_s - world.jobs.submit_s
     depth = float(waits.sum()) / float(result.start_s.max() - world.jobs.submit_s[0])  # Little's law
     row = f"{load:>5.3f} {count:>9,} {depth:>10.1f} {count / seconds:>14,.0f}"
+    memory = bytes_a_job(world)
+    figures: list[tuple[str, float, str]] = [("mean queue", depth, ""), ("kernel", round(count / seconds), "jobs/s")]
     if peer is None:
         row += f" {'no compiler':>22}"
     else:
@@ -165,15 +180,26 @@ def report(load: float, count: int, peer: Path | None, repeat: int) -> float:
         assert (node == result.placement[result.placement_first[:-1]]).all(), "a node of the C++ program differs"
         assert (by_backfill == result.by_backfill).all(), "the C++ program starts another by backfill"
         row += f" {count / peer_seconds:>11,.0f} {peer_seconds / seconds:>10.2f}"
-    row += f" {bytes_a_job(world):>9.0f}"
+        figures += [("C++ -O2", round(count / peer_seconds), "jobs/s"), ("kernel / C++", peer_seconds / seconds, "")]
+    row += f" {memory:>9.0f}"
+    figures.append(("memory", memory, "bytes/job"))
     if count <= TWIN_JOBS:
         before = time.process_time()
         twin = reference.simulate(world)
         twin_seconds = time.process_time() - before
         assert (twin.start_s == result.start_s).all() and (twin.placement == result.placement).all(), "the twin differs"
         row += f" {count / twin_seconds:>12,.0f} {twin_seconds / seconds:>7,.0f}"
+        figures.append(("plain twin", round(count / twin_seconds), "jobs/s"))
     print(row, flush=True)
+    _record(run, f"load {load:.3f}, {count:,} jobs", figures, count)
     return count / seconds
+
+
+def _record(run: BenchmarkRun, name: str, figures: list[tuple[str, float, str]], count: int) -> None:
+    """Add a row's figures: once, where the same size at the same load is measured for its load and for the growth."""
+    if all(row.name != name for row in run.rows):
+        for what, value, unit in figures:
+            run.add(name, what, value, unit, n=count)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,15 @@
 """Jobs a second of the `slurm` scheduler where nodes are taken whole and there are thousands, on a real trace.
 
-The jobs of a log in the Standard Workload Format on its own number of units, under Slurm's defaults: ALCF Theta 2022
-(23,911 jobs on 4,360 units) where it lies beside the checkout, else generated jobs of its sizes. Peers in the same run:
-the same jobs on nodes that others may share, though each job takes all cores of its nodes, so that starts and nodes
-must be equal and what differs is that no node may be passed over unseen; the C++ -O2 program of `bench_slurm.py` on the
-latter; and the plain twin on the first jobs. Then what it costs to say how far the run is. Processor time of the
-compiled part on one thread, best of `--repeat` runs, the peers once.
+The jobs of a log in the Standard Workload Format run on its own number of units, under Slurm's defaults: ALCF Theta
+2022 (23,911 jobs on 4,360 units) where it lies beside the checkout, else generated jobs of its sizes. Peers in the
+same run:
+
+- the same jobs on nodes that may be shared. Each job takes all cores of its nodes, so starts and nodes must be equal;
+- the C++ -O2 program of `bench_slurm.py` on shared nodes;
+- the plain twin on the first jobs.
+
+It also measures the cost of reporting progress. Times are processor time of the compiled part on one thread, the best
+of `--repeat` runs; peers run once.
 
     python bench/bench_slurm_nodes.py [--trace FILE.swf.gz] [--repeat 3] [--twin-jobs 40]
 """
@@ -27,6 +31,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.bench_slurm import build_peer, dump, run_peer
+from bench.results import Benchmark, BenchmarkRun
 from simulator.slurm import world as w
 from simulator.slurm.compiled import kernel
 from simulator.slurm.inputs.jobs import flat
@@ -37,6 +42,13 @@ from tests.twins.slurm import clock as reference
 from traces.readers.published.swf import read_swf
 
 THETA = Path(__file__).resolve().parents[2] / "shared" / "traces" / "swf" / "theta_2022.swf.gz"
+ABOUT = Benchmark(
+    "slurm_nodes",
+    "The slurm scheduler on thousands of nodes",
+    "speed",
+    "Jobs a second of processor time: ALCF Theta 2022 on 4,360 units taken whole, mean queue 43.5; starts and nodes of "
+    "all programs are equal; target 5,000.",
+)
 UNITS, JOBS, SEED = 4360, 20_000, 1
 
 
@@ -63,18 +75,18 @@ def generate() -> tuple[str, w.SlurmWorld, int]:
 
 
 def shared(world: w.SlurmWorld) -> w.SlurmWorld:
-    """The same on nodes that may be shared, by jobs that leave nothing to share."""
+    """The same world on nodes that may be shared; its jobs take whole nodes all the same."""
     return replace(world, partitions=replace(world.partitions, exclusive=np.zeros(1, bool)))
 
 
 def first(world: w.SlurmWorld, jobs: int) -> w.SlurmWorld:
-    """Only the first jobs of a flat world."""
+    """Keep only the first jobs of a flat world."""
     columns = {name: values[:jobs] for name, values in vars(world.jobs).items()}
     return replace(world, jobs=w.SlurmJobs(**columns), pinned_first=world.pinned_first[: jobs + 1])
 
 
 def timed(world: w.SlurmWorld, repeat: int, heard: Heard | None = None) -> tuple[w.SlurmResult, float]:
-    """What becomes of the jobs, and the processor seconds of the compiled part."""
+    """Simulate the world `repeat` times; return the result and the least processor seconds of the compiled part."""
     best = np.inf
     for _ in range(repeat):
         ready = prepared(world)
@@ -87,13 +99,13 @@ def timed(world: w.SlurmWorld, repeat: int, heard: Heard | None = None) -> tuple
 
 
 def assert_equal(one: w.SlurmResult, other: w.SlurmResult, who: str) -> None:
-    """Ends the benchmark where two of the programs do not agree."""
+    """Raise AssertionError where two programs disagree."""
     assert (one.start_s == other.start_s).all(), f"{who}: a start differs"
     assert (one.placement == other.placement).all(), f"{who}: a node differs"
 
 
 def main() -> None:
-    """Prints the speed on whole nodes beside shared ones and beside the peers."""
+    """Measure whole nodes and the peers; print and record each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trace", type=Path, default=THETA if THETA.is_file() else None)
     parser.add_argument("--repeat", type=int, default=3)
@@ -104,14 +116,17 @@ def main() -> None:
     print(f"slurm, {name}: {jobs:,} jobs on {units:,} units; best of {options.repeat}; "
           f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, {date.today()}, "
           f"load average {os.getloadavg()[0]:.1f}")  # fmt: skip
+    run = BenchmarkRun(ABOUT)
     whole, seconds = timed(world, options.repeat)
     waits = whole.start_s - world.jobs.submit_s
     depth = float(waits.sum()) / float(whole.start_s.max() - world.jobs.submit_s[0])  # Little's law
     print(f"mean queue {depth:.1f}, mean wait {waits.mean():,.0f} s; {jobs / seconds:,.0f} jobs/s ({seconds:.2f} s)")
+    run.add("kernel, nodes taken whole", "speed", jobs / seconds, "jobs/s", n=jobs)
     other, other_seconds = timed(shared(world), 1)
     assert_equal(whole, other, "nodes that may be shared")
     print(f"on nodes that may be shared: {jobs / other_seconds:,.0f} jobs/s, "
           f"whole nodes are x {other_seconds / seconds:.1f}; starts and nodes equal")  # fmt: skip
+    _add(run, "kernel, the same jobs on shared nodes", jobs, other_seconds, seconds)
     with tempfile.TemporaryDirectory() as folder:
         if peer := build_peer(Path(folder)):
             (start_s, node, _), peer_seconds = run_peer(peer, dump(shared(world)))
@@ -119,12 +134,13 @@ def main() -> None:
             assert (node == whole.placement[whole.placement_first[:-1]]).all(), "a node of the C++ program differs"
             print(f"C++: {jobs / peer_seconds:,.0f} jobs/s, kernel/C++ {peer_seconds / seconds:.1f}; starts and first "
                   "nodes equal")  # fmt: skip
+            _add(run, "C++ -O2", jobs, peer_seconds, seconds)
         else:
             print("C++: no compiler")
     words: list[int] = []
     told, told_seconds = timed(world, options.repeat, words.append)
-    assert_equal(whole, told, "told how far it is")
-    print(f"told how far it is {len(words) // options.repeat} times a run: {told_seconds / seconds - 1:+.1%} of time")
+    assert_equal(whole, told, "with progress")
+    print(f"progress reported {len(words) // options.repeat} times a run: {told_seconds / seconds - 1:+.1%} of time")
     few = first(world, options.twin_jobs)
     before = time.process_time()
     twin = reference.simulate(few)
@@ -133,6 +149,14 @@ def main() -> None:
     assert_equal(kernels, twin, "the twin")
     print(f"the first {options.twin_jobs} jobs: {options.twin_jobs / twin_seconds:,.1f} jobs/s by the plain twin, "
           f"x {twin_seconds / few_seconds:,.0f}; starts and nodes equal")  # fmt: skip
+    _add(run, "plain twin", options.twin_jobs, twin_seconds, few_seconds)
+    run.write()
+
+
+def _add(run: BenchmarkRun, name: str, jobs: int, its_seconds: float, seconds: float) -> None:
+    """Record a peer's speed, and how much faster the kernel is."""
+    run.add(name, "speed", jobs / its_seconds, "jobs/s", n=jobs)
+    run.add(name, "kernel / it", its_seconds / seconds, n=jobs)
 
 
 if __name__ == "__main__":

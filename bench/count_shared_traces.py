@@ -1,4 +1,4 @@
-"""What became of the records of every file under ../shared/traces: a row of Markdown a file, then what is no log.
+"""Count the records of every file under ../shared/traces: a row of Markdown for each file, then the files refused.
 
 .venv/bin/python bench/count_shared_traces.py [FOLDER]
 """
@@ -10,6 +10,9 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.results import Benchmark, BenchmarkRun
 from traces.clusters import ClusterSettings
 from traces.errors import BatonError
 from traces.ingest import ingest
@@ -21,12 +24,19 @@ FIELDS = {  # of dumps without a header
     "pozidriv.log": "jobid jobidraw cluster partition qos account group gid user uid submit eligible start end elapsed "
     "exitcode state nnodes ncpus reqcpus reqmem reqtres alloctres timelimit nodelist jobname"
 }
+ABOUT = Benchmark(
+    "ingest_counts",
+    "Records of every shared trace",
+    "logs",
+    "How many records of each public log Baton reads, and what it takes them for; "
+    "records = allocations + steps + samples + duplicates + rejects.",
+)
 COUNTS = ("rows", "allocations", "steps", "samples", "duplicates", "rejects", "jobs", "attempts")
 
 
 def main(folder: Path) -> None:
-    """Prints a row a file: how it was read and what became of its records."""
-    refused = []
+    """Ingest every file below the folder; print and record its counts."""
+    refused, record = [], BenchmarkRun(ABOUT)
     print(f"| file | format | {' | '.join(COUNTS).replace('rows', 'records')} |\n|{'---|' * (2 + len(COUNTS))}")
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = path.relative_to(folder)
@@ -42,7 +52,10 @@ def main(folder: Path) -> None:
                 continue
         counts = " | ".join(f"{getattr(result, count):,}" for count in COUNTS)
         print(f"| `{name}` | {result.format} | {counts} |", flush=True)
+        for count in COUNTS:
+            record.add(str(name), count.replace("rows", "records"), getattr(result, count))
     print("\nNo logs, or refused:\n", *refused, sep="\n")
+    record.write()
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""The headlines of Themis, Lyra, Sia and Gandiva beside those of their papers, and the guidelines of the Philly study.
+"""Headlines of Themis, Lyra, Sia and Gandiva against their papers', and the guidelines of the Philly study.
 
     .venv/bin/python -m bench.gpu_headlines [--headlines sia,gandiva] [--weeks 8] [--mix bert] [--seed 0]
 
 Two workloads. `generated`: Poisson arrivals, lognormal run times, gangs of 1 to 16 on 64 GPUs. `philly`: jobs of the
-Philly trace from 2017-10-02 on, on `--share` of its nodes. Which model a job trains and whether it is
-elastic is drawn (generated) in both; `--mix` gives every job one model, `--seed` draws others. Only the direction of a
-headline is looked for: neither the jobs nor the speeds are the paper's. Intervals are 95 % over resampled weeks, paired
-by job.
+Philly trace from 2017-10-02 on, on `--share` of its nodes. The model that a job trains, and whether it is elastic,
+are drawn (generated) in both; `--mix` gives every job one model, `--seed` draws others. Only the direction of a
+headline is comparable: neither the jobs nor the speeds are the paper's. Intervals are 95 % over resampled weeks,
+paired by job.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.bench_gpu_rounds import TRACE, philly
+from bench.results import Benchmark, BenchmarkRun
 from features.bootstrap import interval, start_weights
 from simulator.gpu.algorithms.fairness import GangTrial, ideal_s
 from simulator.gpu.policies.gandiva import Gandiva
@@ -33,6 +34,19 @@ from simulator.gpu.rounds import GpuJob, GpuMachine, GpuResult, RoundPolicy, sim
 
 Floats = NDArray[np.float64]
 
+ABOUT = Benchmark(
+    "gpu_headlines",
+    "GPU schedulers that decide in rounds",
+    "gpu",
+    "Headlines of Themis, Lyra, Sia and the Philly guidelines; a ratio is to the last scheduler of its group on the "
+    "same jobs. Models and elastic gangs are drawn (generated). Only the direction is comparable with the papers.",
+)
+ABOUT_GANDIVA = Benchmark(
+    "gpu_gandiva",
+    "Gandiva's mechanisms",
+    "gpu",
+    "Gandiva with each mechanism taken away, on generated jobs, 64 GPUs, a fifth of the gangs elastic.",
+)
 FROM = datetime(2017, 10, 2, tzinfo=UTC)  # of the Philly workload
 WEEK_S = 7 * 86_400
 DRAWS = 300
@@ -42,15 +56,17 @@ TYPES = ["T4"] * 6 + ["RTX6000"] * 3 + ["A100"] * 2
 MIXED = GpuMachine(np.array([4] * 6 + [8] * 5, dtype=np.int64), TYPES, "T4")
 
 
-class Settings(NamedTuple):
-    """What a run of this file was asked for."""
+class HeadlineSettings(NamedTuple):
+    """Settings of a run."""
 
     weeks: int
     mix: dict[str, float] | None
     seed: int
+    run: BenchmarkRun | None = None
+    """Takes the figures."""
 
 
-def drawn(jobs: Sequence[GpuJob], settings: Settings, elastic: float) -> list[GpuJob]:
+def drawn(jobs: Sequence[GpuJob], settings: HeadlineSettings, elastic: float) -> list[GpuJob]:
     """`jobs`, fresh, with models and elasticity of the settings."""
     numbers, gpus = np.array([job.number for job in jobs]), np.array([job.gpus for job in jobs])
     names = draw.models(numbers, settings.seed, settings.mix)
@@ -61,7 +77,7 @@ def drawn(jobs: Sequence[GpuJob], settings: Settings, elastic: float) -> list[Gp
     ]
 
 
-def generated(settings: Settings, gpus: int, load: float) -> list[GpuJob]:
+def generated(settings: HeadlineSettings, gpus: int, load: float) -> list[GpuJob]:
     """`weeks` weeks of jobs that ask for `load` times what `gpus` GPUs of the reference type can do."""
     rng = np.random.default_rng(settings.seed + 1)
     mean_s = np.exp(8.0 + 1.4**2 / 2)
@@ -74,7 +90,7 @@ def generated(settings: Settings, gpus: int, load: float) -> list[GpuJob]:
 
 
 def rho(jobs: Sequence[GpuJob], result: GpuResult, machine: GpuMachine) -> Floats:
-    """Finish-time fairness of each job, N being the mean number of jobs that were there with it."""
+    """Finish-time fairness of each job; N is the mean number of jobs in the system during its time."""
     submit_s = np.array([job.submit_s for job in jobs])
     instants = np.unique(np.concatenate([submit_s, result.end_s]))
     there = np.searchsorted(np.sort(submit_s), instants, "right") - np.searchsorted(
@@ -88,18 +104,26 @@ def rho(jobs: Sequence[GpuJob], result: GpuResult, machine: GpuMachine) -> Float
     return np.asarray((result.end_s - submit_s) / np.array(alone), dtype=np.float64)
 
 
-def ratio(submit_s: Floats, mine: Floats, others: Floats, seed: int = 0) -> str:
-    """Mean of `mine` over mean of `others`, with its interval."""
+def ratio(submit_s: Floats, mine: Floats, others: Floats, seed: int = 0) -> tuple[float, tuple[float, float] | None]:
+    """Mean of `mine` over mean of `others`, with its interval; no interval of one week."""
     weights = start_weights(submit_s.astype(np.int64), draws=DRAWS, seed=seed)
-    shown = f"{mine.mean() / others.mean():.2f}"
-    if weights is None:
-        return f"{shown} (one week: no interval)"
-    ends = interval((weights @ mine) / (weights @ others))
-    return shown if ends is None else f"{shown} [{ends[0]:.2f}, {ends[1]:.2f}]"
+    ends = None if weights is None else interval((weights @ mine) / (weights @ others))
+    return float(mine.mean() / others.mean()), None if ends is None else (float(ends[0]), float(ends[1]))
 
 
-def shown(title: str, jobs: list[GpuJob], machine: GpuMachine, policies: dict[str, Callable[[], RoundPolicy]]) -> None:
-    """Runs every policy on fresh copies of `jobs`; prints a line each, ratios against the last one."""
+def as_text(value: float, ends: tuple[float, float] | None) -> str:
+    """A ratio as it is printed."""
+    return f"{value:.2f}" + (" (no interval)" if ends is None else f" [{ends[0]:.2f}, {ends[1]:.2f}]")
+
+
+def shown(
+    settings: HeadlineSettings,
+    title: str,
+    jobs: list[GpuJob],
+    machine: GpuMachine,
+    policies: dict[str, Callable[[], RoundPolicy]],
+) -> None:
+    """Runs every policy on fresh copies of `jobs`; prints and records a line each, ratios against the last one."""
     results, submit_s = {}, np.array([job.submit_s for job in jobs])
     for name, make in policies.items():
         fresh = [GpuJob(j.number, j.submit_s, j.gpus, j.run_s, j.group, j.model, j.elastic) for j in jobs]
@@ -112,20 +136,35 @@ def shown(title: str, jobs: list[GpuJob], machine: GpuMachine, policies: dict[st
         jct = result.end_s - submit_s
         wait, fair = jct - result.ran_s, rho(jobs, result, machine)
         span = float(result.end_s.max() - submit_s.min())
+        jct_ratio, wait_ratio = ratio(submit_s, jct, base_jct), ratio(submit_s, wait, base_wait)
+        lost_gpu_h = result.lost_gpu_s.sum() / 3600
+        if settings.run is not None:
+            row = f"{name} ({title.partition(' (paper')[0]})"
+            for what, value, unit, ends in (
+                ("mean JCT", jct.mean() / 3600, "h", None),
+                ("JCT / the base's", jct_ratio[0], "", jct_ratio[1]),
+                ("mean queueing", wait.mean() / 3600, "h", None),
+                ("queueing / the base's", wait_ratio[0], "", wait_ratio[1]),
+                ("worst rho", fair.max(), "", None),
+                ("preemptions", result.preemptions.sum(), "", None),
+                ("lost to restarts", lost_gpu_h, "GPU h", None),
+            ):
+                settings.run.add(row, what, value, unit, n=len(jobs), interval=ends)
         print(
             f"  {name:9s} JCT mean {jct.mean() / 3600:6.2f} p50 {np.median(jct) / 3600:5.2f} p99 "
             f"{np.percentile(jct, 99) / 3600:6.1f} h, queueing {wait.mean() / 3600:6.2f} h, makespan "
             f"{result.end_s.max() / 86_400:5.1f} d, used {result.gpu_s.sum() / span / machine.gpus.sum():.3f}, "
             f"rho worst {fair.max():7.1f} p99 {np.percentile(fair, 99):5.2f} mean {fair.mean():.2f}, "
-            f"preempted {result.preemptions.sum()}, lost {result.lost_gpu_s.sum() / 3600:.0f} GPU h; "
-            f"JCT x{ratio(submit_s, jct, base_jct)}, queueing x{ratio(submit_s, wait, base_wait)}",
+            f"preempted {result.preemptions.sum()}, lost {lost_gpu_h:.0f} GPU h; "
+            f"JCT x{as_text(*jct_ratio)}, queueing x{as_text(*wait_ratio)}",
             flush=True,
         )
 
 
-def themis(settings: Settings, jobs: list[GpuJob], machine: GpuMachine, where: str) -> None:
-    """Worst rho, beside first come first served and shortest job first."""
+def themis(settings: HeadlineSettings, jobs: list[GpuJob], machine: GpuMachine, where: str) -> None:
+    """Compare the worst rho with first come first served and shortest job first."""
     shown(
+        settings,
         f"themis, {where} (paper: worst rho about 1.2, fairness over 2.25 times better)",
         drawn(jobs, settings, 0.0),
         machine,
@@ -133,9 +172,10 @@ def themis(settings: Settings, jobs: list[GpuJob], machine: GpuMachine, where: s
     )
 
 
-def lyra(settings: Settings, jobs: list[GpuJob], machine: GpuMachine, where: str) -> None:
-    """Loaning and growth, each alone and both, also with restarts that cost nothing, beside neither."""
+def lyra(settings: HeadlineSettings, jobs: list[GpuJob], machine: GpuMachine, where: str) -> None:
+    """Compare loans and growth, each alone and both, also with free restarts, with neither."""
     shown(
+        settings,
         f"lyra, {where} (paper, Aryl: queueing 1.53 times, JCT 1.50 times shorter, usage +26.9 %)",
         drawn(jobs, settings, 0.3),
         machine,
@@ -149,10 +189,11 @@ def lyra(settings: Settings, jobs: list[GpuJob], machine: GpuMachine, where: str
     )
 
 
-def sia(settings: Settings, jobs: list[GpuJob], machine: GpuMachine, where: str) -> None:
-    """Every gang elastic and none, beside schedulers that know no types."""
+def sia(settings: HeadlineSettings, jobs: list[GpuJob], machine: GpuMachine, where: str) -> None:
+    """Compare Sia, with every gang elastic and with none, with schedulers that ignore types."""
     for elastic in (1.0, 0.0):
         shown(
+            settings,
             f"sia, {where}, {elastic:.0%} of the gangs elastic (paper: JCT 30 to 93 % shorter)",
             drawn(jobs, settings, elastic),
             machine,
@@ -160,9 +201,10 @@ def sia(settings: Settings, jobs: list[GpuJob], machine: GpuMachine, where: str)
         )
 
 
-def gandiva(settings: Settings, jobs: list[GpuJob], machine: GpuMachine, where: str) -> None:
-    """Its mechanisms together, and each taken away, beside every job run to its end in order of arrival."""
+def gandiva(settings: HeadlineSettings, jobs: list[GpuJob], machine: GpuMachine, where: str) -> None:
+    """Compare Gandiva, whole and without each mechanism, with jobs that run to their end in order of arrival."""
     shown(
+        settings,
         f"gandiva, {where}, a fifth of the gangs elastic (the baseline runs jobs to completion)",
         drawn(jobs, settings, 0.2),
         machine,
@@ -177,9 +219,10 @@ def gandiva(settings: Settings, jobs: list[GpuJob], machine: GpuMachine, where: 
     )
 
 
-def guidelines(settings: Settings, jobs: list[GpuJob], machine: GpuMachine, where: str) -> None:
-    """Each guideline of the Philly study alone."""
+def guidelines(settings: HeadlineSettings, jobs: list[GpuJob], machine: GpuMachine, where: str) -> None:
+    """Compare each guideline of the Philly study with none."""
     shown(
+        settings,
         f"guidelines, {where}",
         drawn(jobs, settings, 0.0),
         machine,
@@ -194,7 +237,7 @@ def guidelines(settings: Settings, jobs: list[GpuJob], machine: GpuMachine, wher
 
 
 def main() -> None:
-    """Runs what was asked for."""
+    """Run the headlines on the workloads; print and record each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--headlines", default="themis,lyra,sia,gandiva,guidelines")
     parser.add_argument("--workloads", default="generated,philly")
@@ -205,7 +248,8 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.35)
     arguments = parser.parse_args()
     mix = None if arguments.mix is None else {arguments.mix: 1.0}
-    settings = Settings(arguments.weeks, mix, arguments.seed)
+    run = BenchmarkRun(ABOUT_GANDIVA if arguments.headlines == "gandiva" else ABOUT)
+    settings = HeadlineSettings(arguments.weeks, mix, arguments.seed, run)
     print(f"weeks {settings.weeks}, mix {arguments.mix or 'all four models alike'}, seed {settings.seed} (generated)")
     headlines = {"themis": themis, "lyra": lyra, "sia": sia, "gandiva": gandiva, "guidelines": guidelines}
     for name in arguments.headlines.split(","):
@@ -222,6 +266,7 @@ def main() -> None:
                 machine = MIXED if name == "sia" else ALIKE
                 load = arguments.load * (0.75 if name == "lyra" else 1.0)
                 headlines[name](settings, generated(settings, int(machine.gpus.sum()), load), machine, "generated")
+    run.write()
 
 
 if __name__ == "__main__":

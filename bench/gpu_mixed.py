@@ -1,4 +1,4 @@
-"""Generated jobs on a generated cluster of several GPU types under the schedulers, by the arithmetic of `baton whatif`.
+"""Schedulers on a generated cluster of several GPU types, compared as `baton whatif` does.
 
     .venv/bin/python -m bench.gpu_mixed [--schedulers fifo,tiresias,themis,sia] [--weeks 2] [--draws 3] [--load 0.8]
     .venv/bin/python -m bench.gpu_mixed --schedulers sia --draws 1 --change elastic=0 --change elastic=0.5
@@ -12,29 +12,57 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from bench.gpu_headlines import MIXED, Settings, generated
+from bench.gpu_headlines import MIXED, HeadlineSettings, generated
+from bench.results import Benchmark, BenchmarkRun
 from models.what_if.changes import AS_IT_IS, GpuScene
 from models.what_if.differences import rows
 from models.what_if.schedulers import combinations, replays, without_unplaceable
 from simulator.gpu.cluster import of_nodes
 from simulator.gpu.jobs import of_arrays
 
+ABOUT = Benchmark(
+    "gpu_mixed",
+    "GPU schedulers on nodes of several types",
+    "gpu",
+    "Generated jobs on 64 generated GPUs (24 T4, 24 RTX 6000, 16 A100), means over draws of models.",
+)
+ABOUT_CHANGED = Benchmark(
+    "gpu_mixed_elastic",
+    "Sia and the share of elastic gangs",
+    "gpu",
+    "Sia on the same jobs with other shares of elastic gangs.",
+)
+FIGURES = {
+    "mean_jct_s": ("mean JCT", "s"),
+    "p50_jct_s": ("median JCT", "s"),
+    "p99_jct_s": ("p99 JCT", "s"),
+    "mean_queueing_s": ("mean queueing", "s"),
+    "makespan_s": ("makespan", "s"),
+    "utilization": ("utilization", ""),
+    "fragmentation": ("fragmentation", ""),
+    "worst_rho": ("worst rho", ""),
+    "mean_rho": ("mean rho", ""),
+    "preemptions": ("preemptions", ""),
+    "lost_gpu_h": ("lost to restarts", "GPU h"),
+}  # of `baton whatif`: the quantity and its unit
+
 
 def scene(weeks: int, load: float) -> GpuScene:
     """The cluster, and `weeks` weeks of jobs that ask for `load` of what its GPUs could do if all were T4."""
     cluster = of_nodes(MIXED.gpus, tuple(MIXED.types), MIXED.reference)
-    jobs = generated(Settings(weeks, None, 0), cluster.gpus, load)
+    jobs = generated(HeadlineSettings(weeks, None, 0), cluster.gpus, load)
     submit_s = np.array([job.submit_s for job in jobs])
     gpus, run_s = np.array([job.gpus for job in jobs]), np.array([job.run_s for job in jobs])
     return without_unplaceable(GpuScene(cluster, of_arrays(submit_s, gpus, run_s).drawn(0)))
 
 
-def tell(base: GpuScene, schedulers: list[str], draws: int, changes: Sequence[str] = ()) -> None:
-    """Replays the scene under each scheduler in turn, as it is and changed; prints every figure beside the first's."""
+def tell(run: BenchmarkRun, base: GpuScene, schedulers: list[str], draws: int, changes: Sequence[str] = ()) -> None:
+    """Replays the scene under each scheduler in turn, as it is and changed; prints and records every figure."""
     for line in base.assumptions:
         print(line)
     began = time.process_time()
@@ -53,10 +81,20 @@ def tell(base: GpuScene, schedulers: list[str], draws: int, changes: Sequence[st
             least, most = row["difference_ci95"]
             line += f"; {row['difference']:+,.4g} [{least:+,.4g}, {most:+,.4g}] to the first"
         print(line)
+        record_figure(run, name, row, len(base.jobs))
+    run.write()
+
+
+def record_figure(run: BenchmarkRun, name: str, row: Mapping[str, Any], jobs: int) -> None:
+    """Add a figure of `baton whatif`, and its difference to the first scheduler where it has an interval."""
+    what, unit = FIGURES[row["figure"]]
+    run.add(name, what, row["value"], unit, n=jobs)
+    if row["difference_ci95"] is not None:
+        run.add(name, f"{what} less the first's", row["difference"], unit, n=jobs, interval=row["difference_ci95"])
 
 
 def main() -> None:
-    """A line a scheduler and figure."""
+    """Replay the jobs under each scheduler."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--schedulers", default="fifo,tiresias,themis,sia")
     parser.add_argument("--weeks", type=int, default=2)
@@ -66,7 +104,8 @@ def main() -> None:
     given = parser.parse_args()
     base = scene(given.weeks, given.load)
     print(f"{len(base.jobs):,} jobs of {given.weeks} weeks, {base.cluster.gpus} GPUs, {given.draws} draws (generated)")
-    tell(base, given.schedulers.split(","), given.draws, given.change)
+    run = BenchmarkRun(ABOUT_CHANGED if given.change else ABOUT)
+    tell(run, base, given.schedulers.split(","), given.draws, given.change)
 
 
 if __name__ == "__main__":

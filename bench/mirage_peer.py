@@ -1,4 +1,4 @@
-"""Mirage's own methods on the same pairs as Baton's: interruption, overlap, and how far their training came.
+"""Interruption and overlap of Mirage's own methods on the same pairs as Baton's, and the progress of their training.
 
 Pairs of 1 and 8 nodes are injected into the plain world under Mirage's own scheduler. Fitted are, once a seed,
 its transformer and its mixture of experts (value and REINFORCE heads), its random forest and XGBoost, and Baton's DQN
@@ -8,9 +8,8 @@ an hour, as its own serial validator does, at the setting that the select window
 
     python bench/mirage_peer.py --data data --cluster ls6 --window report --minutes 60 --seeds 0
 
-What reads histories goes on from `DATA/mirage/KIND-SEED.npz` where that is. `--width`, `--inner` and `--experts` make
-encoders smaller, and `--of` takes every so many pairs to fit on: what was run with one of them is no longer what was
-published.
+Learners over histories resume from `DATA/mirage/KIND-SEED.npz` if it exists. `--width`, `--inner` and `--experts` make
+encoders smaller, and `--of N` fits on every N-th pair: a run with any of them is no longer the published method.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.peer_rows import print_table
+from bench.results import Benchmark, BenchmarkRun
 from models.comparison.outcomes import PolicyOutcome, play, play_frozen_average, play_oracle
 from models.mirage import learners
 from models.mirage.networks import Sizes
@@ -41,6 +41,18 @@ from traces import clusters
 from traces.progress import say
 from traces.store.folder import DataFolder
 
+ABOUT = Benchmark(
+    "mirage_peer",
+    "Mirage's own methods",
+    "policies",
+    "Hours a pair of 48 h of Mirage's methods and Baton's, fitted on the same pairs and judged hourly; plain world.",
+)
+ABOUT_HISTORIES = Benchmark(
+    "mirage_histories",
+    "Networks over a day of snapshots",
+    "policies",
+    "Hours a pair of 48 h of networks over histories, fitted on the same pairs and judged hourly; plain world.",
+)
 HOUR_S = 3600
 BESIDE = ("reactive", "start-estimate", "lightgbm", "fitted-q", "dqn", "policy-gradient")
 KINDS = ("transformer", "mixture", "forest", "xgboost", *learners.KINDS)
@@ -71,7 +83,7 @@ def hourly(pairs: PairTable) -> PairTable:
 def rows_of(
     kind: str, on_fit: Histories, on_judged: Sequence[Histories], budget: Budget, seed: int, updates: int | None
 ) -> Iterator[list[PolicyOutcome]]:
-    """The rows of one kind, each on all that is judged, with what their training came to on standard error."""
+    """The rows of one kind, each on all judged pairs; metrics of the training go to standard error."""
     if kind in learners.KINDS:
         learned = learners.fit(kind, on_fit, budget, seed, updates)
         tell(kind, seed, learned.metrics)
@@ -88,18 +100,17 @@ def rows_of(
 
 
 def together(parts: Sequence[PolicyOutcome]) -> PolicyOutcome:
-    """The outcomes of all seeds as one."""
+    """Join the outcomes of all seeds."""
     return replace(parts[0], gap_h=np.concatenate([one.gap_h for one in parts]))
 
 
 def tell(name: str, seed: int, metrics: dict[str, list[float]]) -> None:
-    """What a training came to, on standard error."""
+    """Print the last metrics of a training to standard error."""
     told = {what: [round(value, 2) for value in series[-12:]] for what, series in metrics.items()}
     say(f"{name}, seed {seed}: {told}")
 
 
-def main() -> None:
-    """Reads, fits, prints."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--cluster", required=True)
@@ -113,7 +124,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--loads", nargs="+", choices=("all", "light", "medium", "heavy"), default=["all"])
-    options = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    """Read the pairs, fit every method, print and record the tables."""
+    options = _parser().parse_args()
 
     data = DataFolder(options.data)
     study = open_study(data, clusters.resolve(data, cluster=options.cluster))
@@ -143,12 +159,14 @@ def main() -> None:
 
     today = datetime.now(UTC).date()
     print(f"{today}, {platform.machine()}, seeds {options.seeds}, at most {options.minutes:g} min, {sizes}")
+    run = BenchmarkRun(ABOUT_HISTORIES if set(options.kinds) <= set(learners.KINDS) else ABOUT)
     for window, pairs, outcomes in zip(windows, judged, found, strict=True):
         for nodes in np.unique(pairs.pair_nodes):
             print(f"\n{window}, {nodes}-node pairs of 48 h, asked hourly")
             select = {one.policy: one.take(judged[0].pair_nodes == nodes) for one in found[0]}
-            mask = pairs.pair_nodes == nodes
-            print_table(pairs.take(mask), [one.take(mask) for one in outcomes], select, options.loads)
+            mask, prefix = pairs.pair_nodes == nodes, f"{window}, {nodes} node{'s' if nodes > 1 else ''}, "
+            print_table(pairs.take(mask), [one.take(mask) for one in outcomes], select, options.loads, run, prefix)
+    run.write()
 
 
 if __name__ == "__main__":

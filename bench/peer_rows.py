@@ -1,4 +1,4 @@
-"""The table that benchmarks of policies print: one line a policy and load, every figure with its interval.
+"""The table that benchmarks of policies print: a line for each policy and load, every figure with its interval.
 
 Cost is of weight 1, at the setting that the select window picks; I@x is the interruption read off the curve at a mean
 overlap of x hours a pair. Intervals are of 95 %, over blocks of 7 days and seeds (`features.bootstrap`).
@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from bench.results import BenchmarkRun
 from features.bootstrap import DRAWS, interval
 from features.conventions import OVERLAP_BUDGETS_H
 from models.comparison.cells import at_budget, cells, drawn, figures
@@ -21,10 +22,16 @@ FIGURES = ("cost_w1", *(at_budget(name) for name in OVERLAP_BUDGETS_H))
 
 
 def print_table(
-    pairs: PairTable, outcomes: Sequence[PolicyOutcome], on_select: Mapping[str, PolicyOutcome], loads: Sequence[str]
+    pairs: PairTable,
+    outcomes: Sequence[PolicyOutcome],
+    on_select: Mapping[str, PolicyOutcome],
+    loads: Sequence[str],
+    run: BenchmarkRun,
+    prefix: str,
 ) -> None:
-    """Prints it for pairs of one size; `on_select`, by policy, are outcomes on the select window's pairs of that size.
+    """Print the table for pairs of one size, and record it in `run` with quantities named after `prefix`.
 
+    `on_select`, by policy, are outcomes on the select window's pairs of that size.
     `outcomes` must hold the oracle's, as every comparison does.
     """
     names = "".join(f"{name:>22s}" for name in ("cost", *(f"I@{name}" for name in OVERLAP_BUDGETS_H)))
@@ -34,6 +41,14 @@ def print_table(
             at, outcome = headline(whole, on_select[whole.policy]), whole.take(cell.mask)
             known, draws = figures(outcome, at, cell), drawn(outcome, at, cell, 0)
             shown = "".join(f"{_with_ends(known[name][0], draws.get(name)):>22s}" for name in FIGURES)
+            name, n = whole.policy + ("" if cell.load == "all" else f", {cell.load} load"), len(cell.submit_s)
+            for what, key in (("interruption", "interruption_h"), ("overlap", "overlap_h")):
+                run.add(name, f"{prefix}{what}", known[key][0], "h", n=n)
+            budgets = [f"interruption at {budget} h of overlap" for budget in OVERLAP_BUDGETS_H]
+            for what, key in zip(("cost", *budgets), FIGURES, strict=True):
+                draws_of = draws.get(key)
+                ends = None if draws_of is None else interval(draws_of)
+                run.add(name, f"{prefix}{what}", known[key][0], "h", n=n, interval=ends)
             print(
                 f"{whole.policy:28s} {cell.load:6s} {len(cell.submit_s):4d} {known['interruption_h'][0]:6.2f} "
                 f"{known['overlap_h'][0]:6.2f} {100 * known['zero_share'][0]:4.0f} %{shown}  {whole.settings[at]:g}"

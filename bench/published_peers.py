@@ -1,4 +1,4 @@
-"""Baton's networks beside published DQN and PPO, with as much processor time each, on the same recorded pairs.
+"""Baton's networks against published DQN and PPO, with equal processor time, on the same recorded pairs.
 
     .venv/bin/python -m bench.published_peers --data DIR --cluster NAME [--window report] [--seeds 5] [--times 4]
 
@@ -27,8 +27,8 @@ import stable_baselines3
 from numpy.typing import NDArray
 from stable_baselines3.common.callbacks import BaseCallback
 
+from bench.results import Benchmark, BenchmarkRun
 from features.bootstrap import interval, resampled_means, seed_weights, start_weights
-from features.conventions import interruption_h, overlap_h
 from models.environment import ProvisioningEnv, ScaledObservation
 from models.learning import networks
 from models.learning.masking import hidden_at_random
@@ -42,13 +42,19 @@ from traces.store.folder import DataFolder
 
 Floats = NDArray[np.float64]
 
+ABOUT = Benchmark(
+    "published_peers",
+    "Baton's networks against published DQN and PPO",
+    "policies",
+    "Hours a pair with as much processor time for each learner; recorded pairs, weight 1.",
+)
 MARGIN = 0.1  # of the peer's cost
 NO_END = 10**9  # steps: processor time ends a training
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A published learner: its class in stable-baselines3, environments at once, what it is made with."""
+    """A published learner: its class in stable-baselines3, the number of environments, and its options."""
 
     beside: str  # Baton's learner of the kind
     algorithm: str
@@ -97,7 +103,7 @@ PEERS = {
 
 
 class Clock(BaseCallback):
-    """Ends a training after so many processor seconds."""
+    """A callback that ends a training after a number of processor seconds."""
 
     def __init__(self, budget_s: float) -> None:
         super().__init__()
@@ -138,10 +144,12 @@ def peer_costs(peer: Peer, fit: PairTable, judged: PairTable, seed: int, budget_
     return judged.gap_h[stopping_rows(judged, submit[None])[0]], int(model.num_timesteps)
 
 
-def words(name: str, gaps: Floats, own: Floats | None, judged: PairTable, told: str) -> str:
-    """A line: gaps (seeds, pairs) of a learner, and `own` of Baton's of the kind."""
+def words(run: BenchmarkRun, name: str, gaps: Floats, own: Floats | None, judged: PairTable, told: str) -> str:
+    """A line, recorded too: gaps (seeds, pairs) of a learner, and `own` of Baton's of the kind."""
     cost = np.abs(gaps)
-    line = f"| {name} | {interruption_h(gaps).mean():.2f} | {overlap_h(gaps).mean():.2f} | {cost.mean():.2f} | "
+    for what, hours in (("interruption", np.maximum(gaps, 0)), ("overlap", np.maximum(-gaps, 0)), ("cost", cost)):
+        run.add(name, what, hours.mean(), "h", n=len(judged))
+    line = f"| {name} | {np.maximum(gaps, 0).mean():.2f} | {np.maximum(-gaps, 0).mean():.2f} | {cost.mean():.2f} | "
     if own is None:
         return f"{line}| {told} |"
     less = cost - np.abs(own)
@@ -149,6 +157,7 @@ def words(name: str, gaps: Floats, own: Floats | None, judged: PairTable, told: 
     ends = None
     if weights is not None:
         ends = interval(resampled_means(less[:, None], weights, seed_weights(len(less)))[:, 0])
+    run.add(name, "cost less Baton's", less.mean(), "h", n=len(judged), interval=ends)
     shown = "no interval" if ends is None else f"[{ends[0]:+.2f}, {ends[1]:+.2f}]"
     verdict = "no worse" if less.mean() >= -MARGIN * cost.mean() else "worse"
     if ends is not None and ends[0] > 0:
@@ -157,7 +166,7 @@ def words(name: str, gaps: Floats, own: Floats | None, judged: PairTable, told: 
 
 
 def main() -> None:
-    """Fits, judges, prints."""
+    """Fit, judge, print and record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--cluster", required=True)
@@ -179,8 +188,8 @@ def main() -> None:
     print("| learner | I h | O h | cost | its cost less Baton's, 95 % | processor s, steps a seed |")
     print("|---|---|---|---|---|---|")
 
-    reactive = judged.gap_h[judged.last][None]
-    print(words("reactive", reactive, None, judged, ""), flush=True)
+    run, reactive = BenchmarkRun(ABOUT), judged.gap_h[judged.last][None]
+    print(words(run, "reactive", reactive, None, judged, ""), flush=True)
     own: dict[str, Floats] = {}
     took: dict[str, list[float]] = {}
     for name in ("dqn", "policy-gradient"):
@@ -192,7 +201,7 @@ def main() -> None:
             submit = artifact.decisions(judged.observations, [1.0])
             gaps.append(judged.gap_h[stopping_rows(judged, submit)[0]])
         own[name] = np.stack(gaps)
-        print(words(name, own[name], None, judged, f"{np.mean(took[name]):.0f} s"), flush=True)
+        print(words(run, name, own[name], None, judged, f"{np.mean(took[name]):.0f} s"), flush=True)
     for name, peer in PEERS.items():
         gaps, steps = [], []
         for seed in range(given.seeds):
@@ -200,7 +209,8 @@ def main() -> None:
             gaps.append(gap)
             steps.append(made)
         told = f"{given.times * np.mean(took[peer.beside]):.0f} s, {np.mean(steps):,.0f} steps"
-        print(words(name, np.stack(gaps), own[peer.beside], judged, told), flush=True)
+        print(words(run, name, np.stack(gaps), own[peer.beside], judged, told), flush=True)
+    run.write()
 
 
 if __name__ == "__main__":

@@ -1,13 +1,19 @@
-"""How well run times are known: CRPS of the time that running jobs have left, of four methods, no figures of time.
+"""CRPS of the time that running jobs have left, by four methods.
 
     .venv/bin/python -m bench.run_times --data DIR --cluster NAME --from DATE --to DATE [--instants 150]
 
-At evenly spread instants of the window, each job that runs then: hours left, by its limit; by the mean share of their
-limits that those of the last 100 ended jobs used that went beyond what it has used (`features.start_estimate`); by
-`features.ahead.run_times`, which the futures draw from; and by boosting (LightGBM, a quantile a model) on the
-quantiles of that distribution, the share of the limit used so far, the limit, the nodes, the hour, and how the last
-runs of the user and name went, fitted on jobs that had ended before the window. All are judged by the mean pinball
-loss at 19 levels, doubled, which is the CRPS up to the spacing of the levels; 95 % by 7-day blocks.
+Each method predicts the hours left of every job that runs at evenly spread instants of the window:
+
+- by its limit;
+- by the mean use of their limits by those of the last 100 ended jobs that used more than it has
+  (`features.start_estimate`);
+- by like jobs (`features.ahead.run_times`), which futures draw from;
+- by boosting (LightGBM, a model for each quantile), fitted on jobs that ended before the window. Its inputs are
+  quantiles of the like jobs, the share of the limit used, the limit, the nodes, the hour, and the last runs of the
+  user and name.
+
+The score is twice the mean pinball loss at 19 levels, which is the CRPS up to the spacing of the levels. Intervals are
+95 % over 7-day blocks.
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.asked_window import opened, parser
+from bench.results import Benchmark, BenchmarkRun
 from features.ahead.run_times import LEVELS, ROOM, RunTimeHistory, group_of, like_runs
 from features.bootstrap import interval, resampled_means, seed_weights, start_weights
 from features.start_estimate import expected_left
@@ -29,26 +36,32 @@ Floats = NDArray[np.float64]
 Int64s = NDArray[np.int64]
 
 QUANTILES = np.arange(1, 20) / 20
-SEEN = np.array([1, 5, 9, 13, 17])  # of them, those that boosting is shown
+SEEN = np.array([1, 5, 9, 13, 17])  # the quantiles that boosting gets as inputs
 RECENT = 100
 CUTS = 3  # instants of a job's run that boosting is fitted on
 SEED = 0
+ABOUT = Benchmark(
+    "run_times",
+    "Time left of running jobs",
+    "policies",
+    "CRPS of the hours that running jobs have left at evenly spread instants; n counts running jobs.",
+)
 
 
-class Asked(NamedTuple):
-    """Running jobs (n,): rows of the record, and when they are asked about, epoch s."""
+class RunningJobs(NamedTuple):
+    """Running jobs, (n,): rows of the record, and the instants of the predictions, epoch s."""
 
     row: Int64s
     at_s: Int64s
 
 
-def running(record: RecordedTrace, at_s: Int64s) -> Asked:
-    """Each job that runs at each of the instants and ended later."""
+def running(record: RecordedTrace, at_s: Int64s) -> RunningJobs:
+    """Find the jobs that run at each instant."""
     rows = [np.flatnonzero((record.start_s <= at) & (record.end_s > at) & (record.end_s < NEVER)) for at in at_s]
-    return Asked(np.concatenate(rows), np.repeat(at_s, [len(row) for row in rows]))
+    return RunningJobs(np.concatenate(rows), np.repeat(at_s, [len(row) for row in rows]))
 
 
-def by_habit(record: RecordedTrace, known: RunTimeHistory, asked: Asked) -> tuple[Floats, Floats]:
+def by_habit(record: RecordedTrace, known: RunTimeHistory, asked: RunningJobs) -> tuple[Floats, Floats]:
     """(n, 19) quantiles of the share of the limit at which the jobs end, and (n, 2 LEVELS) the last runs of each level.
 
     Of a level: the mean share of up to 20 last runs, and how many there are.
@@ -75,8 +88,8 @@ def by_habit(record: RecordedTrace, known: RunTimeHistory, asked: Asked) -> tupl
     return found, last
 
 
-def inputs(record: RecordedTrace, asked: Asked, habit: Floats, last: Floats) -> Floats:
-    """(n, i) what boosting sees."""
+def inputs(record: RecordedTrace, asked: RunningJobs, habit: Floats, last: Floats) -> Floats:
+    """The inputs of boosting, (n, i)."""
     row = asked.row
     used = (asked.at_s - record.start_s[row]) / record.limit_s[row]
     hour = asked.at_s % 86400 / 3600.0
@@ -84,21 +97,21 @@ def inputs(record: RecordedTrace, asked: Asked, habit: Floats, last: Floats) -> 
     return np.column_stack([*columns, habit[:, SEEN], last])
 
 
-def left_share(record: RecordedTrace, asked: Asked) -> Floats:
+def left_share(record: RecordedTrace, asked: RunningJobs) -> Floats:
     """(n,) the time left as a share of what the limit leaves, 0 to 1."""
     limit_end_s = record.start_s[asked.row] + record.limit_s[asked.row]
     share: Floats = np.clip((record.end_s[asked.row] - asked.at_s) / np.maximum(limit_end_s - asked.at_s, 60), 0.0, 1.0)
     return share
 
 
-def boosted(record: RecordedTrace, known: RunTimeHistory, until_s: int, asked: Asked, seen: Floats) -> Floats:
+def boosted(record: RecordedTrace, known: RunTimeHistory, until_s: int, asked: RunningJobs, seen: Floats) -> Floats:
     """(n, 19) quantiles of `left_share`, of models fitted on jobs that had ended before `until_s`, rising."""
     import lightgbm
 
     rng = np.random.default_rng(SEED)
     ended = np.repeat(np.flatnonzero(record.ran & (record.end_s < until_s)), CUTS)
     ran_s = record.end_s[ended] - record.start_s[ended]
-    fit = Asked(ended, record.start_s[ended] + (rng.random(len(ended)) * ran_s).astype(np.int64))
+    fit = RunningJobs(ended, record.start_s[ended] + (rng.random(len(ended)) * ran_s).astype(np.int64))
     given, target = inputs(record, fit, *by_habit(record, known, fit)), left_share(record, fit)
     left_h = (record.limit_s[ended] * (1.0 - given[:, 0])).clip(60) / 3600.0
     weight = left_h * ran_s / 3600.0  # a share counts by its hours, and a job by how long it is there to be asked about
@@ -111,25 +124,28 @@ def boosted(record: RecordedTrace, known: RunTimeHistory, until_s: int, asked: A
     return np.sort(np.column_stack(found), axis=1)
 
 
-def crps_h(record: RecordedTrace, asked: Asked, left_h: Floats) -> Floats:
+def crps_h(record: RecordedTrace, asked: RunningJobs, left_h: Floats) -> Floats:
     """(n,) of quantiles (n, 19), or of one number (n, 1), of the hours left."""
     true_h = (record.end_s[asked.row] - asked.at_s)[:, None] / 3600.0
     over = true_h - left_h
     return np.asarray(2.0 * np.maximum(QUANTILES * over, (QUANTILES - 1.0) * over).mean(axis=1))
 
 
-def words(name: str, crps: Floats, base: Floats, at_s: Int64s) -> str:
-    """A line, with the difference to the habit's."""
+def words(run: BenchmarkRun, name: str, crps: Floats, base: Floats, at_s: Int64s) -> str:
+    """A line, with the difference to the habit's; the figures go into `run`."""
     weights, less = start_weights(at_s), crps - base
     ends = None
     if weights is not None and less.any():
         ends = interval(resampled_means(less[None, None], weights, seed_weights(1))[:, 0])
+    run.add(name, "CRPS", crps.mean(), "h", n=len(crps))
+    if less.any():
+        run.add(name, "less that of like jobs", less.mean(), "h", n=len(crps), interval=ends)
     shown = "" if ends is None else f"{less.mean():+.2f} [{ends[0]:+.2f}, {ends[1]:+.2f}]"
     return f"| {name} | {crps.mean():.2f} | {shown} |"
 
 
 def main() -> None:
-    """Asks, judges, prints."""
+    """Predict by each method, score, print and record."""
     wanted = parser(__doc__)
     wanted.add_argument("--instants", type=int, default=150)
     given = wanted.parse_args()
@@ -161,8 +177,10 @@ def main() -> None:
     crps = {name: crps_h(record, asked, np.maximum(left_h, least_h)) for name, left_h in methods.items()}
     print(f"{len(row)} running jobs at {given.instants} instants")
     print("| time left by | CRPS, h | less that of like jobs, 95 % |\n|---|---|---|")
+    run = BenchmarkRun(ABOUT)
     for name in methods:
-        print(words(name, crps[name], crps["like jobs (what the futures draw from)"], asked.at_s))
+        print(words(run, name, crps[name], crps["like jobs (what the futures draw from)"], asked.at_s))
+    run.write()
 
 
 if __name__ == "__main__":

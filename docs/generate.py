@@ -1,8 +1,9 @@
-"""Write the pages that are made from code (`make docs`).
+"""Write the pages that are generated from code and results (`make docs`).
 
 docs/columns.md from the tables that the code declares, docs/oddities.md from the tests' rows, a page for each flat
-scheduler from its module's docstring, the lists of the schedulers in docs/schedulers/README.md and docs/README.md, and
-the pictures of docs/architecture.md (`docs/picture.py`).
+scheduler from its module's docstring, the lists of the schedulers in docs/schedulers/README.md and docs/README.md,
+docs/results.md from the files of `bench/results/` (`docs/measured.py`), and the pictures of docs/architecture.md
+(`docs/picture.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 import models.queue_time.tables
 import models.tables
 import simulator.tables
-from docs import picture
+from docs import measured, picture
 from features.catalog import FEATURES
 from features.dictionary import render
 from simulator.names import SCHEDULERS
@@ -124,4 +125,5 @@ if __name__ == "__main__":
         path.write_text(text, encoding="utf-8")
     ODDITIES.write_text(oddities(), encoding="utf-8")
     COLUMNS.write_text(render(sections()), encoding="utf-8")
+    measured.PAGE.write_text(measured.page(), encoding="utf-8")
     picture.PAGE.write_text(picture.page(picture.PAGE.read_text(encoding="utf-8")), encoding="utf-8")
