@@ -36,7 +36,7 @@ from simulator.slurm import world as w
 from simulator.slurm.compiled import kernel
 from simulator.slurm.inputs.jobs import flat
 from simulator.slurm.inputs.prepare import prepared
-from simulator.slurm.run import Heard, advanced, result
+from simulator.slurm.run import ProgressCallback, advanced, result
 from simulator.workload import from_swf
 from tests.twins.slurm import clock as reference
 from traces.readers.published.swf import read_swf
@@ -85,7 +85,7 @@ def first(world: w.SlurmWorld, jobs: int) -> w.SlurmWorld:
     return replace(world, jobs=w.SlurmJobs(**columns), pinned_first=world.pinned_first[: jobs + 1])
 
 
-def timed(world: w.SlurmWorld, repeat: int, heard: Heard | None = None) -> tuple[w.SlurmResult, float]:
+def timed(world: w.SlurmWorld, repeat: int, heard: ProgressCallback | None = None) -> tuple[w.SlurmResult, float]:
     """Simulate the world `repeat` times; return the result and the least processor seconds of the compiled part."""
     best = np.inf
     for _ in range(repeat):
@@ -93,7 +93,7 @@ def timed(world: w.SlurmWorld, repeat: int, heard: Heard | None = None) -> tuple
         kernel.advance(ready.run, ready.state, -1, w.NONE)  # compiles, or loads what was compiled
         kernel.next_instant(ready.run, ready.state)
         before = time.process_time()
-        ready = advanced(ready, w.NEVER, heard)
+        ready = advanced(ready, w.NEVER, on_progress)
         best = min(best, time.process_time() - before)
     return result(ready), best
 

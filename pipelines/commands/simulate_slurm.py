@@ -107,7 +107,7 @@ def _run(world: SlurmWorld) -> tuple[SlurmResult, float]:
     from traces.progress import Progress
 
     with Progress("replaying under Slurm's rules", len(world.jobs), "jobs", stays=False) as progress:
-        return run_timed(world, heard=progress.reach)
+        return run_timed(world, on_progress=progress.reach)
 
 
 def _of_workload(workload: Workload, ids: pl.Series, loaded: Loaded, result: SlurmResult) -> tuple[Any, Any]:

@@ -72,10 +72,10 @@ def parameters(name: str) -> dict[str, Any]:
     return {key: item.default for key, item in signature.parameters.items() if isinstance(item.default, numbers)}
 
 
-def check(name: str, told: dict[str, float]) -> None:
+def check(name: str, settings: dict[str, float]) -> None:
     """Raise InputError for an unknown scheduler or parameter, or a value outside its bounds."""
     known = parameters(name)
-    for key, value in told.items():
+    for key, value in settings.items():
         if key not in known:
             raise InputError(f"unknown parameter {name}.{key}: known are {', '.join(known) or 'none'}")
         found = scheduler(name)
@@ -84,4 +84,4 @@ def check(name: str, told: dict[str, float]) -> None:
             bounds = "at least 0" if most == float("inf") else f"from 0 to {most:g}"
             raise InputError(f"{name}.{key} of {value:g}: it must be {bounds}")
     if isinstance(found := scheduler(name), Rounds):  # check its own bounds now, not after the base was replayed
-        getattr(import_module(found.module), found.name)(**{key: type(known[key])(told[key]) for key in told})
+        getattr(import_module(found.module), found.name)(**{key: type(known[key])(settings[key]) for key in settings})

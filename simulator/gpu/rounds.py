@@ -159,7 +159,7 @@ class _Clock:
         self.arriving = sorted(jobs, key=lambda job: (job.submit_s, job.number))[::-1]
         self.machine, self.policy = machine, policy
         self.active: dict[int, GpuJob] = {}
-        self.beside: dict[int, int] = {}  # of each pair of jobs that share GPUs: job -> the other job, both ways
+        self.partners: dict[int, int] = {}  # of each pair of jobs that share GPUs: job -> the other job, both ways
         self.decisions = 0
         self.stranded_gpu_s = 0.0
         self.free = 0  # free GPUs since the last tick
@@ -196,7 +196,7 @@ class _Clock:
     def apply(self, wanted: dict[int, Placed], now_s: float) -> None:
         """Start, stop and change jobs so that exactly `wanted` runs."""
         self.check(wanted)
-        beside = {a: b for pair in self.policy.guests.items() for a, b in (pair, pair[::-1])}
+        partners = {a: b for pair in self.policy.guests.items() for a, b in (pair, pair[::-1])}
         for number, job in self.active.items():
             placed = wanted.get(number, {})
             if placed != job.placed:
@@ -204,13 +204,13 @@ class _Clock:
                     self.change(job, now_s)
                 else:
                     job.preemptions += 1
-            if placed and (placed != job.placed or beside.get(number) != self.beside.get(number)):
+            if placed and (placed != job.placed or partners.get(number) != self.partners.get(number)):
                 job.speed = speed(job, placed, self.machine)
-                other = self.active[beside[number]].model if number in beside else None
+                other = self.active[partners[number]].model if number in partners else None
                 if job.model is not None and other is not None:
                     job.speed *= packed_share(job.model, [other])
             job.placed = placed
-        self.beside = beside
+        self.partners = partners
 
     def change(self, job: GpuJob, now_s: float) -> None:
         """Make a first start, or a restart with its charge."""

@@ -26,16 +26,16 @@ def simulate(
     cluster: GpuCluster,
     jobs: GpuJobs,
     name: str,
-    told: dict[str, float] | None = None,
+    settings: dict[str, float] | None = None,
     quotas: dict[str, int] | None = None,
 ) -> GpuReplay:
-    """Run `jobs` under the scheduler `name`; `told` overrides its parameters, `quotas` gives GPUs per group.
+    """Run `jobs` under the scheduler `name`; `settings` overrides its parameters, `quotas` gives GPUs per group.
 
     Raises InputError for an unknown name or invalid value, for an empty list of jobs, and for a job that no part of the
     cluster can hold (`fits`). Raises WorkError if the scheduler never starts a job.
     """
-    told = told or {}
-    check(name, told)
+    settings = settings or {}
+    check(name, settings)
     if not len(jobs):
         raise InputError("there is no job to run: give at least one job")
     outside = np.flatnonzero(~fits(cluster, jobs))
@@ -49,11 +49,11 @@ def simulate(
         )
     found = scheduler(name)
     if not isinstance(found, Event):
-        policy: Any = getattr(import_module(found.module), found.name)(**_typed(parameters(name), told))
+        policy: Any = getattr(import_module(found.module), found.name)(**_typed(parameters(name), settings))
         result = simulate_rounds(jobs.objects(), cluster.machine(), policy)
         return GpuReplay(result, policy.said() if hasattr(policy, "said") else [])
     share, said = quota(cluster, jobs, quotas or {}) if found.by_group else (np.zeros(max(1, len(jobs.groups))), [])
-    knobs = np.array([told.get(key, default) for key, default in found.parameters.items()], dtype=np.float64)
+    knobs = np.array([settings.get(key, default) for key, default in found.parameters.items()], dtype=np.float64)
     said = [f"{name}: {line}" for line in said if name == "yarn"]
     if found.by_group and len(jobs.groups) < 2:
         said.append(f"{name}: the trace names neither virtual clusters nor users: all jobs form one group")
@@ -128,6 +128,6 @@ def quota(cluster: GpuCluster, jobs: GpuJobs, declared: dict[str, int]) -> tuple
     return share, said
 
 
-def _typed(defaults: dict[str, Any], told: dict[str, float]) -> dict[str, Any]:
+def _typed(defaults: dict[str, Any], settings: dict[str, float]) -> dict[str, Any]:
     """Convert values to the type of the default: a boolean, an integer or a float."""
-    return {key: type(defaults[key])(value) for key, value in told.items()}
+    return {key: type(defaults[key])(value) for key, value in settings.items()}

@@ -24,7 +24,7 @@ import numpy as np
 
 from simulator.compiled import kernel, kernel_inline
 from simulator.recorded.follow import HORIZON_S, TICK_S, look, take
-from simulator.recorded.forked import OUT_S, finish_before, start_placed, tell
+from simulator.recorded.forked import OUT_S, finish_before, observe_event, start_placed
 from simulator.recorded.log import Log, log_of, most_in_use, next_of_others
 from simulator.recorded.passes import PassMemory, make_pass, new_scratch
 from simulator.recorded.record import NEVER, NONE, SUBMITTED, Events, Int64s, RecordedTrace
@@ -232,7 +232,7 @@ def _happen(cluster: RecordedCluster, branch: RecordedBranch, before_s: int) -> 
         finish_before(jobs, log, state, before_s)
         while scalars[TAKEN] < count and log.time_s[scalars[TAKEN]] < before_s:
             if log.job[scalars[TAKEN]] != scalars[OWN]:
-                tell(jobs, log, state, scalars[TAKEN])
+                observe_event(jobs, log, state, scalars[TAKEN])
             scalars[ARRIVED] += log.kind[scalars[TAKEN]] == SUBMITTED
             scalars[TAKEN] += 1
 

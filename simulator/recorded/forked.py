@@ -68,7 +68,7 @@ def finish_before(jobs: RecordedJobs, log: Log, state: RecordedState, before_s: 
 
 
 @kernel
-def tell(jobs: RecordedJobs, log: Log, state: RecordedState, event: int) -> None:
+def observe_event(jobs: RecordedJobs, log: Log, state: RecordedState, event: int) -> None:
     """Apply the visible part of an event of the log: an arrival, end or cancellation, or the start of a held job."""
     job, kind = log.job[event], log.kind[event]
     if kind in (ENDED, CANCELLED):

@@ -106,12 +106,12 @@ def starts(
     month: Month,
     fitted: list[Parameters],
     mechanisms: frozenset[str] = ALL,
-    went_on: Callable[[int], None] = _silent,
+    on_progress: Callable[[int], None] = _silent,
 ) -> Int64s:
     """Return the starts of the month's jobs under one form, s, shape (jobs,); rows of other jobs have no meaning.
 
     `fitted` are the parameters of `fits(record, month)`: the first is from before the month, and each holds until the
-    next. `went_on` receives the number of `steps` completed since the last call.
+    next. `on_progress` receives the number of `steps` completed since the last call.
     """
     first = fitted[0]
     if form in SINGLE:
@@ -130,9 +130,9 @@ def starts(
                 played.record, played.happened, jobs, rules, wanted[played.rows], forked=form == FORKED
             )
             predicted[played.rows] = np.minimum(predicted[played.rows], week)
-            went_on(after - k)
+            on_progress(after - k)
         return predicted
-    went_on(1)
+    on_progress(1)
     follows = form == CAUSAL and "usable nodes" in mechanisms
     usable = usable_nodes(record, happened, WINDOW_S) if follows else np.array([first.nodes], np.int64)
     jobs = jobs_of(record, first.points_per_hour if "priority" in mechanisms else None)
@@ -156,13 +156,13 @@ def _played(record: RecordedTrace, happened: Events, month: Month, from_s: int, 
     return _Played(near, events(near), np.flatnonzero(inside))
 
 
-def fits(record: RecordedTrace, month: Month, went_on: Callable[[int], None] = _silent) -> list[Parameters]:
-    """Fit the parameters at the month's start and every REFIT_S within it. `went_on` is called after each fit."""
+def fits(record: RecordedTrace, month: Month, on_progress: Callable[[int], None] = _silent) -> list[Parameters]:
+    """Fit the parameters at the month's start and every REFIT_S within it. `on_progress` is called after each fit."""
     fitted = []
     for until_s in month.weeks:
         learned = record.take(record.submit_s >= until_s - LEAST_FIT_S) if month.is_near else record
         fitted.append(fit(learned, until_s))
-        went_on(1)
+        on_progress(1)
     return fitted
 
 
@@ -188,13 +188,13 @@ def contributions(
     month: Month,
     fitted: list[Parameters],
     form: str,
-    went_on: Callable[[int], None] = _silent,
+    on_progress: Callable[[int], None] = _silent,
 ) -> list[tuple[str, str, dict[str, float]]]:
     """Yield (change, mechanism, figures): mechanisms `added` one after the other, and each one `left out` of all."""
     names = _mechanisms(form)
 
     def figures_with(mechanisms: frozenset[str]) -> dict[str, float]:
-        return figures(record, month, starts(form, record, happened, month, fitted, mechanisms, went_on))
+        return figures(record, month, starts(form, record, happened, month, fitted, mechanisms, on_progress))
 
     rows = [("none", "", figures_with(frozenset()))]
     rows += [("added", name, figures_with(frozenset(names[: k + 1]))) for k, name in enumerate(names)]

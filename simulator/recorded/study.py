@@ -59,20 +59,20 @@ def study(record: RecordedTrace, cluster: str, judged: list[Month], *, mechanism
     total += sum(contribution_steps(form, sample) for form, sample in changed)
     with Progress("calibration", total, "steps", stays=False) as progress:
 
-        def went_on(count: int) -> None:
+        def on_progress(count: int) -> None:
             for _ in range(count):
                 progress.advance("calibration")
 
         for month in judged:
-            fitted = fits(record, month, went_on)
+            fitted = fits(record, month, on_progress)
             parameters.append(_parameter_row(month, fitted[0]))
             begun: dict[str, Int64s] = {}
             for form in FORMS:
-                begun[form] = starts(form, record, happened, month, fitted, went_on=went_on)
+                begun[form] = starts(form, record, happened, month, fitted, on_progress=on_progress)
             rows += [_figure_row(record, month, form, "all", "", figures(record, month, begun[form])) for form in FORMS]
             waits.append(_wait_rows(record, cluster, month, begun))
         for form, sample in changed:
-            contributed = contributions(record, happened, sample, fitted, form, went_on)
+            contributed = contributions(record, happened, sample, fitted, form, on_progress)
             rows += [_figure_row(record, sample, form, *row) for row in contributed]
     return CalibrationStudy(
         _frame(CALIBRATION_FIGURES, cluster, rows),

@@ -53,8 +53,8 @@ def build(
     threads: int,
 ) -> Built:
     """Build the world with `extra` equal jobs of a user who is not in the record, with the usual priority."""
-    alike = (np.full(extra, value, np.int64) for value in (nodes, limit_s, record.users, NONE))
-    built = build_with(record, Extra(*alike), rules=rules, points_per_hour=points_per_hour, threads=threads)
+    columns = (np.full(extra, value, np.int64) for value in (nodes, limit_s, record.users, NONE))
+    built = build_with(record, Extra(*columns), rules=rules, points_per_hour=points_per_hour, threads=threads)
     return built._replace(user=record.users)
 
 

@@ -72,31 +72,35 @@ class BranchableSlurm(NamedTuple):
     seen: SubmitterView
 
 
-def build(world: SlurmWorld, by: Submitter, *, extra: int, nodes: int, limit_s: int, threads: int) -> Built:
-    """Build a world of the jobs of `world` and `extra` jobs of the submitter `by` on whole nodes.
+def build(world: SlurmWorld, submitter: Submitter, *, extra: int, nodes: int, limit_s: int, threads: int) -> Built:
+    """Build a world of the jobs of `world` and `extra` jobs of `submitter` on whole nodes.
 
     Raises InputError, with the reason, if the extra jobs can never start.
     """
-    whole = with_jobs(world, by, count=extra, nodes=nodes, limit_s=limit_s)
+    whole = with_jobs(world, submitter, count=extra, nodes=nodes, limit_s=limit_s)
     unpinned = replace(whole.jobs, pinned_s=np.full(len(whole.jobs), NEVER))  # recorded starts do not apply here
     whole = replace(whole, jobs=unpinned)
     ready = [prepared(whole, len(world.jobs)) for _ in range(threads)]
     for reason in ready[0].reason[len(world.jobs) :]:
         if reason != PLACEABLE:
-            partition = world.partitions.names[by.partition]
+            partition = world.partitions.names[submitter.partition]
             raise InputError(
                 f"a job of {counted(nodes, 'whole node')} and {limit_s} s never starts in partition {partition!r}: "
                 f"{REASONS[reason]}; choose another --pair-nodes or --limit"
             )
     members = world.partitions.nodes
-    competes = np.asarray((members & members[by.partition]).any(axis=1))
-    seen = as_block(SubmitterView(as_words(members[[by.partition]])[0], competes, by.user, *user_limits(world, by)))
+    competes = np.asarray((members & members[submitter.partition]).any(axis=1))
+    seen = as_block(
+        SubmitterView(
+            as_words(members[[submitter.partition]])[0], competes, submitter.user, *user_limits(world, submitter)
+        )
+    )
     return Built(
         tuple(BranchableSlurm(_with_room(one, len(whole.jobs)), seen) for one in ready),
         len(world.jobs),
-        int(members[by.partition].sum()),
+        int(members[submitter.partition].sum()),
         lambda rows, remembered: new_branch(ready[0], rows, remembered),
-        by.user,
+        submitter.user,
     )
 
 
@@ -107,8 +111,8 @@ def of_workload(workload: Workload, *, capacity: int, extra: int, nodes: int, li
             f"{capacity:,} nodes are too many for scheduler 'slurm', which keeps a record of each: use at most "
             f"{MOST_NODES:,} nodes, or scheduler 'easy'"
         )
-    by = Submitter(partition=0, qos=0, user=0, association=1)
-    return build(flat(workload, capacity), by, extra=extra, nodes=nodes, limit_s=limit_s, threads=threads)
+    submitter = Submitter(partition=0, qos=0, user=0, association=1)
+    return build(flat(workload, capacity), submitter, extra=extra, nodes=nodes, limit_s=limit_s, threads=threads)
 
 
 def _with_room(ready: Prepared, jobs: int) -> SlurmRun:

@@ -12,7 +12,7 @@ from simulator.slurm.compiled import state as s
 from simulator.slurm.inputs.prepare import Prepared, grown, prepared
 from simulator.slurm.world import NEVER, NEVER_SATISFIED, NONE, PENDING, PLACEABLE, SlurmResult, SlurmWorld
 
-Heard = Callable[[int], None]  # progress callback: receives the number of jobs that no longer wait
+ProgressCallback = Callable[[int], None]  # receives the number of jobs that no longer wait
 _LEAST_S, _MOST_S = 0.1, 0.4  # real time between two calls, s
 _FIRST_SLICE_S = 3600  # simulated time, s
 
@@ -27,11 +27,15 @@ def run(world: SlurmWorld, *, free_from: int | None = None, until: int | None = 
 
 
 def run_timed(
-    world: SlurmWorld, *, free_from: int | None = None, until: int | None = None, heard: Heard | None = None
+    world: SlurmWorld,
+    *,
+    free_from: int | None = None,
+    until: int | None = None,
+    on_progress: ProgressCallback | None = None,
 ) -> tuple[SlurmResult, float]:
     """Run as `run` does; also return the seconds of the compiled part, without preparing the tables.
 
-    `advanced` explains `heard`.
+    `advanced` explains `on_progress`.
     """
     ready = prepared(world)
     if free_from is not None:
@@ -39,18 +43,18 @@ def run_timed(
     kernel.advance(ready.run, ready.state, -1, NONE)  # compiles, or loads the compiled code
     kernel.next_instant(ready.run, ready.state)
     before = time.perf_counter()
-    ready = advanced(ready, NEVER if until is None else until, heard)
+    ready = advanced(ready, NEVER if until is None else until, on_progress)
     seconds = time.perf_counter() - before
     return result(ready), seconds
 
 
-def advanced(ready: Prepared, until: int, heard: Heard | None = None) -> Prepared:
+def advanced(ready: Prepared, until: int, on_progress: ProgressCallback | None = None) -> Prepared:
     """Advance to `until` and enlarge the state when needed.
 
-    The callback `heard` is called several times per second. For this, the simulated time is cut into slices, which
-    change no start; the process can be interrupted between them.
+    The callback `on_progress` is called several times per second. For this, the simulated time is cut into slices,
+    which change no start; the process can be interrupted between them.
     """
-    if heard is None:
+    if on_progress is None:
         return _advanced(ready, until)
     length = _FIRST_SLICE_S
     while (instant := kernel.next_instant(ready.run, ready.state)) <= until and instant != NEVER:
@@ -62,7 +66,7 @@ def advanced(ready: Prepared, until: int, heard: Heard | None = None) -> Prepare
         elif took > _MOST_S:
             length = max(1, length // 2)
         scalars = ready.state.scalars
-        heard(int(scalars[s.NEXT_ARRIVAL] - scalars[s.HELD_JOBS] - scalars[s.QUEUE_ROWS]))
+        on_progress(int(scalars[s.NEXT_ARRIVAL] - scalars[s.HELD_JOBS] - scalars[s.QUEUE_ROWS]))
     return _advanced(ready, until)
 
 

@@ -1,6 +1,7 @@
-"""The slow twin of the flat schedulers in obvious Python, written from their pages in docs/schedulers.
+"""The twin of the flat schedulers in plain Python, written from their pages in docs/schedulers.
 
-It shares no code with `simulator.flat.kernel` and `simulator.flat.schedulers`, which are tested against it job by job.
+It shares no code with `simulator.flat.kernel` and `simulator.flat.schedulers`. Tests compare their results with its
+results job by job.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ class _Job:
     number: int  # position in the workload: breaks ties
     submit: int
     size: int
-    run: int  # until it ends, the limit's axe included
+    run: int  # time until it ends by itself or at its limit
     estimate: int
     start: int = -1
 
@@ -49,7 +50,7 @@ class _Cluster:
         self.running.append(job)
 
     def expected_free(self, time: int) -> int:
-        """Units free at `time` >= now if nobody else starts and all end as expected."""
+        """Return the units free at `time` >= now if no other job starts and all jobs end as expected."""
         return self.free + sum(job.size for job in self.running if job.expected_end(self.now) <= time)
 
 
@@ -62,7 +63,7 @@ def simulate(
     pass_: str = "event",
     kill_at_limit: bool = False,
 ) -> list[int]:
-    """Start of each job, s; arguments as `simulator.flat.replay.simulate`, none of them checked."""
+    """Return the start of each job, s; arguments as for `simulator.flat.replay.simulate`, unchecked."""
     jobs = []
     for number in range(len(workload)):
         run, limit = int(workload.run_s[number]), int(workload.limit_s[number])
@@ -125,7 +126,7 @@ def _easy(cluster: _Cluster) -> None:
 
 def _conservative(cluster: _Cluster) -> None:
     now = cluster.now
-    # (start, end, units) of everything planned; units of a job that outlived its estimate count as free from now.
+    # (start, end, units) of each planned job; the units of a job that outlived its estimate count as free from now.
     plan = [(now, job.expected_end(now), job.size) for job in cluster.running]
 
     def planned_free(instant: int) -> int:
@@ -185,7 +186,7 @@ def _slotted_backfill(cluster: _Cluster) -> None:
 
 
 _Pass = Callable[[_Cluster], None]
-PASSES: dict[str, _Pass] = {  # of the schedulers that look at events, each of which the property tests run
+PASSES: dict[str, _Pass] = {  # the schedulers that make passes at events; the property tests run each of them
     "fifo": _fifo,
     "sjf": _sjf,
     "easy": _easy,

@@ -1,6 +1,6 @@
-"""The slow twin of the calibrated pass and of its three clocks, in obvious Python: dicts, sorted lists, no arrays.
+"""The twin of the calibrated pass and its three clocks in plain Python: dicts and sorted lists, no arrays.
 
-`informed_start` and `forked_start` are given the records of the other jobs only: what they cannot read cannot leak.
+`informed_start` and `forked_start` receive only the records of the other jobs, so a job's own record cannot leak.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from simulator.recorded.state import RecordedRules
 
 @dataclass(frozen=True)
 class PlainRecordedJob:
-    """One job of the record; `start_s` is NEVER for one cancelled in the queue."""
+    """One job of the record; `start_s` is NEVER for a job cancelled in the queue."""
 
     row: int
     submit_s: int
@@ -29,11 +29,11 @@ class PlainRecordedJob:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Its place in the queue: a higher priority first, then the earlier row."""
+        """Return its rank in the queue: a higher priority first, then the earlier row."""
         return (-self.key, self.row)
 
     def asks_no_more(self, other: PlainRecordedJob) -> bool:
-        """Whether it is the same user's and asks for neither more nodes nor a longer limit."""
+        """Whether it has the same user as `other` and asks for neither more nodes nor a longer limit."""
         return self.user == other.user and self.size <= other.size and self.limit_s <= other.limit_s
 
 
@@ -42,25 +42,24 @@ Records = list[tuple[int, int, int, PlainRecordedJob]]  # second, kind, row, job
 
 @dataclass
 class PlainRecordedCluster:
-    """A world: who pends, who runs since when, and what was learned."""
+    """The state of a recorded cluster: pending and running jobs, and what was inferred so far."""
 
     rules: RecordedRules
     pending: list[PlainRecordedJob] = field(default_factory=list)
     running: dict[PlainRecordedJob, int] = field(default_factory=dict)
     could_start: dict[PlainRecordedJob, int] = field(default_factory=dict)
     held: set[PlainRecordedJob] = field(default_factory=set)
-    counted: list[PlainRecordedJob] = field(
-        default_factory=list
-    )  # against their users' limits, though they have finished
+    # Finished jobs that still count against their users' limits.
+    counted: list[PlainRecordedJob] = field(default_factory=list)
     ceiling: int = NEVER
 
     @property
     def busy(self) -> int:
-        """Nodes that running jobs hold."""
+        """Return the nodes that running jobs hold."""
         return sum(job.size for job in self.running)
 
     def over_limit(self, job: PlainRecordedJob, placed: list[PlainRecordedJob]) -> bool:
-        """Whether the user's limits keep the job back, those placed ahead of it counted."""
+        """Whether the user's limits hold the job back, counting the jobs placed ahead of it."""
         own = [other for other in (*self.running, *self.counted, *placed) if other.user == job.user]
         nodes = sum(other.size for other in own)
         return len(own) >= self.rules.max_jobs or nodes + job.size > max(self.rules.max_nodes, job.size)
@@ -68,7 +67,7 @@ class PlainRecordedCluster:
     def make_pass(
         self, now: int, usable: int, target: PlainRecordedJob | None = None
     ) -> tuple[bool, list[PlainRecordedJob]]:
-        """Whether the target may start, and the queued jobs that may."""
+        """Make a pass; return whether the target may start, and the queued jobs that may."""
         holds = [(now, max(start + job.limit_s, now + 1), job.size) for job, start in self.running.items()]
         starting: list[PlainRecordedJob] = []
         counted: list[PlainRecordedJob] = []
@@ -103,7 +102,7 @@ class PlainRecordedCluster:
 
     @staticmethod
     def earliest(holds: list[tuple[int, int, int]], now: int, usable: int, job: PlainRecordedJob) -> int | None:
-        """The first instant from now on at which the job's nodes are free for its whole limit."""
+        """Return the first instant from now on at which enough nodes are free for the job's whole limit."""
         edges = sorted({now, *(time for begin, end, _ in holds for time in (begin, end))})
         for begin in edges:
             inside = [begin, *(edge for edge in edges if begin < edge < begin + job.limit_s)]
@@ -113,14 +112,14 @@ class PlainRecordedCluster:
 
 
 def informed_start(others: list[PlainRecordedJob], job: PlainRecordedJob, rules: RecordedRules) -> int:
-    """Predicted start of `job`, of which submission, size, limit, user and key alone are read."""
+    """Predict the start of `job`; only its submission, size, limit, user and key are read."""
     twin = PlainRecordedCluster(rules)
     records = _records(others)
     levels: list[tuple[int, int]] = []  # (second, nodes busy after it)
     now = min([*(time for time, *_ in records), job.submit_s]) + 1
     while True:
         submitted = now > job.submit_s
-        if submitted:  # what is behind it cannot keep it
+        if submitted:  # jobs behind it cannot delay it
             twin.pending = [other for other in twin.pending if other.rank < job.rank]
         for time, kind, _, other in records:
             if time < now and not (submitted and kind == 1 and other.rank > job.rank):
@@ -137,7 +136,7 @@ def informed_start(others: list[PlainRecordedJob], job: PlainRecordedJob, rules:
 
 
 def forked_start(others: list[PlainRecordedJob], job: PlainRecordedJob, rules: RecordedRules) -> int:
-    """As `informed_start`, but from the job's submission on the others are simulated; given up with the last record."""
+    """Predict as `informed_start`, but simulate the others from the submission on; give up after the last record."""
     last = max([time for time, *_ in _records(others)] + [job.submit_s])
     starts, now = forked_starts(others, [job], rules, last + 1, is_recorded=True)
     return starts.get(job, now)
@@ -151,16 +150,16 @@ def forked_starts(
     *,
     is_recorded: bool = False,
 ) -> tuple[dict[PlainRecordedJob, int], int]:
-    """Starts of `submitted` (by rising submission) until the last of them starts or is given up, and the last pass.
+    """Return the starts of `submitted` (by rising submission), and the instant of the last pass.
 
-    From the first submission on the others are simulated. There is no pass after `until_s`. Jobs of the record may
-    wait for held siblings, others do not.
+    The simulation ends when the last of them starts or is given up. From the first submission on, the others are
+    simulated. There is no pass after `until_s`. Jobs of the record may wait for held siblings, other jobs do not.
     """
     twin = PlainRecordedCluster(rules)
     records, levels, now = _follow(twin, others, submitted[0].submit_s)
-    recorded = set(twin.running)  # who held nodes in truth at `now`
+    recorded = set(twin.running)  # the jobs that held nodes in the record at `now`
     back_s, last = submitted[0].submit_s + OUT_S, NEVER
-    over_s = max((time for time, *_ in _records(others)), default=now)  # what comes after it is not recorded
+    over_s = max((time for time, *_ in _records(others)), default=now)  # nothing after it is recorded
     ended = [job for job in others if job.start_s < NEVER and job.end_s < submitted[0].submit_s]
     coming, starts = list(submitted), dict[PlainRecordedJob, int]()
     while True:
@@ -168,7 +167,7 @@ def forked_starts(
         for other in [other for other in twin.running if _end_s(other, twin.running[other], ended) < now]:
             del twin.running[other]
             twin.counted.append(other)
-        twin.counted = [other for other in twin.counted if other.end_s >= now]  # of which the record knows no end yet
+        twin.counted = [other for other in twin.counted if other.end_s >= now]  # whose end is not yet recorded
         _tell(twin, past, recorded, levels)
         for job in [job for job in coming if job.submit_s < now]:
             twin.pending.append(coming.pop(coming.index(job)))
@@ -192,7 +191,7 @@ def forked_starts(
 def _follow(
     twin: PlainRecordedCluster, others: list[PlainRecordedJob], until_s: int
 ) -> tuple[Records, list[tuple[int, int]], int]:
-    """Follow the records before `until_s`; what is left of them, nodes busy after each second, and when to go on."""
+    """Follow the records before `until_s`; return the remaining ones, busy nodes by second, and the next instant."""
     records = _records(others)
     levels: list[tuple[int, int]] = []
     now = min([*(time for time, *_ in records), until_s]) + 1
@@ -210,7 +209,7 @@ def _follow(
 def _tell(
     twin: PlainRecordedCluster, past: Records, recorded: set[PlainRecordedJob], levels: list[tuple[int, int]]
 ) -> None:
-    """What a forked world hears of the others: arrivals, cancellations, starts of jobs held, and nodes in use."""
+    """Apply the visible events of the other jobs: arrivals, cancellations, starts of held jobs, and nodes in use."""
     for time, kind, _, other in past:
         if kind == 0:
             recorded.discard(other)
@@ -229,7 +228,7 @@ def _tell(
 def _start(
     twin: PlainRecordedCluster, placed: list[PlainRecordedJob], now: int, unheld: list[PlainRecordedJob]
 ) -> list[PlainRecordedJob]:
-    """Start those that wait for no held sibling, and say which; `unheld` wait for none."""
+    """Start and return the placed jobs that wait for no held sibling; jobs in `unheld` never wait for one."""
     started = []
     for one in sorted(placed, key=lambda one: one.rank):
         ahead = [held for held in twin.pending if held in twin.held and held.rank < one.rank]
@@ -242,19 +241,19 @@ def _start(
 
 
 def _split(records: Records, now: int) -> tuple[Records, Records]:
-    """What is at or after `now`, and what is before it."""
+    """Return the records at or after `now`, and those before it."""
     return [record for record in records if record[0] >= now], [record for record in records if record[0] < now]
 
 
 def _end_s(job: PlainRecordedJob, begun: int, ended: list[PlainRecordedJob]) -> int:
-    """After its run time, but not before the record knows it, unless like jobs ran for less in the mean."""
+    """Return its end: after its run time, not before its recorded end, but earlier if similar jobs run for less."""
     if begun >= job.start_s:
         return job.end_s + begun - job.start_s
     return min(job.end_s, begun + _longest_run_s(job, job.start_s - begun, ended))
 
 
 def _longest_run_s(job: PlainRecordedJob, early_s: int, ended: list[PlainRecordedJob]) -> int:
-    """The largest length at which the runs of like jobs, made longer by early_s, can be cut with no larger a mean."""
+    """Return the largest length at which cutting similar runs, each longer by `early_s`, does not raise their mean."""
     own = [other for other in ended if other.user == job.user]
     like = own if len(own) >= LEAST else ended
     if len(like) < LEAST:
@@ -263,7 +262,7 @@ def _longest_run_s(job: PlainRecordedJob, early_s: int, ended: list[PlainRecorde
     runs = sorted(min((other.end_s - other.start_s) * WHOLE // other.limit_s, WHOLE) for other in last)
     runs = [runs[int(len(runs) * (k + 0.5) / STEPS)] for k in range(STEPS)]
     early = max(min(early_s, job.limit_s) * WHOLE // job.limit_s, 1)
-    low, high = 0, WHOLE + early  # bisection: cut at low the mean is no larger
+    low, high = 0, WHOLE + early  # bisection: cutting at `low` does not raise the mean
     while low < high:
         middle = (low + high + 1) // 2
         if sum(min(run + early, middle) for run in runs) <= sum(runs):
@@ -274,7 +273,7 @@ def _longest_run_s(job: PlainRecordedJob, early_s: int, ended: list[PlainRecorde
 
 
 def _records(jobs: list[PlainRecordedJob]) -> Records:
-    """(second, order within it, row, job): ends, submissions, starts, cancellations."""
+    """Return (second, order within it, row, job) of each end, submission, start and cancellation."""
     records = []
     for job in jobs:
         ran = job.start_s < NEVER
@@ -328,7 +327,7 @@ def _most_in_use(levels: list[tuple[int, int]], rules: RecordedRules, now: int) 
 
 
 def free_starts(jobs: list[PlainRecordedJob], rules: RecordedRules, usable: list[int]) -> dict[PlainRecordedJob, int]:
-    """Start of each job that ran, replayed on `usable` nodes (one figure every TICK_S from the first submission)."""
+    """Return the start of each job that ran on `usable` nodes (one value every TICK_S from the first submission)."""
     twin = PlainRecordedCluster(rules)
     starts: dict[PlainRecordedJob, int] = {}
     first, last = jobs[0].submit_s, jobs[-1].submit_s + HORIZON_S

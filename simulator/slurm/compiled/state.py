@@ -239,9 +239,7 @@ class SlurmScratch(NamedTuple):
     ready: Int32s  # (shapes, nodes) running jobs that must end before a node holds the share, by expected end
     ready_order: Int32s  # (shapes, nodes) the nodes that will hold the share, in this order
     ready_nodes: Int64s  # (shapes,) their number
-    memory: (
-        Int64s  # (a power of 2, 2 + words) stamp, shape and number of nodes; row of SlurmState.planned; usable nodes
-    )
+    memory: Int64s  # (a power of 2, 2 + words) stamp, shape, number of nodes; row of `planned`; usable nodes
     reserved_from: Int64s  # (nodes,) the second from which the node is first reserved in this pass
     order: Int64s  # (associations, 4) fair tree
     keys: Floats  # (associations,) fair tree

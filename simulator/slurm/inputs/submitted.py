@@ -30,22 +30,27 @@ class Submitter(NamedTuple):
     site_factor: float = 0.0  # added to the priority of the jobs
 
 
-def with_jobs(world: w.SlurmWorld, by: Submitter, *, count: int, nodes: int, limit_s: int) -> w.SlurmWorld:
+def with_jobs(world: w.SlurmWorld, submitter: Submitter, *, count: int, nodes: int, limit_s: int) -> w.SlurmWorld:
     """Return the world with `count` equal extra jobs after its own; each runs to its limit.
 
     They take `nodes` whole nodes. On each node they are charged for the amounts that every node of the partition has
     (`share`).
     """
     last_s = int(world.jobs.submit_s[-1:].max(initial=0))  # rows of jobs are in order of submission
-    cpus, memory_mb, gpus = share(world, by.partition)
+    cpus, memory_mb, gpus = share(world, submitter.partition)
     columns = {
-        "partition": by.partition, "qos": by.qos, "user": by.user, "association": by.association,
-        "cpus_per_node": cpus, "memory_per_node_mb": memory_mb, "gpus_per_node": gpus,
-    }  # fmt: skip
+        "partition": submitter.partition,
+        "qos": submitter.qos,
+        "user": submitter.user,
+        "association": submitter.association,
+        "cpus_per_node": cpus,
+        "memory_per_node_mb": memory_mb,
+        "gpus_per_node": gpus,
+    }
     more = w.plain_jobs(
         *(np.full(count, value, np.int64) for value in (last_s, limit_s, limit_s, nodes)),
         exclusive=np.ones(count, bool),
-        site_factor=np.full(count, by.site_factor),
+        site_factor=np.full(count, submitter.site_factor),
         **{name: np.full(count, value, np.int64) for name, value in columns.items()},
     )
     both = (np.append(getattr(world.jobs, one.name), getattr(more, one.name)) for one in fields(w.SlurmJobs))
@@ -63,17 +68,17 @@ def share(world: w.SlurmWorld, partition: int) -> tuple[int, int, int]:
     return cpus, memory_mb, gpus
 
 
-def user_limits(world: w.SlurmWorld, by: Submitter) -> tuple[int, int]:
+def user_limits(world: w.SlurmWorld, submitter: Submitter) -> tuple[int, int]:
     """Return the most running jobs, and the most nodes, that per-user limits allow the submitter; NO_LIMIT for none.
 
     These limits are MaxJobsPerUser and MaxTRESPerUser of the job's and the partition's QOS, and MaxJobs of the
     association. A limit on CPUs, memory or GPUs counts as the number of whole nodes that it allows.
     """
-    cpus, memory_mb, gpus = share(world, by.partition)
+    cpus, memory_mb, gpus = share(world, submitter.partition)
     per_node = {w.CPU: cpus, w.MEMORY: memory_mb, w.NODE: 1, w.GPU: gpus}
-    jobs = [int(world.associations.max_jobs[by.association])]
+    jobs = [int(world.associations.max_jobs[submitter.association])]
     nodes = []
-    for qos in {by.qos, int(world.partitions.qos[by.partition])} - {NONE}:
+    for qos in {submitter.qos, int(world.partitions.qos[submitter.partition])} - {NONE}:
         jobs.append(int(world.qos.user_jobs[qos]))
         nodes += [
             int(world.qos.user_tres[qos, tres]) // held

@@ -72,7 +72,7 @@ def test_what_was_found_is_kept_and_an_interrupted_run_leaves_it(
         (("--schedulers", "lottery"), "unknown scheduler 'lottery': known are fifo"),
         (("--schedulers", "lottery"), "and fifo, easy, conservative, mirage, sjf, which allocate whole nodes"),
         (("--schedulers", "yarn,easy"), "easy allocates whole nodes and yarn shares GPUs: choose one kind at a time"),
-        (("--schedulers", "fifo,slurm"), "`baton simulate --compare slurm,easy` does"),
+        (("--schedulers", "fifo,slurm"), "use `baton simulate --compare slurm,easy`"),
         (("--schedulers", "fifo,easy", "--change", "type=A100"), "known are nodes=..., limit=..., arrivals=..."),
         (("--schedulers", "fifo,easy", "--change", "limit=soon"), "duration 'soon' is not understood"),
         (("--schedulers", "fifo,easy", "--change", "nodes=-9"), "leaves"),

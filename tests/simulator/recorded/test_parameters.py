@@ -116,7 +116,7 @@ def test_a_month_of_a_long_record_is_played_from_14_days_before_each_week(
         return single_starts(part, *rest, **of)
 
     monkeypatch.setattr(judge, "single_starts", spied)
-    found = starts(form, record, happened, near, fitted, went_on=told.append)
+    found = starts(form, record, happened, near, fitted, on_progress=told.append)
     np.testing.assert_array_equal(found[month.of(record)], whole[month.of(record)])
     assert len(told) == steps(form, near) == len(played) == 5
     for part, from_s in zip(played, near.weeks, strict=True):

@@ -1,8 +1,8 @@
-"""How far a simulated Slurm is from a recorded one: step by step, and over a whole run.
+"""Compare a simulated Slurm with a recorded one: step by step, and over a whole run.
 
-One step asks at each recorded start: from the state before it, with everything before as recorded, does the simulator
-start that job too? Errors cannot add up, so what is measured is the rules. A free run asks for the sum of everything:
-from the first submission on, nothing but submissions and run times is given.
+The one-step comparison takes the recorded state before each recorded start and checks whether the simulator starts that
+job too. Errors cannot accumulate, so it measures the rules. The free run measures the accumulated error: it uses only
+submissions and run times from the first submission on.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Simulate = Callable[[SlurmWorld, int, int], SlurmResult]
 
 @dataclass(frozen=True)
 class OneStep:
-    """Outcome of the step-by-step comparison; arrays of shape (cases,), a case being one recorded start.
+    """Outcome of the step-by-step comparison; arrays of shape (cases,), one case per recorded start.
 
-    job: row of `SlurmWorld.jobs`. recorded_s: its recorded start. simulated_s: when the simulator starts it from the
-    state before, NONE if not within `tolerance_s`. begun: distinct (step, job) starts that the simulator makes within
-    the tolerance; unmatched: those of them which the record starts not even within twice the tolerance.
+    job: row of `SlurmWorld.jobs`. recorded_s: its recorded start. simulated_s: its simulated start from the state
+    before, NONE if not within `tolerance_s`. begun: number of distinct (step, job) starts that the simulator makes
+    within the tolerance. unmatched: number of those that the record does not make even within twice the tolerance.
     """
 
     job: Int64s
@@ -38,26 +38,27 @@ class OneStep:
 
     @property
     def hits(self) -> Bools:
-        """Cases in which the simulator starts the same job within the tolerance, shape (cases,)."""
+        """Return the cases in which the simulator starts the same job within the tolerance, shape (cases,)."""
         return np.asarray(self.simulated_s != NONE)
 
     @property
     def share(self) -> float:
-        """Share of the cases that are hits; NaN without any case."""
+        """Return the share of cases that are hits; NaN without cases."""
         return float(self.hits.mean()) if len(self.job) else float("nan")
 
     @property
     def unmatched_share(self) -> float:
-        """Share of the simulator's own starts that the record does not make soon; NaN if it makes none."""
+        """Return the share of simulated starts that the record does not make soon; NaN without simulated starts."""
         return self.unmatched / self.begun if self.begun else float("nan")
 
 
 def one_step(world: SlurmWorld, simulate: Simulate, tolerance_s: int, every: int = 1) -> OneStep:
-    """At each `every`-th second `t` with recorded starts: from the state before, what starts in [t, t + `tolerance_s`)?
+    """Compare the starts in [t, t + `tolerance_s`) at each `every`-th second t with recorded starts.
 
-    With the backfill interval for a tolerance that is one backfill pass, at `t`, and the main passes until the next.
-    `world.jobs.pinned_s` holds the recorded starts. All jobs that the record starts at one second are cases of one
-    step, since a pass starts several at once. Raises ValueError for a world without any recorded start.
+    Each step begins from the recorded state before t. With the backfill interval as the tolerance, a step is one
+    backfill pass, at t, and the main passes until the next one. `world.jobs.pinned_s` holds the recorded starts. All
+    jobs that the record starts in one second are cases of one step, since a pass starts several at once. Raises
+    ValueError for a world without recorded starts.
     """
     recorded = world.jobs.pinned_s
     instants = np.unique(recorded[recorded != NEVER])[::every]
@@ -78,10 +79,11 @@ def one_step(world: SlurmWorld, simulate: Simulate, tolerance_s: int, every: int
 
 
 def free_run(world: SlurmWorld, result: SlurmResult) -> dict[str, float]:
-    """`simulator.metrics.wait_distance` of a run against the record, over the jobs that started in both.
+    """Return `simulator.metrics.wait_distance` of a run and the record, over the jobs that started in both.
 
-    A wait runs from the job's eligibility (its submission, if later) to its start. Besides: `relative_mean_wait`, the
-    simulated mean over the recorded one minus 1, and `only_recorded`, `only_simulated`: jobs that started in one alone.
+    A wait lasts from the job's eligibility (its submission, if later) to its start. Further figures are
+    `relative_mean_wait`, the simulated mean over the recorded mean minus 1, and `only_recorded` and `only_simulated`,
+    the jobs that started in only one of the two.
     """
     recorded, simulated = world.jobs.pinned_s, result.start_s
     in_record, in_run = recorded != NEVER, simulated != NONE
@@ -95,7 +97,7 @@ def free_run(world: SlurmWorld, result: SlurmResult) -> dict[str, float]:
 
 
 def relative(wait_s: Int64s, reference_wait_s: Int64s) -> dict[str, float]:
-    """`wait_distance` and `relative_mean_wait` of two runs of the same jobs, waits in s of shape (jobs,)."""
+    """Return `wait_distance` and `relative_mean_wait` of two runs of the same jobs, waits in s of shape (jobs,)."""
     figures = wait_distance(wait_s, reference_wait_s)
     reference = figures["recorded_mean_wait_s"]
     ratio = figures["simulated_mean_wait_s"] / reference - 1 if reference else float("nan")

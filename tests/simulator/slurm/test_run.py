@@ -31,7 +31,7 @@ def tiny_slices() -> Iterator[None]:
 def test_slices_change_nothing(world: w.SlurmWorld, until: int) -> None:
     heard: list[int] = []
     whole, _ = running.run_timed(world, until=until)
-    sliced, _ = running.run_timed(world, until=until, heard=heard.append)
+    sliced, _ = running.run_timed(world, until=until, on_progress=heard.append)
     for name in (*COMPARED, "by_backfill"):
         np.testing.assert_array_equal(getattr(sliced, name), getattr(whole, name), err_msg=name)
     assert all(0 <= count <= len(world.jobs) for count in heard)
@@ -41,7 +41,7 @@ def test_the_jobs_that_no_longer_wait_are_counted() -> None:
     """In a crowded world without requeues the count only rises, to all jobs."""
     world = crowded_world(5)
     heard: list[int] = []
-    running.run_timed(world, heard=heard.append)
+    running.run_timed(world, on_progress=heard.append)
     assert len(heard) > 10 and heard == sorted(heard)
     assert heard[0] < heard[len(heard) // 2] < heard[-1] == len(world.jobs)
 

@@ -1,1 +1,1 @@
-"""Plain twins of the GPU schedulers: obvious Python, slow, for tests."""
+"""Twins of the GPU schedulers in plain, slow Python."""

@@ -1,6 +1,6 @@
-"""The plain twin of the compiled clock. Policies that share between groups are in `groups`.
+"""The twin of the compiled clock in plain Python; `groups` has the policies that share between groups.
 
-Obvious Python on dictionaries, without profiles, resources other than GPUs, types or racks. Slow.
+It uses dictionaries and supports no profiles, no resources other than GPUs, no GPU types and no racks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NEAR = 1e-6
 def simulate(
     cluster: GpuCluster, jobs: GpuJobs, name: str, knobs: dict[str, float], quota: Sequence[float] = ()
 ) -> list[tuple[float, float, int]]:
-    """(start, end, preemptions) of each job, s from the origin; `quota`: GPUs of each group, for yarn."""
+    """Return (start, end, preemptions) of each job, s from the origin; `quota`: GPUs of each group, for yarn."""
     origin = origin_s(jobs)
     columns = (jobs.submit_s - origin, jobs.gpus, jobs.run_s, jobs.group)
     everyone = [
@@ -78,7 +78,7 @@ def _level(job: PlainGpuJob, now: float, knobs: dict[str, float]) -> None:
 
 
 def _wake(job: PlainGpuJob, now: float, name: str, knobs: dict[str, float]) -> float:
-    """When the policy wants to be asked though nothing happens; `now` is when it was asked last."""
+    """Return the next wake-up time that the policy requests without an event; `now` is its last decision."""
     if name == "yarn" and not job.placed and job.submit + knobs["hold_s"] > now:
         return job.submit + knobs["hold_s"]
     if name != "tiresias":
@@ -91,7 +91,7 @@ def _wake(job: PlainGpuJob, now: float, name: str, knobs: dict[str, float]) -> f
 
 
 def _follow(order: list[PlainGpuJob], free: NDArray[np.int64], now: float, room: int) -> None:
-    """The first in order that the GPUs hold run; who runs behind them is stopped; the rest takes what is left."""
+    """Run the first jobs in order that the GPUs can hold, stop the others, and fill the remaining GPUs."""
     begins, stopped = [], []
     for job in order:
         if job.gpus <= room:

@@ -1,8 +1,8 @@
-"""Dominant resource fairness for work that can be divided: the rule behind the policy `drf`, and what it promises.
+"""Dominant resource fairness for divisible tasks: the rule behind the policy `drf`, with its guarantees.
 
-Ghodsi et al., "Dominant resource fairness: Fair allocation of multiple resource types" (NSDI 2011), section 4.1: shares
-of the dominant resource grow together; who needs a resource that is used up stops growing. With divisible tasks the
-outcome gives everybody at least an equal share, makes nobody want another's, and wastes nothing (section 5).
+Ghodsi et al., "Dominant resource fairness: Fair allocation of multiple resource types" (NSDI 2011), section 4.1: the
+shares of the dominant resource grow together, and a user who needs an exhausted resource stops growing. With divisible
+tasks every user gets at least an equal share, no user prefers another's allocation, and nothing is wasted (section 5).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _NOTHING = 1e-12
 
 
 def progressive_filling(demands: Floats, capacity: Floats) -> Floats:
-    """Tasks of each user, (users,), for `demands` (users, resources) a task and `capacity` (resources,), all above 0.
+    """Return the tasks of each user, (users,), for `demands` (users, resources) per task and `capacity` (resources,).
 
-    Each user must need some resource. A demand of 0 is allowed.
+    Capacities are above 0. Each user must need at least one resource; a demand of 0 is allowed.
     """
     share_a_task = (demands / capacity).max(axis=1)
-    rate = demands / share_a_task[:, None]  # of each resource, while the dominant share grows by 1
+    rate = demands / share_a_task[:, None]  # use of each resource per unit of dominant share
     share = np.zeros(len(demands))
     grows = np.ones(len(demands), dtype=np.bool_)
     left = capacity.astype(np.float64)

@@ -1,6 +1,6 @@
-"""The plain twin of Gandiva: slices, pairs, moves and growth, each worked out from the rule alone. Slow, for tests.
+"""The twin of Gandiva in plain Python: slices, pairs, moves and growth, each computed directly from the rule.
 
-Equal to `simulator.gpu.policies.gandiva` with all of its switches, on nodes of any sizes and types, for gangs with and
+It equals `simulator.gpu.policies.gandiva` with all of its switches, on nodes of any sizes and types, for gangs with and
 without profiles, elastic and rigid, that fit the machine.
 """
 
@@ -16,7 +16,7 @@ from tests.twins.gpu.rounds import Placed, best_fit, holds, less
 
 
 class PlainGandiva:
-    """What the scheduler keeps from one round to the next."""
+    """The scheduler with its state between rounds."""
 
     def __init__(
         self,
@@ -32,11 +32,11 @@ class PlainGandiva:
         self.slices, self.migrates, self.grows = slices, migrates, grows
         self.guests: dict[int, int] = {}
         self.settled = False
-        self.had_slice: dict[int, float] = {}  # of a job that ever had one: when that was
-        self.home: dict[int, Placed] = {}  # where it was then, without what it had grown by
+        self.had_slice: dict[int, float] = {}  # job -> its last slice
+        self.home: dict[int, Placed] = {}  # job -> its place then, without grown GPUs
 
     def decide(self, there: list[PlainGpuJob], now: float) -> dict[int, Placed]:
-        """As `tests.twins.gpu.rounds.Policy`."""
+        """Decide as `tests.twins.gpu.rounds.PlainPolicy` requires."""
         order = sorted(there, key=self._turn)
         running: list[PlainGpuJob] = []
         for job in order:
@@ -54,15 +54,15 @@ class PlainGandiva:
         return placed
 
     def _turn(self, job: PlainGpuJob) -> tuple[float, float, int]:
-        """The one without a slice for the longest time first; without slices those with GPUs of their own."""
+        """Rank a job: longest time without a slice first; without slices, jobs with own GPUs first."""
         waits = not job.placed or job.number in self.guests
         return self.had_slice.get(job.number, -1.0) if self.slices else float(waits), job.submit, job.number
 
     def _places(self, running: list[PlainGpuJob]) -> dict[int, Placed]:
-        """Each where it was, or together, or where anything is left."""
+        """Place each job where it was, or on the fewest nodes, or anywhere."""
         free = self.machine.gpus.tolist()
         fewest = {job.number: ceil(job.gpus / self.machine.widest) for job in running}
-        claims: dict[int, Placed] = {}  # who wants its old GPUs back, and finds that nobody before it does
+        claims: dict[int, Placed] = {}  # jobs that reclaim their old GPUs before any earlier job does
         for job in running:
             home = self.home.get(job.number)
             goes_back = home and (len(home) == fewest[job.number] or not self.migrates)
@@ -90,7 +90,7 @@ class PlainGandiva:
         return placed
 
     def _pack(self, waiting: list[PlainGpuJob], running: list[PlainGpuJob], placed: dict[int, Placed]) -> None:
-        """Pairs of one that waits and one that runs, both of as many GPUs: always the best that is left."""
+        """Pair waiting with running jobs of as many GPUs, always the best remaining pair."""
         self.guests = {}
         guests, hosts = list(waiting[:TRIED]), list(running)
         while True:
@@ -108,7 +108,7 @@ class PlainGandiva:
             hosts = [job for job in hosts if job.number != host_number]
 
     def _grow(self, order: list[PlainGpuJob], placed: dict[int, Placed]) -> None:
-        """Elastic jobs get as many GPUs again: those that they had so far, if these are free, else any."""
+        """Double the GPUs of elastic jobs: with the extra GPUs that they had, if these are free, else with any."""
         for job in order:
             base = placed[job.number]
             free = less(self.machine.gpus.tolist(), *placed.values())
@@ -121,7 +121,7 @@ class PlainGandiva:
 
 
 def _together(one: PlainGpuJob, other: PlainGpuJob) -> float:
-    """What both together do, of what one does alone."""
+    """Return the combined progress of both jobs relative to one alone."""
     if one.model is None or other.model is None:
         return 0.0
     return packed_share(one.model, [other.model]) + packed_share(other.model, [one.model])

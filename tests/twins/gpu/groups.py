@@ -1,4 +1,4 @@
-"""The plain twins of the policies that share a cluster between groups: yarn, drf and tetris. GPUs are all there is."""
+"""The twins of the policies that share a cluster between groups: yarn, drf and tetris. GPUs are the only resource."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def decide(
     quota: list[float],
     knobs: dict[str, float],
 ) -> None:
-    """One decision about the jobs that are there, in order of arrival. `quota`: GPUs of each group."""
+    """Make one decision about the present jobs, in order of arrival. `quota`: GPUs of each group."""
     if name == "yarn":
         _yarn(there, free, now, cluster, quota, knobs)
     elif name == "drf":
@@ -40,7 +40,7 @@ def _used(there: list[PlainGpuJob], group: int) -> int:
 def _offer(
     there: list[PlainGpuJob], free: Free, start_it: Callable[[PlainGpuJob], bool], share: Callable[[int], float]
 ) -> None:
-    """Everybody who waits gets one try, the first of the group with the least share next."""
+    """Try each waiting job once; next is the first job of the group with the smallest share."""
     waiting: dict[int, list[PlainGpuJob]] = {}
     for job in there:
         if not job.placed:
@@ -83,7 +83,7 @@ def _reclaim(job: PlainGpuJob, there: list[PlainGpuJob], free: Free, now: float,
 def _tetris_starts_one(
     there: list[PlainGpuJob], free: Free, now: float, cluster: GpuCluster, knobs: dict[str, float]
 ) -> bool:
-    """Whether one of the candidates was started: the one of the highest score that fits."""
+    """Start the candidate with the highest score that fits; return whether there was one."""
     waiting = [job for job in there if not job.placed]
     groups = sorted({job.group for job in waiting}, key=lambda group: (_used(there, group), group))
     allowed = groups[: max(1, int((1.0 - knobs["fairness"]) * len(groups) + 0.999999))]

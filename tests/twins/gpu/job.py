@@ -1,4 +1,4 @@
-"""A job of the plain twin, and what starting and stopping it does."""
+"""A job of the GPU twins, and how to start and stop it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PlainGpuJob:
     gpus: int
     run: float
     group: int
-    left: float  # of `run`
+    left: float  # remaining part of `run`
     model: TrainingModel | None = None
     elastic: bool = False
     service: float = 0.0
@@ -36,11 +36,11 @@ class PlainGpuJob:
     pended: float = 0.0
     preemptions: int = 0
     restarts: int = 0
-    speed: float = 1.0  # work a second
+    speed: float = 1.0  # work per second
     placed: dict[int, int] = field(default_factory=dict)
 
     def settle(self, now: float) -> None:
-        """Brings it up to `now`, if it runs."""
+        """Update its progress to `now` if it runs."""
         if self.placed:
             self.left = max(0.0, self.left - max(0.0, now - max(self.since, self.resume)) * self.speed)
             self.service += (now - self.since) * self.gpus
@@ -48,7 +48,7 @@ class PlainGpuJob:
         self.since = now
 
     def begin(self, placed: dict[int, int], now: float, restart_s: float = RESTART_S) -> None:
-        """Runs on `placed` from now on; who ran before pays for a restart of `restart_s` seconds."""
+        """Run on `placed` from now on; a job that ran before pays for a restart of `restart_s` seconds."""
         self.placed, self.since = placed, now
         self.restarts += self.start >= 0.0
         self.resume = now if self.start < 0.0 else now + restart_s
@@ -56,13 +56,16 @@ class PlainGpuJob:
         self.end = self.resume + self.left
 
     def run_at(self, speed: float) -> None:
-        """Works at `speed` from the instant on up to which it is settled."""
+        """Work at `speed` from the instant to which it is settled."""
         self.speed = speed
         self.end = max(self.since, self.resume) + self.left / speed
 
 
 def start(job: PlainGpuJob, free: NDArray[np.int64], now: float, most_nodes: int | None = None) -> bool:
-    """Whether it fits on what is free, on up to `most_nodes`; if so it runs. Who ran before pays for a restart."""
+    """Start the job if it fits on the free GPUs, on up to `most_nodes` nodes; return whether it does.
+
+    A job that ran before pays for a restart.
+    """
     placed = packed(free, job.gpus, most_nodes)
     if placed is None:
         return False
@@ -72,7 +75,7 @@ def start(job: PlainGpuJob, free: NDArray[np.int64], now: float, most_nodes: int
 
 
 def stop(job: PlainGpuJob, free: NDArray[np.int64], now: float) -> None:
-    """Takes the GPUs of a job that was settled at `now`."""
+    """Free the GPUs of a job that was settled at `now`."""
     for node, gpus in job.placed.items():
         free[node] += gpus
     job.placed, job.end, job.pended = {}, NEVER, now

@@ -1,8 +1,8 @@
-"""The plain twin of Lyra: loans, reclaims, starts and growth, each worked out from the rule alone. Slow, for tests.
+"""The twin of Lyra in plain Python: loans, reclaims, starts and growth, each computed directly from the rule.
 
-Servers are given back by the cost of every server, counted anew after each; extra GPUs are tried in every combination.
-Equal to `simulator.gpu.policies.lyra` with both of its switches, on nodes of any sizes and types, for a few elastic
-gangs at a time. Of what is worth the same, the first jobs get the least.
+Servers are returned by their cost, recomputed after each; extra GPUs are tried in every combination. The twin equals
+`simulator.gpu.policies.lyra` with both of its switches, on nodes of any sizes and types, for a few elastic gangs at a
+time. Among equal combinations, the first jobs get the fewest extra GPUs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.twins.gpu.rounds import Placed, best_fit, holds, less, restart_s, spe
 
 
 class PlainLyra:
-    """What the scheduler keeps from one round to the next; `in_use`: servers that inference needs at a time in s."""
+    """The scheduler with its state between rounds; `in_use`: servers that inference needs at a time in s."""
 
     settled = False
 
@@ -38,12 +38,12 @@ class PlainLyra:
         self.inference = range(nodes - inference_nodes, nodes)
         self.guests: dict[int, int] = {}
         self.loaned: set[int] = set()
-        self.base: dict[int, Placed] = {}  # the GPUs that a job asked for
-        self.extra: dict[int, Placed] = {}  # those that it has beyond them
+        self.base: dict[int, Placed] = {}  # job -> place of its requested GPUs
+        self.extra: dict[int, Placed] = {}  # job -> place of its extra GPUs
         self.reclaimed = 0
 
     def decide(self, there: list[PlainGpuJob], now: float) -> dict[int, Placed]:
-        """As `tests.twins.gpu.rounds.Policy`."""
+        """Decide as `tests.twins.gpu.rounds.PlainPolicy` requires."""
         numbers = [job.number for job in there]
         self.base = {number: self.base[number] for number in self.base if number in numbers}
         self.extra = {number: self.extra[number] for number in self.extra if number in numbers}
@@ -61,7 +61,7 @@ class PlainLyra:
         }
 
     def _lend(self, idle: int) -> None:
-        """Loans the first servers that are idle, or gives back those whose jobs lose least."""
+        """Loan the first idle servers, or return those whose jobs lose least."""
         while len(self.loaned) > idle:
             server = min(self.loaned, key=lambda server: (self._cost(server), server))
             self.loaned.remove(server)
@@ -76,17 +76,17 @@ class PlainLyra:
                 self.loaned.add(server)
 
     def _cost(self, server: int) -> float:
-        """The share of its servers that each job would lose with this one; extra workers go without loss."""
+        """Return the summed share of servers that each job would lose with this one; extra workers cost nothing."""
         return sum(1.0 / len(placed) for placed in self.base.values() if server in placed)
 
     def _free(self) -> list[int]:
-        """GPUs of each node that no job has asked for and got; none of servers that are not loaned."""
+        """Return the GPUs of each node that no requested GPUs occupy; 0 for servers that are not loaned."""
         is_open = [node in self.training or node in self.loaned for node in range(len(self.machine.gpus))]
         gpus = [gpus if ours else 0 for gpus, ours in zip(self.machine.gpus.tolist(), is_open, strict=True)]
         return less(gpus, *self.base.values())
 
     def _find(self, free: list[int], gpus: int, *kinds: range) -> Placed | None:
-        """On the first of the kinds of servers that holds it alone, else over both."""
+        """Place a gang on the first kind of server that can hold it alone, else on both kinds."""
         for kind in kinds:
             found = best_fit([left if node in kind else 0 for node, left in enumerate(free)], gpus)
             if found:
@@ -94,10 +94,10 @@ class PlainLyra:
         return best_fit(free, gpus)
 
     def _grow(self, jobs: list[PlainGpuJob]) -> None:
-        """The extra GPUs of each job: what it had if it shall have as many again and they are free, else others."""
+        """Place each job's extra GPUs: where they were, if they are as many as before and free, else elsewhere."""
         free = self._free()
         had_before, self.extra = self.extra, {}
-        for number, placed in had_before.items():  # others may have been given what it had
+        for number, placed in had_before.items():  # other jobs may have these GPUs now
             if holds(less(free, *self.extra.values()), placed):
                 self.extra[number] = placed
         sizes = self._best(jobs, sum(free))
@@ -115,7 +115,7 @@ class PlainLyra:
         self.extra = extra
 
     def _best(self, jobs: list[PlainGpuJob], capacity: int) -> dict[int, int]:
-        """The extra GPUs of each job that save the most seconds, of all choices there are."""
+        """Return the extra GPUs of each job that save the most seconds, over all combinations."""
         quarters = (1, 2, 3, 4)
         most = [int(job.gpus * (self.most_times - 1.0)) for job in jobs]
         choices = [sorted({0, *(quarter * gpus // 4 for quarter in quarters)}) for gpus in most]
@@ -129,13 +129,14 @@ class PlainLyra:
         return {job.number: gpus for job, gpus in zip(jobs, best, strict=True)}
 
     def _saved(self, job: PlainGpuJob, gpus: int) -> float:
-        """Seconds by which the job ends sooner with `gpus` more than with none, restarts counted on both sides."""
+        """Return the seconds by which the job ends sooner with `gpus` extra GPUs than with none, including restarts."""
         return self._end(job, 0) - self._end(job, gpus)
 
     def _end(self, job: PlainGpuJob, gpus: int) -> float:
-        """Seconds to its end with `gpus` more: a restart if it has run and its GPUs change, and the work itself.
+        """Return the seconds to its end with `gpus` extra GPUs: the work, and a restart if it has run and its GPUs
+        change.
 
-        The extra GPUs are taken to be on nodes of their own, from the front of the machine.
+        The extra GPUs are assumed to be on separate nodes, from the front of the machine.
         """
         placed, left = dict(self.base[job.number]), gpus
         for node, room in enumerate(self.machine.gpus.tolist()):
@@ -146,7 +147,7 @@ class PlainLyra:
         return work_s + (restart_s(job, self.pause_s) if self._changes(job, gpus) else 0.0)
 
     def _changes(self, job: PlainGpuJob, gpus: int) -> bool:
-        """Whether a job that has run pays for having `gpus` more: it does unless that is what it runs on now."""
+        """Whether a job that has run pays a restart for `gpus` extra GPUs: it does unless it has that number now."""
         base, extra = self.base[job.number], self.extra.get(job.number, {})
         same = {node: base.get(node, 0) + extra.get(node, 0) for node in {**base, **extra}} == job.placed
         return job.start >= 0.0 and not (same and gpus == sum(extra.values()))

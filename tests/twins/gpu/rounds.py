@@ -1,7 +1,7 @@
-"""The plain twin of the clock of rounds, and of the placement and the speed of a gang: all worked out again each round.
+"""The twin of the clock of rounds, and of the placement and speed of a gang: all recomputed each round.
 
-Of the fast clock it shares the types of what goes in and the restart of a job without model; the profiles are the
-same. Slow.
+It shares only the input types and the restart time of a job without a model with the fast clock. The profiles are the
+same.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ Placed = dict[int, int]  # node -> GPUs
 
 
 class PlainPolicy(Protocol):
-    """A scheduler in its plain form."""
+    """A scheduler of the twins."""
 
     round_s: float
-    pause_s: float | None  # what a restart costs, s; None: what it costs the model
-    guests: dict[int, int]  # of the last decision: a job -> the one whose GPUs it shares
-    settled: bool  # the last decision stands until a job comes or ends
+    pause_s: float | None  # cost of a restart, s; None: the model's restart
+    guests: dict[int, int]  # of the last decision: job -> the job whose GPUs it shares
+    settled: bool  # whether the last decision remains valid until a job arrives or ends
 
     def decide(self, there: list[PlainGpuJob], now: float) -> dict[int, Placed]:
-        """Job -> {node: GPUs} until the next round; `there` in order of arrival, settled at `now`."""
+        """Return job -> {node: GPUs} until the next round; `there` in order of arrival, settled at `now`."""
         ...
 
 
 class PlainDecision(NamedTuple):
-    """Who runs where from `now_s` on, and who shares whose GPUs."""
+    """The place of each running job from `now_s` on, and the jobs that share GPUs."""
 
     now_s: float
     placed: dict[int, Placed]
@@ -39,14 +39,14 @@ class PlainDecision(NamedTuple):
 
 
 class PlainRun(NamedTuple):
-    """The jobs as they ended, in the order given, and every decision."""
+    """The jobs after the run, in the given order, and every decision."""
 
     jobs: list[PlainGpuJob]
     decisions: list[PlainDecision]
 
 
 def simulate(machine: GpuMachine, jobs: Sequence[GpuJob], policy: PlainPolicy) -> PlainRun:
-    """Runs `jobs`, which are left as they are, to the last one's end."""
+    """Run copies of `jobs` to the end of the last one."""
     everyone = [
         PlainGpuJob(job.number, job.submit_s, job.gpus, job.run_s, 0, job.run_s, job.model, job.elastic) for job in jobs
     ]
@@ -76,14 +76,14 @@ def simulate(machine: GpuMachine, jobs: Sequence[GpuJob], policy: PlainPolicy) -
 
 
 def restart_s(job: PlainGpuJob, pause_s: float | None) -> float:
-    """Seconds that a restart costs the job, where the policy's is `pause_s`."""
+    """Return the cost of a restart of the job, s, for a policy with `pause_s`."""
     if pause_s is not None:
         return pause_s
     return RESTART_S if job.model is None else job.model.restart_s
 
 
 def _change(job: PlainGpuJob, placed: Placed, now: float, pause_s: float | None) -> None:
-    """A start, a stop, a move or a resize, each with what it costs; nothing where it runs as before."""
+    """Apply a start, a stop, a move or a resize with its cost; no effect if the place is unchanged."""
     if placed == job.placed:
         return
     if placed:
@@ -94,7 +94,7 @@ def _change(job: PlainGpuJob, placed: Placed, now: float, pause_s: float | None)
 
 
 def _share(job: PlainGpuJob, there: list[PlainGpuJob], guests: dict[int, int]) -> float:
-    """What it keeps of its speed beside the other on its GPUs, if there is one and both have profiles."""
+    """Return the share of its speed that a job keeps if another shares its GPUs and both have profiles, else 1."""
     for other in there:
         if guests.get(job.number) == other.number or guests.get(other.number) == job.number:
             return 1.0 if job.model is None or other.model is None else packed_share(job.model, [other.model])
@@ -102,9 +102,9 @@ def _share(job: PlainGpuJob, there: list[PlainGpuJob], guests: dict[int, int]) -
 
 
 def speed(job: PlainGpuJob, placed: Placed, machine: GpuMachine) -> float:
-    """Work a second on `placed`: over its goodput packed on the reference type that of the slowest type among `placed`.
+    """Return the work per second on `placed`: the goodput on its slowest type over that packed on the reference type.
 
-    Without profile it is the share of its own GPUs that it has.
+    Without a profile it is the share of the requested GPUs that the job has.
     """
     gpus = sum(placed.values())
     if job.model is None:
@@ -117,10 +117,10 @@ def speed(job: PlainGpuJob, placed: Placed, machine: GpuMachine) -> float:
 
 
 def best_fit(free: list[int], gpus: int) -> Placed | None:
-    """{node: GPUs} for a gang, None where it does not fit; of nodes that are alike the first.
+    """Return {node: GPUs} for a gang, None if it does not fit; among equal nodes the first.
 
-    The node with the least free that can hold it. Else the nodes with the most free, each whole, and what then remains
-    on the node that fits it best.
+    The gang goes on the node with the fewest free GPUs that can hold it. Else it takes all free GPUs of the nodes with
+    the most, and the rest on the node that fits it best.
     """
     found: Placed = {}
     while gpus > 0:
@@ -140,5 +140,5 @@ def holds(free: list[int], placed: Placed) -> bool:
 
 
 def less(free: list[int], *taken: Placed) -> list[int]:
-    """GPUs of each node that are free when all of `taken` is taken."""
+    """Return the free GPUs of each node after `taken`."""
     return [gpus - sum(placed.get(node, 0) for placed in taken) for node, gpus in enumerate(free)]

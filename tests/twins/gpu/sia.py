@@ -1,11 +1,11 @@
-"""The plain twin of Sia: what every answer of a round costs, by going through all of them. Slow, for tests.
+"""The twin of Sia in plain Python: it computes the cost of every answer of a round.
 
-Several answers may be best, and the rule does not say which is taken. So the twin is told the scheduler's answers, and
-follows each that costs as little as any and leaves as many jobs as they are as any such; another is an error. Where
-jobs are put, what they cost and when they end it works out by itself. Equal to `simulator.gpu.policies.sia` on nodes
-of any sizes and types, for gangs with and without profiles, elastic and rigid, that fit the nodes of some kind, in
-rounds whose costs add up to less than ten: there the gap that is left to the solver is less than the least difference
-of two costs. The gap does not promise that most jobs stay; that they do is asked here all the same.
+Several answers may be best, and the rule does not choose between them. So the twin receives the scheduler's answers. It
+follows an answer that has the least cost and, among those, leaves the most jobs unchanged; any other answer is an
+error. The twin computes places, costs and ends of jobs by itself. It equals `simulator.gpu.policies.sia` on nodes of
+any sizes and types, for gangs with and without profiles, elastic and rigid, that fit the nodes of some kind, in rounds
+with a total cost below ten. There the solver's gap is smaller than the least difference of two costs. The gap does not
+guarantee that most jobs stay unchanged; the twin requires it nevertheless.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.twins.gpu.rounds import Placed, best_fit, less
 
 
 class Given(NamedTuple):
-    """So many GPUs of one pool, on as many nodes as they take there."""
+    """A number of GPUs of one pool, on the fewest nodes that hold them there."""
 
     pool: int
     gpus: int
@@ -32,14 +32,14 @@ class Given(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Of an answer, the less the better: hundredths, then jobs that do not stay as they are."""
+    """The cost of an answer, lower is better: hundredths first, then the number of changed jobs."""
 
     hundredths: int
     moved: int
 
 
 class PlainSia:
-    """What the scheduler keeps from one round to the next, and the `answers` that it is told, one a round."""
+    """The scheduler with its state between rounds, and the `answers` that it receives, one per round."""
 
     pause_s: float | None = None
     settled = False
@@ -59,7 +59,7 @@ class PlainSia:
         self.given: dict[int, Given] = {}
 
     def decide(self, there: list[PlainGpuJob], now: float) -> dict[int, Placed]:
-        """As `tests.twins.gpu.rounds.Policy`. Raises ValueError for an answer that is not one of the best."""
+        """Decide as `PlainPolicy` requires. Raises ValueError for an answer that is not one of the best."""
         told = {number: self._told(placed) for number, placed in next(self.answers).items()}
         self.given = {job.number: self.given[job.number] for job in there if job.placed}
         pinned = {job.number for job in there if job.placed and job.resume > now}
@@ -73,7 +73,7 @@ class PlainSia:
         answer = {job.number: told.get(job.number) for job in asking}
         found = _sum([tables[number][given] for number, given in answer.items()])
         if any(told.get(number) != given for number, given in wanted.items()) or found != best(tables, room):
-            raise ValueError(f"at {now:.0f} s the answer costs {found}, and the best {best(tables, room)}")
+            raise ValueError(f"at {now:.0f} s the answer costs {found}, but the best costs {best(tables, room)}")
         wanted |= {number: given for number, given in answer.items() if given is not None}
         return self._place({job.number: job for job in there}, wanted)
 
@@ -96,7 +96,7 @@ class PlainSia:
         return found
 
     def _costs(self, job: PlainGpuJob, now: float) -> dict[Given | None, Cost]:
-        """What each allocation of the job costs, None for none."""
+        """Return the cost of each allocation of the job, with None for no allocation."""
         allowed, has = self._allowed(job), self.given[job.number] if job.placed else None
         useful = [self._goodput(job, given) for given in allowed]
         restart_s = RESTART_S if job.model is None else job.model.restart_s
@@ -116,7 +116,7 @@ class PlainSia:
         return goodput(job.model, self.kinds[given.pool], given.gpus, given.nodes, job.gpus)
 
     def _place(self, jobs: dict[int, PlainGpuJob], wanted: dict[int, Given]) -> dict[int, Placed]:
-        """Who keeps what it has keeps its GPUs; then the others, most GPUs first."""
+        """Place the jobs: unchanged jobs keep their GPUs; then the others, most GPUs first."""
         placed = {number: jobs[number].placed for number, given in wanted.items() if self.given.get(number) == given}
         for number, given in sorted(wanted.items(), key=lambda one: (-one[1].gpus, one[0])):
             if number not in placed:
@@ -129,7 +129,7 @@ class PlainSia:
 
 
 def best(tables: dict[int, dict[Given | None, Cost]], room: list[int]) -> Cost:
-    """The least that any answer costs: the cheapest way to each number of GPUs left, one job after the other."""
+    """Return the least cost of any answer, from the cheapest way to each number of GPUs left, job by job."""
     ways = {tuple(room): Cost(0, 0)}
     for table in tables.values():
         following: dict[tuple[int, ...], Cost] = {}

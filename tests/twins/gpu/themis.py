@@ -1,6 +1,6 @@
-"""The plain twin of Themis: every outcome of an auction is tried. Slow, for tests.
+"""The twin of Themis in plain Python: it tries every outcome of an auction.
 
-Apps are jobs without profiles, so that a gang runs at speed 1 wherever it is; GPUs are all there is.
+Apps are jobs without profiles, so a gang runs at speed 1 on any place. GPUs are the only resource.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from simulator.gpu.algorithms.placement import packed, take
 from simulator.gpu.cluster import GpuCluster
 from tests.twins.gpu.job import NEVER, PlainGpuJob
 
-SAME = 1e-12  # two sums of logarithms are one
+SAME = 1e-12  # tolerance for equal sums of logarithms
 
 
 class PlainThemis:
-    """What the scheduler keeps from one round to the next."""
+    """The scheduler with its state between rounds."""
 
     pause_s: float | None = None
     settled = False
@@ -29,10 +29,10 @@ class PlainThemis:
         self.chance = np.random.default_rng(seed)
         self.lease_end: dict[int, float] = {}
         self.first_round: dict[int, int] = {}
-        self.apps: list[int] = []  # at each round so far
+        self.apps: list[int] = []  # number of apps at each round so far
 
     def decide(self, there: list[PlainGpuJob], now: float) -> dict[int, dict[int, int]]:
-        """Job -> {node: GPUs} until the next round; `there` in order of arrival, settled at `now`."""
+        """Return job -> {node: GPUs} until the next round; `there` in order of arrival, settled at `now`."""
         self.apps.append(len(there))
         for job in there:
             self.first_round.setdefault(job.number, len(self.apps) - 1)
@@ -56,14 +56,14 @@ class PlainThemis:
         return placed
 
     def _alone(self, job: PlainGpuJob, run: float) -> float:
-        """Seconds of `run` on a 1/N share; N is the mean of the apps in the rounds since it came, before this one."""
+        """Return the seconds of `run` on a 1/N share; N is the mean of the apps in earlier rounds since its arrival."""
         since = self.apps[self.first_round[job.number] : -1] or self.apps[-1:]
         share = max(1.0, self.cluster.gpus / max(1.0, sum(since) / len(since)))
         return run * max(1.0, job.gpus / share)
 
     def _winners(self, bidders: list[PlainGpuJob], free: int, now: float) -> list[PlainGpuJob]:
-        """Those whose bundle is in the outcome of the largest product, and who keep it."""
-        values = []  # of nothing, and of the gang
+        """Return the bidders who win their bundle in the best outcome and keep it."""
+        values = []  # (value of nothing, value of the gang) of each bidder
         for job in bidders:
             age, alone = now - job.submit, self._alone(job, job.run)
             values.append(
@@ -86,7 +86,7 @@ class PlainThemis:
 def _best(
     bidders: list[PlainGpuJob], values: list[tuple[float, float]], taking_part: list[int], free: int
 ) -> dict[int, bool]:
-    """Who wins where the sum of the values is largest; of equal ones that in which the last wins nothing."""
+    """Return the winners with the largest sum of values; of equal sums, the one in which the last wins nothing."""
     best, most = dict.fromkeys(taking_part, False), -NEVER
     for wins in sorted(product((False, True), repeat=len(taking_part)), key=lambda wins: wins[::-1]):
         chosen = dict(zip(taking_part, wins, strict=True))
@@ -98,7 +98,7 @@ def _best(
 
 
 def _place(job: PlainGpuJob, free: np.ndarray[tuple[int], np.dtype[np.int64]]) -> dict[int, int]:
-    """Where it runs now if that is free, else packed; taken out of `free`."""
+    """Place the job where it runs now if that is free, else packed; subtract from `free`."""
     stays = bool(job.placed) and all(free[node] >= gpus for node, gpus in job.placed.items())
     found = job.placed if stays else packed(free, job.gpus)
     assert found is not None

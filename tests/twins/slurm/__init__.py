@@ -1,6 +1,6 @@
-"""The slow twin of the `slurm` scheduler: docs/schedulers/slurm.md in obvious Python, section by section.
+"""The twin of the `slurm` scheduler: docs/schedulers/slurm.md in plain Python, section by section.
 
-Written from that page and sharing no code with the kernel, which is tested against it job by job. `state` holds
-everything that the twin knows; the other files are functions over it, and import one another downwards only:
+It is written from that page and shares no code with the kernel; tests compare the two job by job. `state` holds all
+data. The other files are functions over it and import one another only downwards:
 `clock` > `passes` > `moves` > `rules` > `priority` > `placement` > `state`.
 """

@@ -15,7 +15,7 @@ ALWAYS = -1  # free from the beginning
 
 
 def simulate(world: w.SlurmWorld, *, free_from: int = ALWAYS, until: int = w.NEVER) -> w.SlurmResult:
-    """What becomes of each job; arguments and result as those of the kernel's `run`, nothing checked."""
+    """Simulate every job; arguments and result as for `simulator.slurm.run.run`, without checks."""
     controller = played(world, free_from=free_from, until=until)
     jobs = controller.jobs
     for job in jobs:
@@ -35,7 +35,7 @@ def simulate(world: w.SlurmWorld, *, free_from: int = ALWAYS, until: int = w.NEV
 
 
 def played(world: w.SlurmWorld, *, free_from: int = ALWAYS, until: int = w.NEVER) -> PlainController:
-    """The controller as it stands after second `until`; its clock has gone on."""
+    """Return the controller after second `until`; its clock may be later."""
     controller = at_the_beginning(world, free_from, until)
     controller.usage.factor = fair_share_factors(controller)
     rules.find_unplaceable(controller)
@@ -51,12 +51,12 @@ def played(world: w.SlurmWorld, *, free_from: int = ALWAYS, until: int = w.NEVER
 
 
 def _multiple_after(now: int, origin: int, period: int) -> int:
-    """The first origin + k * period after `now`."""
+    """Return the first origin + k * period after `now`."""
     return origin + ((now - origin) // period + 1) * period
 
 
 def _one_second(controller: PlainController) -> None:
-    """Steps 1 to 6; the passes again for as long as a job that they start ends in the same second."""
+    """Apply steps 1 to 6; repeat the passes while a job that they start ends in the same second."""
     now, settings = controller.now, controller.settings
     free = now >= controller.free_from
     happened = _outages_and_capacity(controller)
@@ -78,7 +78,7 @@ def _one_second(controller: PlainController) -> None:
 
 
 def _outages_and_capacity(controller: PlainController) -> bool:
-    """Nodes leave or come back; whether anything of the kind happens now."""
+    """Apply outages and capacity changes; return whether there is one in this second."""
     outages, capacity = controller.world.outages, controller.world.capacity
     gone = bool((outages.begin_s == controller.now).any())
     back = bool((outages.end_s == controller.now).any())
@@ -91,7 +91,7 @@ def _outages_and_capacity(controller: PlainController) -> bool:
 
 
 def _main_pass_if_due(controller: PlainController, ended: bool) -> None:
-    """At most one main pass: full where due, else limited; one over an empty queue is none."""
+    """Make at most one main pass: full if due, else limited. There is no pass over an empty queue."""
     now, settings = controller.now, controller.settings
     full = (now - settings.origin_s) % settings.sched_interval_s == 0 and controller.last_main < now
     asked = controller.requested and now >= controller.last_main + settings.batch_sched_delay_s
@@ -104,7 +104,10 @@ def _main_pass_if_due(controller: PlainController, ended: bool) -> None:
 
 
 def _arrivals_and_timed_events(controller: PlainController) -> bool:
-    """Submissions, ends of holds, cancellations, pinned starts; then jobs enter the queue. Whether anything happens."""
+    """Apply submissions, ends of holds, cancellations and pinned starts, then queue jobs.
+
+    Returns whether there was any such event.
+    """
     now, happened = controller.now, False
     for job in controller.jobs:
         if job.state == w.FUTURE and job.submit == now:
@@ -127,13 +130,13 @@ def _arrivals_and_timed_events(controller: PlainController) -> bool:
 
 
 def _may_queue(controller: PlainController, job: PlainSlurmJob) -> bool:
-    """Whether nothing holds a pending job any more."""
+    """Whether a pending job's conditions are all met."""
     waits = job.state == w.PENDING and not job.queued
     return waits and job.eligible <= controller.now and rules.dependencies_hold(controller, job)
 
 
 def _next_second(controller: PlainController, now: int) -> int | None:
-    """The next second at which something happens; None where nothing can any more."""
+    """Return the next second in which something happens; None if nothing more can."""
     settings = controller.settings
     later = [second for second in _seconds_known(controller, now) if now < second < w.NEVER]
     controller.now = now + 1
@@ -155,7 +158,7 @@ def _next_second(controller: PlainController, now: int) -> int | None:
 
 
 def _seconds_known(controller: PlainController, now: int) -> list[int]:
-    """The seconds, past ones too, at which something happens whatever the passes do."""
+    """Return the seconds, including past ones, in which something happens regardless of the passes."""
     world = controller.world
     seconds = [*world.outages.begin_s.tolist(), *world.outages.end_s.tolist(), *world.capacity.time_s.tolist()]
     for job in controller.jobs:
@@ -178,7 +181,7 @@ def _seconds_known(controller: PlainController, now: int) -> list[int]:
 
 
 def _settled(controller: PlainController, now: int) -> bool:
-    """Whether, with nothing running and nothing to come, a full pass and a backfill pass have had their chance."""
+    """Whether a full pass and a backfill pass have been made since nothing runs and nothing is to come."""
     oldest = max((job.accrue for job in controller.jobs if job.queued), default=None)
     if oldest is None:
         return True
@@ -192,7 +195,7 @@ def _settled(controller: PlainController, now: int) -> bool:
 
 
 def _priorities(controller: PlainController) -> None:
-    """A calculation period is over: usage, then the priorities of all who wait."""
+    """End a calculation period: update usage, then the priorities of all waiting jobs."""
     if controller.settings.weight_fairshare:
         calculate_usage(controller)
     for job in controller.jobs:

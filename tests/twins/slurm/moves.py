@@ -1,4 +1,4 @@
-"""What happens to one job of the twin: it starts, ends, or makes room; and the nodes that are in service."""
+"""The transitions of one job of the twin: it starts, ends, or is preempted; and the nodes in service."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.twins.slurm.state import PlainController, PlainSlurmJob
 
 
 def start(controller: PlainController, job: PlainSlurmJob, nodes: list[int], *, by_backfill: bool) -> None:
-    """The job starts now on these nodes."""
+    """Start the job now on these nodes."""
     now = controller.now
     placement.put(controller.machine, job, nodes)
     job.state, job.queued, job.start, job.end, job.held = w.RUNNING, False, now, w.NONE, sorted(nodes)
@@ -22,7 +22,7 @@ def start(controller: PlainController, job: PlainSlurmJob, nodes: list[int], *, 
 
 
 def start_pinned(controller: PlainController, job: PlainSlurmJob) -> None:
-    """The job starts where the record says; where it does not say, on nodes of its partition, if they suffice."""
+    """Start the job on its recorded nodes, or without recorded nodes on nodes of its partition if they suffice."""
     world = controller.world
     first, last = world.pinned_first[job.row : job.row + 2]
     nodes = world.pinned_nodes[first:last].tolist() or placement.place(
@@ -33,25 +33,25 @@ def start_pinned(controller: PlainController, job: PlainSlurmJob) -> None:
 
 
 def partition_nodes(world: w.SlurmWorld, job: PlainSlurmJob) -> set[int]:
-    """The nodes of the job's partition."""
+    """Return the nodes of the job's partition."""
     return set(np.flatnonzero(world.partitions.nodes[job.partition]).tolist())
 
 
 def recorded_end(controller: PlainController, job: PlainSlurmJob) -> int:
-    """When a running job will end, s: by itself, or killed some time after its limit."""
+    """Return when a running job will end, s: by itself, or killed some time after its limit."""
     settings = controller.settings
     return job.start + min(job.run, job.limit + settings.over_time_limit_s + settings.kill_wait_s)
 
 
 def leave(controller: PlainController, job: PlainSlurmJob, state: int, end: int) -> None:
-    """A running job leaves its nodes."""
+    """Remove a running job from its nodes."""
     charge(controller, job, ends=True)
     placement.remove(controller.machine, job)
     job.state, job.end = state, end
 
 
 def take_ends(controller: PlainController) -> bool:
-    """The jobs whose nodes come free by now leave them; whether there was any."""
+    """End the jobs whose nodes become free by now; return whether there was any."""
     done = controller.now - controller.settings.completing_s
     ending = [job for job in controller.running if recorded_end(controller, job) <= done]
     for job in ending:
@@ -64,7 +64,7 @@ def take_ends(controller: PlainController) -> bool:
 
 
 def evict(controller: PlainController, job: PlainSlurmJob) -> None:
-    """A running job makes room for one that preempts it: it ends now, or is submitted again."""
+    """Preempt a running job: it ends now, or is submitted again."""
     leave(controller, job, w.PREEMPTED, controller.now)
     if controller.world.qos.preempt_mode[job.qos] == w.PREEMPT_REQUEUE:
         job.state, job.start, job.end, job.held, job.by_backfill = w.PENDING, w.NONE, w.NONE, [], False
@@ -73,7 +73,7 @@ def evict(controller: PlainController, job: PlainSlurmJob) -> None:
 
 
 def meet_capacity(controller: PlainController) -> None:
-    """Bring the number of nodes out of service to what the capacity says, as far as idle nodes allow."""
+    """Adjust the number of nodes out of service to the capacity, as far as idle nodes allow."""
     world, out = controller.world, controller.out
     past = world.capacity.nodes[world.capacity.time_s <= controller.now]
     wanted = len(world.nodes) - int(past[-1]) if len(past) else 0
@@ -85,12 +85,12 @@ def meet_capacity(controller: PlainController) -> None:
 
 
 def in_service(controller: PlainController) -> set[int]:
-    """The nodes that are neither drained nor over the capacity."""
+    """Return the nodes that are neither drained nor over the capacity."""
     outages, now = controller.world.outages, controller.now
     drained = (outages.kind == w.DRAIN) & (outages.begin_s <= now) & (outages.end_s > now)
     return set(range(len(controller.world.nodes))) - controller.out - nodes_in_any(outages.nodes[drained])
 
 
 def nodes_in_any(rows: w.Bools) -> set[int]:
-    """The nodes that are in any of the rows, shape (rows, nodes)."""
+    """Return the nodes that are in any of the rows, shape (rows, nodes)."""
     return set(np.flatnonzero(rows.any(axis=0)).tolist())

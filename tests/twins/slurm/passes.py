@@ -14,7 +14,7 @@ from tests.twins.slurm.state import PlainController, PlainSlurmJob
 
 
 def queue(controller: PlainController) -> list[PlainSlurmJob]:
-    """The jobs that a pass may start, in its order."""
+    """Return the jobs that a pass may start, in its order."""
     tier = controller.world.partitions.priority_tier
     return sorted(
         (job for job in controller.jobs if job.queued),
@@ -23,13 +23,13 @@ def queue(controller: PlainController) -> list[PlainSlurmJob]:
 
 
 def _level(controller: PlainController, qos: int) -> int:
-    """Preemption level of a QOS: one more than the highest that it may preempt, 0 where it may preempt none."""
+    """Return the preemption level of a QOS: one above the highest level that it may preempt, 0 if it preempts none."""
     below = np.flatnonzero(controller.world.qos.preempts[qos]).tolist()
     return 1 + max(_level(controller, other) for other in below) if below else 0
 
 
 def _reservations(controller: PlainController, begin: int, end: int) -> w.Bools:
-    """Which outages are reservations, known by now, that touch [begin, end)."""
+    """Return which outages are reservations, known by now, that overlap [begin, end)."""
     outages = controller.world.outages
     known = (outages.kind == w.RESERVATION) & (outages.announced_s <= controller.now)
     touches: w.Bools = known & (outages.begin_s < end) & (outages.end_s > begin)
@@ -42,7 +42,7 @@ def _may_reserve(controller: PlainController, job: PlainSlurmJob) -> bool:
 
 
 def main_pass(controller: PlainController, *, limited: bool) -> None:
-    """Start what fits in the queue's order, until each partition's first job that does not."""
+    """Start the jobs that fit in queue order, until each partition's first job that does not fit."""
     now, machine = controller.now, controller.machine
     nodes = in_service(controller)
     blocked: set[int] = set()
@@ -82,7 +82,7 @@ class _Slot:
 
 
 class _Plan:
-    """The slots of one backfill pass and what it counts."""
+    """The slots and counters of one backfill pass."""
 
     def __init__(self, controller: PlainController) -> None:
         now = controller.now
@@ -107,7 +107,7 @@ class _Plan:
         self.slots_made += 1
 
     def reserve(self, nodes: list[int], begin: int, end: int) -> None:
-        """Take the nodes out of the slots within [begin, end); then the first two neighbours that are alike join."""
+        """Remove the nodes from the slots within [begin, end); then join the first two equal neighbours."""
         at = next((at for at, slot in enumerate(self.slots) if slot.end >= begin), None)
         if at is None:
             return
@@ -135,7 +135,7 @@ NEXT, RESERVED, STARTED, STOP = "next job", "reserved", "started", "end the pass
 
 
 def backfill_pass(controller: PlainController) -> None:
-    """Start what delays no reservation of a job before it in the queue, and reserve for those that cannot start."""
+    """Start jobs that delay no reservation of a job ahead in the queue, and reserve nodes for the others."""
     plan, settings = _Plan(controller), controller.settings
     rejected: set[int] = set()
     for job in queue(controller):
@@ -171,7 +171,7 @@ def backfill_pass(controller: PlainController) -> None:
 
 
 def _plan_one(plan: _Plan, job: PlainSlurmJob) -> str:
-    """Step 4 of the page: find out when the job could start; start it, or reserve nodes for it."""
+    """Apply step 4 of the page: find when the job could start; start it, or reserve nodes for it."""
     controller, now, settings = plan.controller, plan.now, plan.controller.settings
     most = settings.bf_job_part_count_reserve
     reserving = _may_reserve(controller, job) and not 0 < most <= plan.reservations_of_partition[job.partition]
@@ -217,7 +217,7 @@ def _plan_one(plan: _Plan, job: PlainSlurmJob) -> str:
 
 
 def _usable(plan: _Plan, job: PlainSlurmJob, begin: int) -> tuple[set[int], int | None]:
-    """Steps b and c: the nodes that are free of reservations from `begin` to its end, and when to try next."""
+    """Apply steps b and c: return the nodes free of reservations from `begin` to its end, and when to try next."""
     controller, end = plan.controller, begin + job.limit
     touching = _reservations(controller, begin, end)
     base = (partition_nodes(controller.world, job) & plan.nodes) - nodes_in_any(
@@ -242,7 +242,7 @@ def _usable(plan: _Plan, job: PlainSlurmJob, begin: int) -> tuple[set[int], int 
 
 
 def _look_ahead(controller: PlainController, job: PlainSlurmJob, usable: set[int]) -> tuple[list[int] | None, int]:
-    """The nodes, and the expected end of the last running job that has to end for them."""
+    """Return the nodes, and the expected end of the last running job that must end for them."""
     machine, settings = controller.machine.copy(), controller.settings
     order = sorted(controller.running, key=lambda other: (other.expected_end, other.row))
     window, origin, at = 30, None, 0
@@ -272,7 +272,7 @@ def _look_ahead(controller: PlainController, job: PlainSlurmJob, usable: set[int
 
 
 def _preempt(controller: PlainController, job: PlainSlurmJob, available: set[int]) -> list[int] | None:
-    """Nodes that running jobs of a QOS that this one preempts give up, ending now; None if that does not do."""
+    """Preempt running jobs to place this one and return its nodes; None if that is not enough."""
     qos, now = controller.world.qos, controller.now
     victims = [
         other

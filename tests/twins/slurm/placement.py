@@ -1,4 +1,4 @@
-"""The twin's nodes: which hold a job, and which of them a placement takes.
+"""The twin's nodes: those that can hold a job, and those that a placement takes.
 
 docs/schedulers/slurm.md, "Words" and "Placement".
 """
@@ -14,7 +14,7 @@ def _takes(machine: PlainMachine, job: PlainSlurmJob, node: int) -> tuple[int, .
 
 
 def put(machine: PlainMachine, job: PlainSlurmJob, nodes: list[int]) -> None:
-    """The job holds its share of each of these nodes."""
+    """Let the job hold its share of each of these nodes."""
     for node in nodes:
         machine.running_on[node].append(job.row)
         machine.idle[node] = [
@@ -23,7 +23,7 @@ def put(machine: PlainMachine, job: PlainSlurmJob, nodes: list[int]) -> None:
 
 
 def remove(machine: PlainMachine, job: PlainSlurmJob) -> None:
-    """The job gives back what it holds."""
+    """Free the job's shares."""
     for node in job.held:
         machine.running_on[node].remove(job.row)
         machine.idle[node] = [
@@ -32,7 +32,7 @@ def remove(machine: PlainMachine, job: PlainSlurmJob) -> None:
 
 
 def could_hold(machine: PlainMachine, job: PlainSlurmJob, node: int) -> bool:
-    """Whether the node holds the share with nothing running on it."""
+    """Whether the empty node can hold the share."""
     kind = int(machine.world.nodes.gpu_type[node])
     return not (job.gpu_type != w.NONE and job.share[2] > 0 and kind != job.gpu_type) and all(
         has >= need for has, need in zip(machine.total[node], job.share, strict=True)
@@ -40,7 +40,7 @@ def could_hold(machine: PlainMachine, job: PlainSlurmJob, node: int) -> bool:
 
 
 def holds(machine: PlainMachine, job: PlainSlurmJob, node: int) -> bool:
-    """Whether the node holds the share beside what runs on it."""
+    """Whether the node can hold the share in addition to its running jobs."""
     if not could_hold(machine, job, node):
         return False
     if job.whole:
@@ -49,7 +49,7 @@ def holds(machine: PlainMachine, job: PlainSlurmJob, node: int) -> bool:
 
 
 def place(machine: PlainMachine, job: PlainSlurmJob, available: set[int]) -> list[int] | None:
-    """The nodes that the job would get of the available ones, rising; None where they do not suffice."""
+    """Return the available nodes that the job would get, rising; None if they do not suffice."""
     fit = [node for node in sorted(available) if holds(machine, job, node)]
     if len(fit) < job.nodes:
         return None
@@ -72,6 +72,6 @@ def place(machine: PlainMachine, job: PlainSlurmJob, available: set[int]) -> lis
 
 
 def _rank(machine: PlainMachine, run: list[int], missing: int) -> tuple[int, bool, int, int]:
-    """Low weight first; then runs that suffice, the shortest first; then the others, the longest first."""
+    """Rank a run: low weight first; then runs that suffice, shortest first; then the others, longest first."""
     enough = len(run) >= missing
     return int(machine.world.nodes.weight[run[0]]), not enough, len(run) if enough else -len(run), run[0]

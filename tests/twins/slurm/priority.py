@@ -9,7 +9,7 @@ from tests.twins.slurm.state import PlainController, PlainSlurmJob
 
 
 def static_priority(world: w.SlurmWorld, job: PlainSlurmJob) -> float:
-    """The terms that do not change while the job waits."""
+    """Return the sum of the terms that do not change while the job waits."""
     settings, jobs, request = world.settings, world.jobs, job.request
     every_node, every_cpu = len(world.nodes), int(world.nodes.cpus.sum())
     size = 0.0
@@ -38,7 +38,7 @@ def static_priority(world: w.SlurmWorld, job: PlainSlurmJob) -> float:
 
 
 def set_priority(controller: PlainController, job: PlainSlurmJob) -> None:
-    """The priority that the job has now, by its age and its user's fair share."""
+    """Set the job's current priority from its age and its user's fair share."""
     settings = controller.settings
     age = settings.weight_age * min(1.0, (controller.now - job.accrue) / settings.max_age_s)
     fairshare = 0.0
@@ -65,7 +65,7 @@ def charge(controller: PlainController, job: PlainSlurmJob, *, ends: bool) -> No
 
 
 def calculate_usage(controller: PlainController) -> None:
-    """One decay period is over: charge what runs, let usage decay and rank the users anew."""
+    """End a decay period: charge running jobs, let usage decay, and rank the users again."""
     settings, usage = controller.settings, controller.usage
     for job in controller.running:
         charge(controller, job, ends=False)
@@ -78,7 +78,7 @@ def calculate_usage(controller: PlainController) -> None:
 
 
 def fair_share_factors(controller: PlainController) -> dict[int, float]:
-    """The fair tree: users are ranked by a walk from the root that takes siblings in falling order of fair share."""
+    """Return the fair-tree factors: users ranked by a walk from the root, siblings by falling fair share."""
     is_user = controller.world.associations.user != w.NONE
     children = controller.usage.children
     level = {row: _level_fairshare(controller, row) for row in range(1, len(is_user))}
@@ -87,7 +87,7 @@ def fair_share_factors(controller: PlainController) -> dict[int, float]:
     factor: dict[int, float] = dict.fromkeys(range(len(is_user)), 0.0)
 
     def walk(rows: list[int]) -> None:
-        """Siblings (of one account, or of several that are walked as one)."""
+        """Visit siblings (of one account, or of several merged accounts)."""
         nonlocal next_rank
         order = sorted(rows, key=lambda row: (-level[row], not is_user[row], row))
         at = 0
@@ -110,7 +110,7 @@ def fair_share_factors(controller: PlainController) -> dict[int, float]:
 
 
 def _level_fairshare(controller: PlainController, row: int) -> float:
-    """The row's part of its siblings' shares over its part of their usage; infinite where it used nothing."""
+    """Return the row's part of its siblings' shares over its part of their usage; infinite if it used nothing."""
     tree, usage = controller.world.associations, controller.usage
     siblings = usage.children[int(tree.parent[row])]
     if usage.decayed[row] == 0:

@@ -1,4 +1,4 @@
-"""The twin's rules of who may run at all: docs/schedulers/slurm.md, "Words", "Limits" and "Dependencies"."""
+"""The twin's rules about which jobs may run: docs/schedulers/slurm.md, "Words", "Limits" and "Dependencies"."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.twins.slurm.state import ENDED, PlainController, PlainSlurmJob
 
 
 def within_limits(controller: PlainController, job: PlainSlurmJob, *, alone: bool = False) -> bool:
-    """Whether the job may run beside those that run (`alone`: beside none, and by what one job may ask for)."""
+    """Whether the job may run in addition to the running jobs (`alone`: by itself, within the limits of one job)."""
     world, running = controller.world, [] if alone else controller.running
     for count, tres, others in _counts(controller, job, running):
         if count != w.NO_LIMIT and len(others) + 1 > count:
@@ -30,7 +30,7 @@ def within_limits(controller: PlainController, job: PlainSlurmJob, *, alone: boo
 def _counts(
     controller: PlainController, job: PlainSlurmJob, running: list[PlainSlurmJob]
 ) -> list[tuple[int, list[int], list[PlainSlurmJob]]]:
-    """(most jobs, most TRES, the running jobs that count) of each limit that counts the job."""
+    """Return (most jobs, most TRES, the running jobs that count) of each limit that counts the job."""
     world = controller.world
     qos, tree, jobs = world.qos, world.associations, world.jobs
     user, account = jobs.user, tree.account[jobs.association]
@@ -50,12 +50,12 @@ def _counts(
 
 
 def _qos_of(controller: PlainController, job: PlainSlurmJob) -> set[int]:
-    """The job's QOS and that of its partition."""
+    """Return the job's QOS and that of its partition."""
     return {job.qos, int(controller.world.partitions.qos[job.partition])} - {w.NONE}
 
 
 def _chain(world: w.SlurmWorld, association: int) -> list[int]:
-    """The association and all above it."""
+    """Return the association and all above it."""
     rows = []
     while association != w.NONE:
         rows.append(association)
@@ -64,12 +64,12 @@ def _chain(world: w.SlurmWorld, association: int) -> list[int]:
 
 
 def array_of(controller: PlainController, job: PlainSlurmJob) -> int:
-    """The job array that it is a task of, or NONE."""
+    """Return the job array of the task, or NONE."""
     return int(controller.world.jobs.array[job.row])
 
 
 def throttled(controller: PlainController, job: PlainSlurmJob) -> bool:
-    """Whether as many tasks of the job's array run as may."""
+    """Whether the job's array runs its maximum number of tasks."""
     array = array_of(controller, job)
     if array == w.NONE or not controller.world.array_throttle[array]:
         return False
@@ -81,7 +81,7 @@ def throttled(controller: PlainController, job: PlainSlurmJob) -> bool:
 
 
 def dependencies_hold(controller: PlainController, job: PlainSlurmJob) -> bool:
-    """Whether the job waits for nobody any more."""
+    """Whether the job's dependencies are satisfied."""
     met = [_met(controller, job, at) for at in _conditions(controller.world, job)]
     if not met:
         return True
@@ -114,7 +114,7 @@ def _met(controller: PlainController, job: PlainSlurmJob, at: int) -> bool:
 
 
 def never_satisfied(controller: PlainController, job: PlainSlurmJob) -> bool:
-    """Whether a dependency has failed for good, so that the job can never start."""
+    """Whether a dependency has failed permanently, so the job can never start."""
     failed = [_failed(controller, at) for at in _conditions(controller.world, job)]
     if not failed:
         return False
@@ -133,7 +133,7 @@ def _failed(controller: PlainController, at: int) -> bool:
     return kind == w.AFTERNOTOK and parent.state == w.COMPLETED
 
 
-# What can never start
+# Jobs that can never start
 
 
 def find_unplaceable(controller: PlainController) -> None:

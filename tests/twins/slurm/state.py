@@ -1,4 +1,4 @@
-"""Everything that the twin knows, as plain data: jobs, what is idle on each node, usage, where the clock stands."""
+"""The state of the twin as plain data: jobs, idle resources of each node, usage, and the clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ENDED = (w.COMPLETED, w.FAILED, w.TIMEOUT, w.CANCELLED, w.PREEMPTED, w.UNPLACEAB
 
 @dataclass
 class PlainSlurmJob:
-    """One job: its request, which stays, and where it stands. Times in s of the trace's clock."""
+    """One job: its fixed request and its current state. Times in s of the trace's clock."""
 
     row: int
     submit: int
@@ -33,7 +33,7 @@ class PlainSlurmJob:
     static: float = 0.0  # the part of the priority that does not change while it waits
     priority: int = 0
     start: int = w.NONE
-    first_start: int = w.NONE  # a requeue takes `start` back, not this
+    first_start: int = w.NONE  # a requeue resets `start` but not this
     end: int = w.NONE
     expected_end: int = w.NONE
     held: list[int] = field(default_factory=list)  # the nodes it runs on, rising
@@ -42,22 +42,22 @@ class PlainSlurmJob:
 
     @property
     def request(self) -> list[int]:
-        """CPUs, MB, nodes and GPUs that limits, usage and priority count."""
+        """Return the CPUs, MB, nodes and GPUs that limits, usage and priority count."""
         cpus, memory, gpus = (self.nodes * share for share in self.share)
         return [cpus, memory, self.nodes, gpus]
 
 
 @dataclass
 class PlainMachine:
-    """What is idle on each node. A copy is what a look ahead plays with."""
+    """The idle resources of each node. Looking ahead works on a copy."""
 
     world: w.SlurmWorld
     total: list[tuple[int, int, int]]  # CPUs, MB and GPUs of each node
-    idle: list[list[int]]  # of them what no job holds
+    idle: list[list[int]]  # CPUs, MB and GPUs of each node that no job holds
     running_on: list[list[int]]  # rows of the jobs on each node
 
     def copy(self) -> PlainMachine:
-        """A copy of the state of every node; to change it does not change this one."""
+        """Return an independent copy."""
         return PlainMachine(
             self.world, self.total, [list(idle) for idle in self.idle], [list(rows) for rows in self.running_on]
         )
@@ -65,7 +65,7 @@ class PlainMachine:
 
 @dataclass
 class PlainUsage:
-    """What the associations have used, and the fair-share factor that follows from it; lists by association."""
+    """The usage of the associations and the resulting fair-share factors; lists by association."""
 
     children: dict[int, list[int]]  # association -> rows below it; -1 -> the root
     decayed: list[float]  # TRES seconds up to the last calculation, halved every half life
@@ -76,19 +76,19 @@ class PlainUsage:
 
 @dataclass
 class PlainController:
-    """The world that is simulated and all that changes in it."""
+    """The simulated world and its changing state."""
 
     world: w.SlurmWorld
-    free_from: int  # before this second nothing but pinned starts happens
-    until: int  # the last second simulated
+    free_from: int  # only pinned starts happen before this second
+    until: int  # the last simulated second
     jobs: list[PlainSlurmJob]
     machine: PlainMachine
     usage: PlainUsage
     now: int = 0
     out: set[int] = field(default_factory=set)  # nodes out of service because the capacity is below their number
-    last_main: float = -math.inf  # last main pass that was full or asked for
+    last_main: float = -math.inf  # last main pass that was full or requested
     last_backfill: float = -math.inf
-    requested: bool = False  # something asks for a main pass
+    requested: bool = False  # whether a main pass is requested
 
     @property
     def settings(self) -> w.SlurmSettings:
@@ -97,12 +97,12 @@ class PlainController:
 
     @property
     def running(self) -> list[PlainSlurmJob]:
-        """The jobs that run, by row."""
+        """Return the running jobs by row."""
         return [job for job in self.jobs if job.state == w.RUNNING]
 
 
 def at_the_beginning(world: w.SlurmWorld, free_from: int, until: int) -> PlainController:
-    """Nothing has been submitted, every node is idle and nobody has used anything."""
+    """Return the initial state: no job is submitted, every node is idle, and no usage is recorded."""
     tree = world.associations
     children: dict[int, list[int]] = {row: [] for row in range(-1, len(tree))}
     for row, parent in enumerate(tree.parent.tolist()):
