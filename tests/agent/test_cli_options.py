@@ -24,7 +24,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("a bad line", {"script": "#!/bin/sh\n#SBATCH -t '5\n"}, "job.sh:2: No closing quotation"),
     ("unknown key", {"toml": "linkz = 3"}, "unknown key 'linkz'; known: script, links"),
-    ("the wrong type", {"toml": "links = '3'"}, "links is '3', which is the wrong type"),
+    ("the wrong type", {"toml": "links = '3'"}, "links is '3', which has the wrong type"),
     ("no TOML", {"toml": "links ="}, "not TOML"),
     ("no links", {"links": None}, "links is missing"),
     ("zero links", {"links": "0"}, "links is 0; allowed: 1 to 1000"),

@@ -282,7 +282,7 @@ def test_an_answer_of_sbatch_that_is_no_id_is_looked_into(tmp_path: Path, monkey
     )
     assert lab.run() == DONE
     assert [name for name, _ in lab.links()] == ["1.1"]
-    assert any("its answer is 'hello 100" in line for line in lab.log)
+    assert any("its answer 'hello 100" in line for line in lab.log)
 
 
 def test_what_became_of_a_link_is_asked_until_accounting_answers(tmp_path: Path) -> None:
@@ -314,4 +314,4 @@ def test_files_for_people_that_cannot_be_written_stop_no_chain(tmp_path: Path) -
     (lab.folder.path / "decisions.jsonl").mkdir()
     assert lab.agent(metrics=tmp_path / "nowhere" / "baton.prom").run() == DONE
     assert [name for name, _ in lab.links()] == ["1.1", "2.1"]
-    assert any("lines wait" in line for line in lab.log) and any("baton.prom" in line for line in lab.log)
+    assert any("lines are not written yet" in line for line in lab.log) and any("baton.prom" in line for line in lab.log)
