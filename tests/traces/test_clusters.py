@@ -45,7 +45,7 @@ def test_what_is_asked_of_gpu_schedulers_is_a_table(tmp_path: Path) -> None:
         "what_if = 3": "a table with some of schedulers, changes, seeds, jobs, got 3",
         "what_if.schedulers = []": "what_if.schedulers: must be a list of 1 to 8 texts",
         "what_if.changes = [1]": "what_if.changes: must be a list of 0 to 8 texts",
-        "what_if.seeds = 0": "what_if.seeds: at least 1",
+        "what_if.seeds = 0": "what_if.seeds: must be at least 1",
         "what_if.jobs = 9000000": "what_if.jobs: must be a whole number from 0 to 1,000,000",
         "what_if.draws = 3": "unknown setting 'draws': allowed are schedulers",
     }.items():

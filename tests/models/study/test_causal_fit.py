@@ -29,7 +29,7 @@ from simulator.recorded.record import ARRAYS, NEVER
 from tests.models.training.test_train import Given, fitted_here
 from traces import clusters, ingest
 from traces.errors import InputError
-from traces.generate.slurm import History, history, write_dump
+from traces.generate.slurm import GeneratedHistory, history, write_dump
 from traces.generate.workload import EPOCH_S
 from traces.store import warehouse
 from traces.store.folder import DataFolder
@@ -60,12 +60,12 @@ Row = dict[str, str]
 
 
 @pytest.fixture(scope="module")
-def past() -> History:
+def past() -> GeneratedHistory:
     """Seven weeks: arrays, dependencies, requeues, jobs that were cancelled in the queue or cut by their limit."""
     return history(jobs=None, weeks=7, nodes=NODES, gpus_per_node=4, seed=3)
 
 
-def dumped(folder: Path, past: History, at_s: int) -> list[Row]:
+def dumped(folder: Path, past: GeneratedHistory, at_s: int) -> list[Row]:
     """The records that sacct prints at `at_s`. One job in seven has no limit of its own, and one can never start."""
     path = write_dump(folder / "dump.psv", past, from_s=EPOCH_S, at_s=at_s, steps=False, compress=False)
     header, *lines = path.read_text().splitlines()
@@ -156,7 +156,7 @@ CUT = "the dump was taken then"
 
 
 @pytest.fixture(scope="module")
-def logs(past: History, tmp_path_factory: pytest.TempPathFactory) -> dict[str, DataFolder]:
+def logs(past: GeneratedHistory, tmp_path_factory: pytest.TempPathFactory) -> dict[str, DataFolder]:
     """A data folder of each log: as it was, altered, and cut."""
     folder = tmp_path_factory.mktemp("causal")
     whole = dumped(folder, past, past.last_s)

@@ -90,7 +90,9 @@ def test_what_changes_every_time_is_refused_by_name(
             path.write_text(path.read_text() + sacct_row(JobID=str(path.stat().st_size)) + "\n")
 
     readings = meanwhile(monkeypatch, nothing, grow, times=99)
-    with pytest.raises(InputError, match=r"log\.psv: another program is writing to it: it changed during each of 3 readings") as told:
+    with pytest.raises(
+        InputError, match=r"log\.psv: another program is writing to it: it changed during each of 3 readings"
+    ) as told:
         lake.ingest(path)
     assert len(readings) == 3 and "\n" not in str(told.value)
     assert [job["job_key"] for job in lake.rows("jobs")] == ["1"], "what was in stays"

@@ -9,7 +9,7 @@ import pytest
 from tests.traces.conftest import Lake
 from tests.traces.readers.node_lists.oddities import BARE, HEADER, ROWS, Row, file_of
 from traces.errors import InputError
-from traces.readers.published.openb import Nodes
+from traces.readers.published.openb import OpenbNodes
 
 GOOD = {
     "scontrol-nodes": f"\n{BARE.replace('c01', 'z')}",
@@ -101,7 +101,7 @@ def test_real_lists_of_one_cluster_agree(shared_traces: Path, lake: Lake, name: 
 def test_the_real_list_of_openb(shared_traces: Path, lake: Lake) -> None:
     """Sums by zcat | awk -F, over the file: 6,212 GPUs, 107,018,000 thousandths of a CPU, 503,828,480 MiB."""
     (result,) = lake.ingest(shared_traces / "openb" / "openb_node_list_gpu_node.csv.gz")
-    assert (result.format, result.samples, result.rejects) == (Nodes.name, 1213, 0)
+    assert (result.format, result.samples, result.rejects) == (OpenbNodes.name, 1213, 0)
     nodes = lake.table("nodes")
     assert nodes.select("gpus", "cpus", "memory_mib").sum().row(0) == (6_212, 107_018, 503_828_480)
 
