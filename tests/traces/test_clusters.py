@@ -59,7 +59,9 @@ def test_gpu_types_are_nodes_of_each_in_their_order(tmp_path: Path) -> None:
     path.write_text("[mine]\ngpu_types = { T4 = 12, A100 = 4 }\n")
     assert list(clusters.load(DataFolder(tmp_path))["mine"].gpu_types.items()) == [("T4", 12), ("A100", 4)]
     for value, told in {
-        '"T4:12,A100:4"': "gpu_types: must be a table of 1 to 16 types such as { T4 = 12, A100 = 4 }, got 'T4:12,A100:4'",
+        '"T4:12,A100:4"': (
+            "gpu_types: must be a table of 1 to 16 types such as { T4 = 12, A100 = 4 }, got 'T4:12,A100:4'"
+        ),
         "{}": "gpu_types: must be a table of 1 to 16 types",
         "{ T4 = 0 }": r"gpu_types\.T4: must be at least 1 node, got 0",
         "{ T4 = -3 }": r"gpu_types\.T4: must be a whole number from 0 to",
