@@ -45,7 +45,7 @@ def test_what_is_asked_of_gpu_schedulers_is_a_table(tmp_path: Path) -> None:
         "what_if = 3": "a table with some of schedulers, changes, seeds, jobs, got 3",
         "what_if.schedulers = []": "what_if.schedulers: must be a list of 1 to 8 texts",
         "what_if.changes = [1]": "what_if.changes: must be a list of 0 to 8 texts",
-        "what_if.seeds = 0": "what_if.seeds: at least 1",
+        "what_if.seeds = 0": "what_if.seeds: must be at least 1",
         "what_if.jobs = 9000000": "what_if.jobs: must be a whole number from 0 to 1,000,000",
         "what_if.draws = 3": "unknown setting 'draws': allowed are schedulers",
     }.items():
@@ -59,7 +59,9 @@ def test_gpu_types_are_nodes_of_each_in_their_order(tmp_path: Path) -> None:
     path.write_text("[mine]\ngpu_types = { T4 = 12, A100 = 4 }\n")
     assert list(clusters.load(DataFolder(tmp_path))["mine"].gpu_types.items()) == [("T4", 12), ("A100", 4)]
     for value, told in {
-        '"T4:12,A100:4"': "must be a table of 1 to 16 types such as { T4 = 12, A100 = 4 }, got 'T4:12,A100:4'",
+        '"T4:12,A100:4"': (
+            "gpu_types: must be a table of 1 to 16 types such as { T4 = 12, A100 = 4 }, got 'T4:12,A100:4'"
+        ),
         "{}": "gpu_types: must be a table of 1 to 16 types",
         "{ T4 = 0 }": r"gpu_types\.T4: must be at least 1 node, got 0",
         "{ T4 = -3 }": r"gpu_types\.T4: must be a whole number from 0 to",

@@ -72,10 +72,10 @@ def _lock_file(root: Path, name: str) -> Path:
 
 
 @contextmanager
-def workplace(root: Path, beside: Path) -> Iterator[Path]:
-    """Yield a hidden path in `beside` for folders that are to be moved into `beside`; it is removed at the end."""
+def workplace(root: Path, parent: Path) -> Iterator[Path]:
+    """Yield a hidden path in `parent` for folders that are to be moved into `parent`; it is removed at the end."""
     with at_work(root) as name:
-        place = beside / f".{name}.work.{next(_numbers)}"
+        place = parent / f".{name}.work.{next(_numbers)}"
         try:
             yield place
         finally:

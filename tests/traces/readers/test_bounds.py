@@ -140,7 +140,7 @@ PUBLISHED: dict[str, tuple[str, str, str]] = {
     "swf's times": (SWF, f"1 {1 << 50} 20 3600 1 -1 -1 1 7200{REST}", "submit_s"),
     "swf's memory": (SWF, f"1 1 2 3 1 -1 -1 {CPUS} 7200 {1 << 49} 1" + " -1" * 7, "requested_mem_mib"),
     "swf after all": (f"; UnixStartTime: {SECONDS - 800_000}", f"1 900000 2 3 1 -1 -1 1 7200{REST}", "submit_utc"),
-    "swf's parts": (SWF, "\n".join(["1 0 4000000000 9 8 -1 -1 8 200 -1 2" + " -1" * 7] * 2), "it ends after 2106"),
+    "swf's parts": (SWF, "\n".join(["1 0 4000000000 9 8 -1 -1 8 200 -1 2" + " -1" * 7] * 2), "together end after 2106"),
 }  # fmt: skip
 
 

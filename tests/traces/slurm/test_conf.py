@@ -161,7 +161,7 @@ def test_unreadable_files(tmp_path: Path) -> None:
         read_slurm_conf(tmp_path)
     assert "contains NUL bytes" in refused(tmp_path, MINIMAL + "\0")
     assert "no PartitionName line" in refused(tmp_path, "NodeName=n1\n")
-    assert "holds no NodeName line" in refused(tmp_path, "")
+    assert "no NodeName line" in refused(tmp_path, "")
 
 
 def test_a_continued_line_is_named_by_its_first(tmp_path: Path) -> None:

@@ -138,12 +138,12 @@ def to_utc(rows: pl.DataFrame, zone: str) -> pl.DataFrame:
         **{f"{name}_utc_late": late for name, (_, late) in both.items()},
     ).drop([f"{name}_local" for name in recorded])
     doubled = pl.any_horizontal(pl.col(f"{name}_utc") != pl.col(f"{name}_utc_late") for name in recorded)
-    asked = plain.with_row_index("at").filter(doubled.fill_null(False))
+    unsettled = plain.with_row_index("at").filter(doubled.fill_null(False))
     settled = []
     absent = {"elapsed_s": None, "suspended_s": 0, "limit_s": None}
     for name in TIMES:
         absent |= {f"{name}_utc": None, f"{name}_utc_late": None}
-    for row in asked.iter_rows(named=True):
+    for row in unsettled.iter_rows(named=True):
         times, ambiguous = settle_hour({**absent, **row})
         named = {f"{name}_utc": time for name, time in zip(TIMES, times, strict=True) if name in recorded}
         settled.append({"at": row["at"], **named, "is_time_ambiguous": ambiguous})

@@ -213,9 +213,9 @@ def from_fields(fields: tuple[str, ...]) -> list[str]:
         if full is None:
             raise InputError(f"--fields: {name!r} is not a column of sacct: known are {', '.join(NAMES)}")
         names.append(full)
-    doubled = sorted({name for name in names if names.count(name) > 1})
-    if doubled:
-        raise InputError(f"--fields: {', '.join(doubled)} is given twice: name each column once")
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InputError(f"--fields: {', '.join(repeated)} is given twice: name each column once")
     return names
 
 

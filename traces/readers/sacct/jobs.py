@@ -93,19 +93,19 @@ def _keyed(allocations: pl.DataFrame) -> pl.DataFrame:
 
 
 def _uses_of_one_id(allocations: pl.DataFrame) -> pl.DataFrame:
-    asked = pl.coalesce("submit_utc", "start_utc")
-    rows = allocations.sort("base", asked, "start_utc", "line", nulls_last=True)
+    asked_utc = pl.coalesce("submit_utc", "start_utc")
+    rows = allocations.sort("base", asked_utc, "start_utc", "line", nulls_last=True)
     last = pl.max_horizontal("end_utc", "start_utc", "submit_utc").cum_max().over("base").shift().over("base")
     name = pl.col("job_name").str.strip_chars_end("+")
     before = name.shift().over("base")
     same_name = (name.str.starts_with(before) | before.str.starts_with(name)).fill_null(True)
     same_user = (pl.col("user_name") == pl.col("user_name").shift().over("base")).fill_null(True)
-    soon = ((asked - last).dt.total_seconds() <= REQUEUE_WITHIN_S).fill_null(True)
+    soon = ((asked_utc - last).dt.total_seconds() <= REQUEUE_WITHIN_S).fill_null(True)
     same_submit = (pl.col("submit_utc") == pl.col("submit_utc").shift().over("base")).fill_null(False)
     first = pl.int_range(pl.len()).over("base") == 0
     another = ~(first | same_submit | (same_name & same_user & soon))
     rows = rows.with_columns(another.cast(pl.Int64).cum_sum().over("base").alias("use"))
-    submitted = asked.min().over("base", "use").dt.epoch("s").cast(pl.String)
+    submitted = asked_utc.min().over("base", "use").dt.epoch("s").cast(pl.String)
     reused = pl.col("use").max().over("base") > 0
     key = pl.when(reused).then(pl.concat_str("base", pl.lit("@"), submitted.fill_null("?"))).otherwise("base")
     return rows.with_columns(key.alias("job_key")).drop("use")

@@ -48,9 +48,9 @@ def to_utc(rows: pl.DataFrame, fields: Mapping[str, SacctField], zone: str) -> t
         return rows, valid
     rows = rows.with_columns(late)
     doubled = pl.any_horizontal(pl.col(name) != pl.col(f"{name}_late") for name in names)
-    asked = rows.with_row_index("at").filter(doubled.fill_null(False))
-    if not asked.is_empty():
-        rows = _settled(rows, asked, names)
+    unsettled = rows.with_row_index("at").filter(doubled.fill_null(False))
+    if not unsettled.is_empty():
+        rows = _settled(rows, unsettled, names)
     return rows.drop(f"{name}_late" for name in names), valid
 
 
@@ -109,9 +109,9 @@ def _in_utc(local: pl.Series, zone: str) -> tuple[pl.Series, pl.Series]:
     return frame["early"], frame["late"]
 
 
-def _settled(rows: pl.DataFrame, asked: pl.DataFrame, names: list[str]) -> pl.DataFrame:
+def _settled(rows: pl.DataFrame, unsettled: pl.DataFrame, names: list[str]) -> pl.DataFrame:
     settled = []
-    for row in asked.iter_rows(named=True):
+    for row in unsettled.iter_rows(named=True):
         times, ambiguous = settle_hour(row)
         settled.append({"at": row["at"], **dict(zip(names, times, strict=True)), "is_time_ambiguous": ambiguous})
     kinds: dict[str, Any] = {
