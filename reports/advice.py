@@ -30,7 +30,7 @@ _WORDS = {
     "half the slack in time limits": "Ask users for tighter time limits (simulated: without half of the unused part)",
     "easy scheduling": "Try EASY backfill (`baton whatif --schedulers mirage,easy`)",
 }
-_BOUND = "As an upper bound: it is counted in the log, not simulated."
+_BOUND = "It is an upper bound, counted in the log and not simulated."
 
 
 def actions(source: Source) -> list[Action]:
@@ -64,7 +64,7 @@ def _nothing(source: Source, whole: dict[str, Any] | None, small_gain: Action | 
         return Action(
             "No action on waits is needed",
             f"{NEARLY_ALL} {fmt.duration(whole['wait_p95_s'])}.",
-            "Fully: it is counted in the log, not simulated.",
+            "Fully, because it is counted in the log and not simulated.",
         )
     if small_gain is not None:
         best = f"{small_gain.do[0].lower()}{small_gain.do[1:]}"
@@ -156,7 +156,7 @@ def _hand_over(source: Source) -> Action | None:
         f"In simulation a chain of {jobs} is interrupted for {best['interruption_h']:.1f} h between two jobs{known}, "
         f"compared with {reactive['interruption_h']:.1f} h under reactive submission. Both jobs hold nodes "
         f"for {best['overlap_h']:.1f} h at the same time.",
-        "No further than the simulation. "
+        "No further than the simulation itself. "
         f"It was measured on {best['n']:,} hand-overs that the policy was not fitted on.{few} "
         + " ".join([world(best), against_rule(best)]).rstrip(),
         [float(end) for end in ends] if known else None,
@@ -183,7 +183,7 @@ def _rule(source: Source) -> Action | None:
         do,
         f"It would have saved {fmt.unit_time(row['time_net_s'], source.unit)} "
         f"({fmt.percent(row['time_net_s'] / all_)} of all {source.unit} time held).",
-        "As far as the past is a guide: it is counted in the log, not simulated. "
+        "It is counted in the past of this log, not simulated. "
         f"The rule affects {row['jobs']:,} jobs, {row['jobs_stopped_wrongly']:,} of which later completed in the log.",
     )
 

@@ -101,7 +101,7 @@ def why(source: Source) -> str:
         return _joined(usage or "What the jobs waited for cannot be inferred from this log", held if usage else None)
     (first, share), *others = causes
     words = f"{fmt.percent(share)} of the waiting passed {first.words}{_mostly_of(source, first, whole)}"
-    words += "".join(f", {fmt.percent(part)} {cause.words}" for cause, part in others[:1] if part >= NAMED)
+    words += "".join(f"; {fmt.percent(part)} passed {cause.words}" for cause, part in others[:1] if part >= NAMED)
     held = holder(source) if whole["wait_p95_s"] > NOTICED_WAIT_S else None  # else `who` names the holder
     users = _by(source, "user_name")
     if users.height == 1 and users["jobs"][0] == whole["jobs"]:

@@ -89,4 +89,4 @@ def in_words(source: Source) -> str:
     whole = fmt.duration(source.mean_wait_s)
     parts = [f"{one.words} ({fmt.duration(one.mean_wait_s)} on average)" for one in found]
     longest = " and ".join(parts)
-    return f"{longest[0].upper()}{longest[1:]} wait longest; the mean of all jobs is {whole}"
+    return f"{longest[0].upper()}{longest[1:]} wait longest; the mean wait of all jobs is {whole}"

@@ -51,8 +51,8 @@ _ADVICE = {
         "No order of the queue can start all of these jobs at once.",
     ),
     "nodes_down_s": (
-        "Return nodes that are out of service to use",
-        "Return nodes that are out of service to use",
+        "Bring out-of-service nodes back into use",
+        "Bring out-of-service nodes back into use",
         "It is inferred from nodes on which nothing ran for days while jobs waited; the log does not say why.",
     ),
     "fragmented_s": (
@@ -110,7 +110,7 @@ def _advice_on(source: Source, cause: Cause, share: float, whole: dict[str, Any]
         do = for_one.format(user=name)
         effect += f" {fmt.percent(part)} of that was in jobs of user {name}."
     example = _example(jobs) if cause.column in TAKEN else ""
-    return Action(do, effect + example, f"As an upper bound: it is counted in the log, not simulated. {limits}")
+    return Action(do, effect + example, f"It is an upper bound, counted in the log and not simulated. {limits}")
 
 
 def _example(jobs: pl.DataFrame) -> str:

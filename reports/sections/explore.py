@@ -2,7 +2,7 @@
 
 The page embeds them as compressed JSON and sums what is chosen, so its counts and sums are exact. Percentiles are exact
 if the waits fit into MOST_BYTES. Otherwise waits, then periods, then names become coarser, one step of GRAINS after
-another, and `notes` tells the reader how large the error of each figure is.
+another, and `notes` states the error of each figure.
 """
 
 from __future__ import annotations

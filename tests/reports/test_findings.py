@@ -199,8 +199,8 @@ def test_why_names_the_largest_cause_and_the_next_where_it_counts(tmp_path: Path
     source = _with_causes(data, cluster_full_s=0.7, held_s=0.25, behind_s=0.05)
     assert why(source).startswith(
         "70.0 % of the waiting passed while the cluster was full (too little was free on the nodes that the job could "
-        "use), "
-        "25.0 % before the job was eligible (dependency, hold or begin time); "
+        "use); "
+        "25.0 % passed before the job was eligible (dependency, hold or begin time); "
     )
     assert "cluster full" in build_report(data).read_text(encoding="utf-8")  # the plot's legend, and the filters
     assert list(shares({cause.column: 0 for cause in CAUSES})) == []
@@ -212,7 +212,7 @@ def test_why_names_the_largest_cause_and_the_next_where_it_counts(tmp_path: Path
         ("own_limit_s", "Review the limits of users and groups, first those of user bob"),
         ("dependency_s", "Ask user bob whether these jobs must run one after another"),
         ("own_jobs_s", "Ask user bob why the jobs wait for each other"),
-        ("nodes_down_s", "Return nodes that are out of service to use"),
+        ("nodes_down_s", "Bring out-of-service nodes back into use"),
         ("reservation_s", "Look at reservations and maintenance"),
         ("unknown_s", "Dump the log again with the field Reason"),
         ("fragmented_s", "Pack small jobs together, so that whole nodes stay free"),
@@ -224,7 +224,7 @@ def test_what_no_replay_knows_is_advised_by_its_cause(tmp_path: Path, cause: str
     first = actions(_with_causes(data, **{cause: 0.6, "held_s": 0.4}))[0]
     assert first.do.startswith(do) and "60.0 % of all waiting" in first.effect
     assert "mostly in 40 jobs. 75.0 % of that was in jobs of user bob." in first.effect
-    assert first.trust.startswith("As an upper bound: it is counted in the log, not simulated.")
+    assert first.trust.startswith("It is an upper bound, counted in the log and not simulated.")
 
 
 def test_a_cause_of_next_to_nothing_is_no_advice(tmp_path: Path) -> None:
