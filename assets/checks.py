@@ -1,4 +1,4 @@
-"""Asset checks: every rule of `assets.rules`, on the warehouse when it is built and again with the derived tables."""
+"""Asset checks: every rule of `assets.rules`, run when the warehouse is built and again with derived tables."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -38,7 +38,7 @@ ANALYTICS = (
 )
 POLICIES = (*CALIBRATION, POLICY_RESULTS, POLICY_CURVES, POLICY_PROMISES, RELEASE_LOG, CHAMPION_DRIFT, *QUEUE_TIME)
 NAMES = {declared.name: declared.names for declared in (*schema.CANONICAL, *ANALYTICS, *POLICIES)}
-# Which asset writes a derived table that is no asset of its own name.
+# The asset that writes a derived table, if the asset has another name.
 WRITTEN_BY = {
     "simulated_starts": "simulation_replay",
     "what_if": "simulation_what_if",
@@ -61,20 +61,22 @@ def _name(rule: Rule) -> str:
 
 
 def violations(data: DataFolder, rule: Rule) -> pl.DataFrame:
-    """The rows that break the rule. Raises InputError where there is no warehouse."""
+    """Return the rows that break the rule. Raises InputError if there is no warehouse."""
     return read(data, statement(data, rule))
 
 
 def statement(data: DataFolder, rule: Rule) -> str:
-    """The SELECT of the rows that break the rule, with the node counts that clusters declare."""
+    """Return the SELECT of the rows that break the rule, with the node counts that clusters declare."""
     declared = {name: settings.nodes for name, settings in clusters.load(data).items() if settings.nodes}
     values = ", ".join(f"({sql_text(name)}, {nodes})" for name, nodes in declared.items()) or "(NULL, NULL)"
     capacities = f"capacities(cluster, capacity) AS (VALUES {values})"
     return rule.sql.replace("WITH ", f"WITH {capacities}, ", 1) if "capacities" in rule.sql else rule.sql
 
 
-def specs(of: Iterable[Rule], keys: Mapping[str, dg.AssetKey], after: list[dg.AssetKey]) -> list[dg.AssetCheckSpec]:
-    """A Dagster check a rule."""
+def specs(
+    checked: Iterable[Rule], keys: Mapping[str, dg.AssetKey], after: list[dg.AssetKey]
+) -> list[dg.AssetCheckSpec]:
+    """Return one Dagster check per rule."""
     return [
         dg.AssetCheckSpec(
             name=_name(rule),
@@ -82,23 +84,25 @@ def specs(of: Iterable[Rule], keys: Mapping[str, dg.AssetKey], after: list[dg.As
             description=rule.description,
             additional_deps=[key for key in after if key != keys[rule.table]],
         )
-        for rule in of
+        for rule in checked
     ]
 
 
-def results(data: DataFolder, of: Iterable[Rule], keys: Mapping[str, dg.AssetKey]) -> Iterator[dg.AssetCheckResult]:
-    """Every rule held against the warehouse; a table that no cluster has yet passes.
+def results(
+    data: DataFolder, checked: Iterable[Rule], keys: Mapping[str, dg.AssetKey]
+) -> Iterator[dg.AssetCheckResult]:
+    """Check every rule against the warehouse; a table that no cluster has yet passes.
 
-    A table that an older version of the program left without a column declared now fails, and says which.
+    A table from an older version that lacks a declared column fails, and the metadata names the column.
     """
     columns = read(data, "SELECT table_name, column_name FROM information_schema.columns")
     present = {str(name): set(part["column_name"]) for (name,), part in columns.group_by("table_name")}
-    rules_here = list(of)
-    held = [rule for rule in rules_here if rule.table in present and set(NAMES[rule.table]) <= present[rule.table]]
-    counts = _counts(data, held)
+    rules_here = list(checked)
+    complete = [rule for rule in rules_here if rule.table in present and set(NAMES[rule.table]) <= present[rule.table]]
+    counts = _counts(data, complete)
     for rule in rules_here:
-        here = present.get(rule.table)
-        missing = [] if here is None else [name for name in NAMES[rule.table] if name not in here]
+        columns_here = present.get(rule.table)
+        missing = [] if columns_here is None else [name for name in NAMES[rule.table] if name not in columns_here]
         broken = counts.get(_name(rule), 0)
         yield dg.AssetCheckResult(
             check_name=_name(rule),
@@ -113,13 +117,16 @@ def results(data: DataFolder, of: Iterable[Rule], keys: Mapping[str, dg.AssetKey
         )
 
 
-def _counts(data: DataFolder, of: list[Rule]) -> dict[str, int]:
-    """How many rows break each rule, by its check's name: one statement, as opening the warehouse costs more."""
-    if not of:
+def _counts(data: DataFolder, checked: list[Rule]) -> dict[str, int]:
+    """Count the rows that break each rule, by the name of its check.
+
+    All counts come from one statement, because opening the warehouse costs more than the counts.
+    """
+    if not checked:
         return {}
     counts = [
         f"SELECT {sql_text(_name(rule))} AS name, count(*) AS broken FROM ({statement(data, rule)})"  # noqa: S608
-        for rule in of
+        for rule in checked
     ]
     return dict(read(data, " UNION ALL ".join(counts)).iter_rows())
 
@@ -150,7 +157,7 @@ def policy_checks(context: dg.AssetCheckExecutionContext, baton: Baton) -> Itera
     yield from results(baton.folder, _selected(context, POLICY_RULES), DERIVED_KEYS)
 
 
-def _selected(context: dg.AssetCheckExecutionContext, of: Iterable[Rule]) -> list[Rule]:
-    """The rules whose checks this run asked for: a person may materialize one table alone."""
-    wanted = {key.name for key in context.selected_asset_check_keys}
-    return [rule for rule in of if _name(rule) in wanted]
+def _selected(context: dg.AssetCheckExecutionContext, checked: Iterable[Rule]) -> list[Rule]:
+    """Return the rules whose checks this run requests; a run may materialize a single table."""
+    selected = {key.name for key in context.selected_asset_check_keys}
+    return [rule for rule in checked if _name(rule) in selected]

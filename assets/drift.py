@@ -1,4 +1,4 @@
-"""Drift: whether the cluster's champion still fits what the cluster runs, and if not, that retraining is asked for."""
+"""Drift: whether the champion still fits the jobs of its cluster; if not, retraining is requested."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ import dagster as dg
 import polars as pl
 
 from assets import warehouse
-from assets.metadata import numbers, plot, shown, table
+from assets.metadata import materialization, numbers, plot, table
 from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
 from models.study import drift
@@ -20,7 +20,7 @@ from traces.store import warehouse as canonical
 
 KEY, CHECK = "champion_drift", "within_bounds"
 COMPUTED_BY = drift.__name__
-NOTHING_YET = "no champion, or no whole week since its fit with known outcomes, or too few weeks in that fit"
+NOTHING_YET = "no champion, no whole week with known outcomes since its fit, or too few weeks in that fit"
 
 
 @dg.asset(
@@ -31,11 +31,13 @@ NOTHING_YET = "no champion, or no whole week since its fit with known outcomes, 
     owners=OWNERS,
     check_specs=[
         dg.AssetCheckSpec(
-            CHECK, asset=KEY, description="The newest week is like those that the champion was fitted on; else retrain."
+            CHECK,
+            asset=KEY,
+            description="The newest week is like those that the champion was fitted on; otherwise retrain.",
         )
     ],
     metadata=computed_by(COMPUTED_BY),
-    description="Each whole week since the champion's fit against the fit's weeks: waits, sizes, limits, load, users.",
+    description="Weeks since the champion's fit, compared with those of the fit: waits, sizes, limits, load, users.",
 )
 def champion_drift(
     context: dg.AssetExecutionContext, baton: Baton
@@ -48,12 +50,12 @@ def champion_drift(
     (found,), reused = derived.read_or_compute(
         data, [CHAMPION_DRIFT], cluster, made_from, lambda: [drift.drift(data, settings)]
     )
-    said, newest = sentence(found), found.filter(pl.col("week_utc") == pl.col("week_utc").max())
-    yield shown(
+    verdict, newest = sentence(found) or NOTHING_YET, found.filter(pl.col("week_utc") == pl.col("week_utc").max())
+    yield materialization(
         rows=len(found),
         reused=reused,
         version=made_from,
-        verdict=said or NOTHING_YET,
+        verdict=verdict,
         **numbers(features_beyond=int(newest["is_beyond"].sum())),
         newest_week=table(newest.drop("cluster")),
         distances=plot(_lines(found), x="week, UTC", y="index over its bound"),
@@ -62,12 +64,12 @@ def champion_drift(
         check_name=CHECK,
         passed=drift.cause(found) is None,
         severity=dg.AssetCheckSeverity.WARN,
-        metadata={"verdict": said or NOTHING_YET},
+        metadata={"verdict": verdict},
     )
 
 
 def _lines(found: pl.DataFrame) -> dict[str, tuple[list[object], list[float]]]:
-    """Of each feature the index over its bound by week: above 1 is beyond."""
+    """Return each feature's index divided by its bound, by week; a value above 1 is beyond the bound."""
     weeks = found.with_columns((pl.col("psi") / pl.col("bound")).alias("share")).sort("week_utc")
     return {
         str(name): (part["week_utc"].to_list(), part["share"].to_list())

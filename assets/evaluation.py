@@ -1,11 +1,11 @@
-"""Evaluation: the policies on the same pairs of the report window, settings picked on the select window."""
+"""Evaluation: the policies on the same pairs of the report window, with settings picked on the select window."""
 
 from typing import Any
 
 import dagster as dg
 import polars as pl
 
-from assets.metadata import numbers, picture, png, shown, table
+from assets.metadata import materialization, numbers, picture, png, table
 from assets.policies import training_link
 from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
@@ -44,36 +44,36 @@ COLUMNS = (
     kinds={"numpy", "parquet"},
     owners=OWNERS,
     metadata=computed_by(*comparisons.COMPARED_BY, but=(registry.__name__,)),
-    description="Interruption against overlap of every policy on the report window, with intervals and the oracle.",
+    description="Interruption and overlap of every policy on the report window, with intervals and the oracle.",
 )
 def policy_comparison(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     data, cluster = baton.folder, context.partition_key
     study = headline_study(data, baton.settings(cluster))
     if isinstance(study, Refusal):
-        return shown(rows=0, why=study.why)
+        return materialization(rows=0, why=study.why)
     policies = study.policies
     made_from = comparisons.comparison_fingerprint(study, policies)
-    with locked(data.root, f"comparison of {cluster}"):  # four results that belong together
+    with locked(data.root, f"comparison of {cluster}"):  # the four results are written together
         reused = derived.made_from(data, POLICY_RESULTS.name, cluster) == made_from
         if not reused:
             _compare(study, policies, made_from)
     results = derived.read(data, POLICY_RESULTS.name, cluster)
     curves = derived.read(data, POLICY_CURVES.name, cluster)
-    everywhere = results.filter(results["load"] == "all")
-    return shown(
+    all_loads = results.filter(results["load"] == "all")
+    return materialization(
         rows=len(results),
         reused=reused,
         version=made_from,
-        **_figures(everywhere, curves),
-        **_world(everywhere),
+        **_figures(all_loads, curves),
+        **_world(all_loads),
         **training_link(data, fits.run_ids(study, policies)),
         curves=picture(_drawn(curves), "interruption, h"),
-        results=table(everywhere.select(COLUMNS), rows=40),
+        results=table(all_loads.select(COLUMNS), rows=40),
     )
 
 
 def _compare(study: Study, policies: list[str], made_from: str) -> None:
-    """The comparison made and stored, its results last: they say that the others are there."""
+    """Make and store the comparison, its results last: they show that the rest is stored."""
     data, cluster = study.data, study.scenario.cluster
     trained, _ = fits.fit(study, policies, study.windows.fit)
     compared = comparisons.compare_on(study, trained, study.windows.report, study.windows.select)
@@ -89,9 +89,10 @@ def _compare(study: Study, policies: list[str], made_from: str) -> None:
 
 
 def _figures(results: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
-    """The policy of least cost on the select window, and what it, reactive and the oracle did on the report window.
+    """Return the policy with the least cost on the select window, and its report-window figures with those of bounds.
 
-    Figures are plain means over the sizes of injected pairs, or those of all recorded pairs; hours a pair.
+    The bounds are reactive submission and the oracle. Figures are hours per pair: plain means over the sizes of
+    injected pairs, or those of all recorded pairs.
     """
     figures = ("cost_w1", "interruption_h", "overlap_h")
     sizes = pl.col("size").is_in(judged_sizes(results["size"]))
@@ -112,7 +113,7 @@ def _figures(results: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
 
 
 def _world(results: pl.DataFrame) -> dict[str, Any]:
-    """How far the world's waits are from the recorded ones in the same window."""
+    """Return how far the world's waits are from the recorded ones in the same window."""
     if results.is_empty():
         return {}
     row = results.row(0, named=True)
@@ -120,7 +121,7 @@ def _world(results: pl.DataFrame) -> dict[str, Any]:
 
 
 def _drawn(curves: pl.DataFrame) -> bytes:
-    """Interruption against overlap of every policy, for all or else the widest pairs of the report window."""
+    """Plot interruption against overlap of every policy on the report window, for all or else the widest pairs."""
     size = judged_sizes(curves["size"])[-1:]
     widest = curves.filter((pl.col("window") == "report") & pl.col("size").is_in(size))
     lines = {

@@ -1,4 +1,4 @@
-"""Features: who waits and why, where GPUs are wasted, what fails. All is computed in the package `features`."""
+"""Features: who waits and why, where GPUs are wasted, what fails. The package `features` computes them all."""
 
 from collections.abc import Iterator
 from types import ModuleType
@@ -8,7 +8,7 @@ import dagster as dg
 import polars as pl
 
 from assets import warehouse
-from assets.metadata import figures, numbers, plot, shown, spread, table
+from assets.metadata import figures, materialization, numbers, plot, spread, table
 from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
 from features.catalog import FEATURES
@@ -22,14 +22,14 @@ READ = (
     "jobs", "attempts", "steps", "placements", "nodes", "gpu_utilization", "cpu_utilization", "memory_utilization",
     "agent_decisions", "agent_events",
 )  # fmt: skip
-# Tables that are a line over time, or over use: what is drawn of the rows of the whole cluster.
+# Tables plotted as lines over time or over use: x column, y columns and label, for rows of the whole cluster.
 LINES: dict[str, tuple[str, tuple[str, ...], str]] = {
     "utilization_allocated": ("hour_utc", ("allocated_share",), "share allocated"),
     "fragmentation": ("time_utc", ("free_gpus", "largest_gang_gpus", "largest_gang_nodes"), "GPUs or nodes"),
     "empty_nodes": ("utilization_from", ("empty_node_share_mean",), "share of empty nodes"),
     "load": ("day_utc", ("arrivals", "queued_mean", "running_mean"), "jobs"),
 }
-# What is told of a table as a mean, a number a materialization.
+# Columns whose mean is recorded as one number per materialization.
 MEANS = {
     "utilization_allocated": ("allocated_share",),
     "utilization_measured": ("utilization_mean_percent", "idle_share"),
@@ -40,7 +40,7 @@ MOST_POINTS = 2_000
 
 
 def analysis_assets(name: str, analysis: ModuleType) -> dg.AssetsDefinition:
-    """One op an analysis, one asset a table that it makes."""
+    """Return one op per analysis, with one asset per table that it makes."""
 
     @dg.multi_asset(
         name=name,
@@ -70,7 +70,7 @@ def analysis_assets(name: str, analysis: ModuleType) -> dg.AssetsDefinition:
 
         frames, reused = derived.read_or_compute(data, analysis.TABLES, cluster, made_from, compute)
         for declared, frame in zip(analysis.TABLES, frames, strict=True):
-            yield shown(
+            yield materialization(
                 key=dg.AssetKey(declared.name),
                 rows=len(frame),
                 reused=reused,
@@ -85,7 +85,7 @@ def analysis_assets(name: str, analysis: ModuleType) -> dg.AssetsDefinition:
 
 
 def _figures(name: str, frame: pl.DataFrame) -> dict[str, Any]:
-    """The figures of a table that are worth a line over all its materializations."""
+    """Return the figures of a table that are worth plotting over all its materializations."""
     if name == "queueing_delay":
         return spread(frame["wait_s"], "wait")
     if name in MEANS and len(frame):
@@ -98,7 +98,7 @@ def _figures(name: str, frame: pl.DataFrame) -> dict[str, Any]:
 
 
 def _drawn(name: str, frame: pl.DataFrame) -> dict[str, Any]:
-    """The lines of LINES, every so many rows of a long table; nothing for other tables and empty ones."""
+    """Plot the lines of LINES, thinned for a long table; {} for other tables and empty ones."""
     if name not in LINES or frame.is_empty():
         return {}
     x, columns, label = LINES[name]

@@ -1,7 +1,7 @@
-"""Ingest: raw logs into the lake, one Parquet folder a raw file. No reading of text here: that is `traces.ingest`.
+"""Ingest: raw logs into the lake, one Parquet folder per raw file. `traces.ingest` reads the text.
 
-A run reads all new files of a cluster at once (`trace_files`), and each file becomes a partition of `raw_file`, named
-by its content, with what is known of its quality.
+A run reads all new files of a cluster at once (`trace_files`). Each file becomes a partition of `raw_file`, named by
+its content, with figures on its quality.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from assets.metadata import numbers, shown, table
+from assets.metadata import materialization, numbers, table
 from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
 from traces import quality
@@ -33,12 +33,12 @@ raw_file = dg.AssetSpec(
     kinds={"python", "parquet"},
     owners=OWNERS,
     metadata=computed_by(READING),
-    description="One raw log, by its content: what became of its records, and how good its rows are.",
+    description="One raw log, identified by its content: counts of its records, and the quality of its rows.",
 )
 
 
 def file_key(cluster: str, sha256: str) -> str:
-    """The partition of a raw file: a changed file is another one."""
+    """Return the partition key of a raw file, which changes with its content."""
     return f"{cluster}-{sha256[:KEY_CHARACTERS]}"
 
 
@@ -50,7 +50,7 @@ def file_key(cluster: str, sha256: str) -> str:
     kinds={"python", "parquet"},
     owners=OWNERS,
     metadata=computed_by(READING),
-    description="Raw logs of one cluster (data/raw/CLUSTER/, or those named) read into the lake, each file once.",
+    description="Raw logs of one cluster (from data/raw/CLUSTER/, or as given), read into the lake, each file once.",
 )
 def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     from traces.ingest import ingest
@@ -60,7 +60,7 @@ def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materi
     if not baton.raw and not paths[0].exists():
         if not lake_files(baton.folder, cluster):
             raise InputError(f"no raw logs for cluster {cluster!r}: {paths[0]} does not exist; put them there")
-        results = []  # what `baton ingest` has read stands
+        results = []  # keep what `baton ingest` has read
     else:
         results = ingest(
             paths,
@@ -73,45 +73,48 @@ def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materi
     for skipped in (result for result in results if result.skipped_reason is not None):
         context.log.warning(f"{storable(skipped.path)}: skipped, {skipped.skipped_reason}")
     read = {result.sha256 for result in results if result.rows > result.duplicates}
-    with locked(baton.folder.root, LAKE):  # or another ingest may take out what this one sees
+    with locked(baton.folder.root, LAKE):  # so that no other ingest removes these files meanwhile
         raw_files.check(baton.folder.lake)
         files = lake_files(baton.folder, cluster)
         context.instance.add_dynamic_partitions(str(RAW_FILES.name), [file_key(cluster, f["sha256"]) for f in files])
         for described in files:
             context.log_event(_materialization(cluster, described, reused=described["sha256"] not in read))
-    gone = disappeared(files, paths)
-    for path in gone:
-        context.log.warning(f"{path} has disappeared; its rows stay until it is deleted or ingested with changes")
-    held = [described["result"] for described in files]
+    missing = disappeared(files, paths)
+    for path in missing:
+        context.log.warning(
+            f"{path} no longer exists; its rows are kept until a changed file replaces it or it is deleted"
+        )
+    counts = [described["result"] for described in files]
     rows_of_files = [{**vars(result), "path": storable(result.path)} for result in results]
     frame = pl.DataFrame(rows_of_files, infer_schema_length=None)
-    lost: dict[str, Any] = {}
-    if gone:
-        lost["disappeared files"] = table(pl.DataFrame({"path": [storable(path) for path in gone]}), length=400)
-    return shown(
+    missing_files: dict[str, Any] = {}
+    if missing:
+        paths_of_missing = pl.DataFrame({"path": [storable(path) for path in missing]})
+        missing_files["disappeared files"] = table(paths_of_missing, length=400)
+    return materialization(
         rows=int(frame["rows"].sum()) if len(frame) else 0,
         reused=all(result.rows == result.duplicates for result in results),
         version=lake_digest(baton.folder, cluster),
-        disappeared=len(gone),
+        disappeared=len(missing),
         **numbers(
-            rows_read=sum(result["rows"] for result in held),
-            rows_rejected=sum(result["rejects"] for result in held),
-            jobs=sum(result["jobs"] for result in held),
+            rows_read=sum(result["rows"] for result in counts),
+            rows_rejected=sum(result["rejects"] for result in counts),
+            jobs=sum(result["jobs"] for result in counts),
         ),
         files=table(frame),
-        **lost,
+        **missing_files,
     )
 
 
 def disappeared(files: list[dict[str, Any]], paths: list[Path]) -> list[str]:
-    """Files of the lake that lay in one of the folders and do so no more."""
+    """Return the files of the lake that came from one of the folders and are no longer there."""
     inside = tuple(str(path.resolve()) + "/" for path in paths)
     sources = [str(described.get("source") or "") for described in files]
     return sorted(source for source in sources if source.startswith(inside) and not Path(source).exists())
 
 
 def _materialization(cluster: str, described: dict[str, Any], *, reused: bool) -> dg.AssetMaterialization:
-    """The materialization of one file, with its counts and the quality of its rows."""
+    """Return the materialization of one file, with its counts and the quality of its rows."""
     result, folder = described["result"], described["folder"]
     metadata: dict[str, Any] = {
         "dagster/row_count": result["rows"],

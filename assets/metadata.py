@@ -1,4 +1,4 @@
-"""What a person sees of an asset in the UI: figures that it draws over time, tables, small plots, links."""
+"""Metadata of assets in the UI: figures that it plots over time, tables, small plots and links."""
 
 import base64
 import io
@@ -12,14 +12,14 @@ import polars as pl
 from traces.counted import counted
 
 SHOWN_ROWS, CELL_LENGTH = 20, 60
-DIGITS = 5  # of a float: the tables that it is from hold it whole
+DIGITS = 5  # significant digits of a float; the tables hold full precision
 Cell = str | int | float | bool | None
 
 
 def table(frame: pl.DataFrame, rows: int = SHOWN_ROWS, length: int = CELL_LENGTH) -> dg.TableMetadataValue:
-    """The first rows as a table; text is cut, and a last row says how many rows are not shown.
+    """Return the first rows as a table; text is cut, and a last row says how many rows are not shown.
 
-    The UI sets every cell as text, so that user text in it is only text.
+    The UI shows every cell as plain text, so user text cannot act as markup.
     """
     head = frame.head(rows)
     records = [
@@ -34,9 +34,9 @@ def table(frame: pl.DataFrame, rows: int = SHOWN_ROWS, length: int = CELL_LENGTH
 
 
 def figures(frame: pl.DataFrame) -> dg.TableMetadataValue:
-    """Key figures of every column as a table: rows that know it, distinct values, least, median, most.
+    """Return key figures of every column as a table: known rows, distinct values, least, median, most.
 
-    Text has no order that a person asks for, so it has distinct values alone.
+    Text has no useful order, so it has only distinct values.
     """
     rows = []
     for column in frame.get_columns():
@@ -50,7 +50,7 @@ def figures(frame: pl.DataFrame) -> dg.TableMetadataValue:
 
 
 def numbers(**named: float | int | None) -> dict[str, Any]:
-    """Figures that the UI draws over materializations, as the int or float that they are; None and NaN are left out."""
+    """Return figures that the UI plots over materializations, as int or float; None and NaN are left out."""
     known = {name: value for name, value in named.items() if value is not None and math.isfinite(value)}
     return {
         name: dg.MetadataValue.int(value) if isinstance(value, int) else dg.MetadataValue.float(_rounded(value))
@@ -59,7 +59,7 @@ def numbers(**named: float | int | None) -> dict[str, Any]:
 
 
 def spread(seconds: pl.Series, name: str) -> dict[str, Any]:
-    """Mean, median and 95th percentile of durations in s, as numbers in hours: `name_mean_h` and so on."""
+    """Return mean, median and 95th percentile of durations in s as numbers in hours: `name_mean_h` and so on."""
     hours = seconds.drop_nulls() / 3600
     summary = {"mean": hours.mean(), "p50": hours.quantile(0.5), "p95": hours.quantile(0.95)}
     return numbers(**{f"{name}_{what}_h": _float(value) for what, value in summary.items()})
@@ -94,7 +94,7 @@ def _type(dtype: pl.DataType) -> str:
 
 
 def png(series: Mapping[str, tuple[Any, Any]], *, x: str, y: str, log_x: bool = False) -> bytes:
-    """Lines of (x, y) by label as a small picture."""
+    """Draw lines of (x, y) by label as a small picture."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6, 3), layout="constrained")
@@ -110,21 +110,21 @@ def png(series: Mapping[str, tuple[Any, Any]], *, x: str, y: str, log_x: bool = 
 
 
 def plot(series: Mapping[str, tuple[Any, Any]], *, x: str, y: str, log_x: bool = False) -> dg.MarkdownMetadataValue:
-    """`png` inside Markdown, so that the UI shows it without any other file."""
+    """Return `png` inside Markdown, so that the UI shows it without another file."""
     return picture(png(series, x=x, y=y, log_x=log_x), y)
 
 
 def picture(drawn: bytes, title: str) -> dg.MarkdownMetadataValue:
-    """A PNG inside Markdown."""
+    """Return a PNG inside Markdown."""
     return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{base64.b64encode(drawn).decode()})")
 
 
-def shown(
+def materialization(
     *, rows: int, reused: bool = False, key: dg.AssetKey | None = None, version: str | None = None, **metadata: Any
 ) -> dg.MaterializeResult[None]:
-    """A materialization with its row count, and whether it was there already.
+    """Return a materialization with its row count, and whether it was reused.
 
-    `version` is the fingerprint of what it was made from: with the same one, what comes after it is not out of date.
+    `version` is the fingerprint of its inputs. If it stays the same, downstream assets are not outdated.
     """
     counts: dict[str, Any] = {"dagster/row_count": rows, "reused": dg.MetadataValue.bool(reused)}
     data_version = None if version is None else dg.DataVersion(version)

@@ -1,4 +1,4 @@
-"""Policies: every policy of the registry, fitted on what was known before the select window."""
+"""Policies: every policy of the registry, fitted on what is known before the select window."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from assets.metadata import numbers, shown, table
+from assets.metadata import materialization, numbers, table
 from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
 from models.study import fits
@@ -22,13 +22,13 @@ from traces.store.folder import DataFolder
     kinds={"pytorch", "mlflow"},
     owners=OWNERS,
     metadata=computed_by(*fits.FITTED_BY),
-    description="Every provisioning policy of the registry (learners once a seed), each fit a run in MLflow.",
+    description="Every provisioning policy of the registry (learners once per seed); each fit is a run in MLflow.",
 )
 def trained_policies(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     data, cluster = baton.folder, context.partition_key
     study = headline_study(data, baton.settings(cluster))
     if isinstance(study, Refusal):
-        return shown(rows=0, why=study.why)
+        return materialization(rows=0, why=study.why)
     policies, window = study.policies, study.windows.fit
     made_from = [fits.fit_fingerprint(study, name, window, study.seeds) for name in policies]
     trained, kept = fits.fit(study, policies, window)
@@ -44,7 +44,7 @@ def trained_policies(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mate
             for fit in trained
         ]
     )
-    return shown(
+    return materialization(
         rows=len(trained),
         reused=len(kept) == frame["policy"].n_unique(),
         version=digest(made_from),
@@ -55,7 +55,7 @@ def trained_policies(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mate
 
 
 def training_link(data: DataFolder, run_ids: Sequence[str]) -> dict[str, Any]:
-    """Where MLflow shows the training that the first of these fits belongs to; nothing where none was tracked."""
+    """Return a link to the MLflow training of the first of these fits; {} if none was tracked."""
     from models.tracking.runs import training_url
 
     url = training_url(data, run_ids)

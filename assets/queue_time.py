@@ -1,4 +1,4 @@
-"""Queue time: every method scored on the report window, what passes the gate released, and how it does since."""
+"""Queue time: all methods scored on the report window, the released model, and its performance since release."""
 
 import os
 import time
@@ -11,7 +11,7 @@ import polars as pl
 
 from agent.distribution import Distribution
 from assets import warehouse
-from assets.metadata import numbers, plot, shown, table
+from assets.metadata import materialization, numbers, plot, table
 from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
 from models.queue_time import drift, publish
@@ -26,12 +26,12 @@ from traces.store import derived
 from traces.store import warehouse as canonical
 
 KEY = "queue_time_model"
-COVERS = (0.93, 0.97)  # of the 95 % intervals, where they are calibrated
-MOST_LOAD_S = 1.0  # that a person at a terminal may be kept waiting for it
+COVERS = (0.93, 0.97)  # coverage of calibrated 95 % intervals
+MOST_LOAD_S = 1.0  # limit on the wait of a person at a terminal
 CHECKS = {
-    "gate": "The newest candidate is better than the champion, or than the best naive method; else that one stays.",
+    "gate": "The newest candidate beats the champion, or the best naive method; otherwise that one stays.",
     "coverage": f"95 % intervals of the champion's method cover {COVERS[0]:.0%} to {COVERS[1]:.0%} of the later jobs.",
-    "loads": f"The champion loads with its checks and answers within {MOST_LOAD_S:g} s.",
+    "loads": f"The champion loads, passes its own checks and answers within {MOST_LOAD_S:g} s.",
 }
 Yielded = dg.MaterializeResult[None] | dg.AssetCheckResult
 
@@ -44,23 +44,23 @@ Yielded = dg.MaterializeResult[None] | dg.AssetCheckResult
     owners=OWNERS,
     check_specs=[dg.AssetCheckSpec(name, asset=KEY, description=words) for name, words in CHECKS.items()],
     metadata=computed_by(publish.RELEASED_BY),
-    description="When a job would start: all methods scored on the same later jobs, and the released model of it.",
+    description="Predicted start times: all methods scored on the same later jobs, and the released model.",
 )
 def queue_time_model(context: dg.AssetExecutionContext, baton: Baton) -> Iterator[Yielded]:
     data, cluster = baton.folder, context.partition_key
     try:
         found = publish.publish(data, baton.settings(cluster))
-    except InputError as error:  # of its jobs: none started, or none is known with its submission
+    except InputError as error:  # about its jobs: none started, or none has a known submission
         found = str(error)
     if isinstance(found, str):
-        yield shown(rows=0, why=found)
+        yield materialization(rows=0, why=found)
         nothing = {"why": dg.MetadataValue.text(found)}
         yield from (dg.AssetCheckResult(check_name=name, passed=True, metadata=nothing) for name in CHECKS)
         return
     newest = found.releases.row(-1, named=True)
     weeks = found.scores.filter(method=newest["champion_method"])["weeks"].str.json_decode(WEEKS).explode()
     lines = weeks.struct.unnest()
-    yield shown(
+    yield materialization(
         rows=len(found.predictions),
         reused=found.reused,
         version=digest(newest["decided_utc"].isoformat(), newest["registered_version"]),
@@ -84,7 +84,7 @@ SHOWN = (
 
 
 def checked(folder: Path, found: publish.Published) -> Iterator[dg.AssetCheckResult]:
-    """The checks of `CHECKS`, with their figures."""
+    """Yield the checks of `CHECKS`, with their figures."""
     newest = found.releases.row(-1, named=True)
     ends = {f"crps_difference{end}_h": newest[f"crps_difference{end}_h"] for end in ("", "_low", "_high")}
     yield dg.AssetCheckResult(
@@ -105,7 +105,7 @@ def checked(folder: Path, found: publish.Published) -> Iterator[dg.AssetCheckRes
 
 
 def _loads(folder: Path) -> dg.AssetCheckResult:
-    """What the champion's folder costs whoever asks it, measured now."""
+    """Measure the load and answer time and the size of the champion's folder."""
     began = time.perf_counter()
     try:
         model = Distribution.load(folder)
@@ -124,7 +124,7 @@ def _loads(folder: Path) -> dg.AssetCheckResult:
 
 
 DRIFT_CHECK = "as_promised"
-NOTHING_YET = "no champion, or no whole week since its release with known outcomes, or too few weeks before it"
+NOTHING_YET = "no champion, no whole week with known outcomes since its release, or too few weeks before it"
 
 
 @dg.asset(
@@ -137,11 +137,11 @@ NOTHING_YET = "no champion, or no whole week since its release with known outcom
         dg.AssetCheckSpec(
             DRIFT_CHECK,
             asset=QUEUE_TIME_DRIFT.name,
-            description="The champion did no worse in the newest week than in those it was judged by; else train.",
+            description="The champion is no worse in the newest week than in its evaluation; otherwise retrain.",
         )
     ],
     metadata=computed_by(drift.__name__),
-    description="Each whole week since the queue-time champion's release: its scores against those it promised.",
+    description="Each whole week since the queue-time champion's release: its scores, compared with the promised ones.",
 )
 def queue_time_drift(context: dg.AssetExecutionContext, baton: Baton) -> Iterator[Yielded]:
     data, cluster = baton.folder, context.partition_key
@@ -152,12 +152,12 @@ def queue_time_drift(context: dg.AssetExecutionContext, baton: Baton) -> Iterato
     (found,), reused = derived.read_or_compute(
         data, [QUEUE_TIME_DRIFT], cluster, made_from, lambda: [drift.drift(data, settings)]
     )
-    said = queue_time_sentence(found) or NOTHING_YET
-    yield shown(
+    verdict = queue_time_sentence(found) or NOTHING_YET
+    yield materialization(
         rows=len(found),
         reused=reused,
         version=made_from,
-        verdict=said,
+        verdict=verdict,
         **numbers(scores_beyond=int(found.filter(pl.col("week_utc") == pl.col("week_utc").max())["is_beyond"].sum())),
         weeks=table(found.drop("cluster"), length=300),
     )
@@ -165,5 +165,5 @@ def queue_time_drift(context: dg.AssetExecutionContext, baton: Baton) -> Iterato
         check_name=DRIFT_CHECK,
         passed=cause(found) is None,
         severity=dg.AssetCheckSeverity.WARN,
-        metadata={"verdict": said},
+        metadata={"verdict": verdict},
     )

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from agent.artifact import Artifact
-from assets.metadata import numbers, shown, table
+from assets.metadata import materialization, numbers, table
 from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
 from features.conventions import BY_HAND, PASSED
@@ -24,9 +24,9 @@ from traces.store.folder import DataFolder
 
 Yielded = dg.MaterializeResult[None] | dg.AssetCheckResult
 KEY = "provisioning_policy"
-MOST_LOAD_S, MOST_BYTES = 1.0, 64 << 20  # that an agent on a login node may be asked for
-DECISIONS = 200  # timed, one observation each
-PROMISED = {  # of an entry of the manifest's promises, as the check shows them
+MOST_LOAD_S, MOST_BYTES = 1.0, 64 << 20  # limits for an agent on a login node
+DECISIONS = 200  # timed decisions, one observation each
+PROMISED = {  # columns of the manifest's promises, as the check shows them
     "risk": pl.Float64,
     "is_kept": pl.Boolean,
     "interrupted_share": pl.Float64,
@@ -37,8 +37,8 @@ PROMISED = {  # of an entry of the manifest's promises, as the check shows them
     "is_next_promised": pl.Boolean,
 }
 CHECKS = {
-    "gate": "The newest candidate passed the gate, or was promoted by hand; else the champion before it stays.",
-    "promise": "The champion kept what it promises where it was judged: the share interrupted is not above the risk.",
+    "gate": "The newest candidate passed the gate or was promoted by hand; otherwise the previous champion stays.",
+    "promise": "The champion kept its promise in evaluation: the interrupted share is not above the promised risk.",
     "artifact": f"The champion loads and decides within {MOST_LOAD_S:g} s, and takes at most {MOST_BYTES >> 20} MiB.",
 }
 
@@ -51,19 +51,19 @@ CHECKS = {
     owners=OWNERS,
     check_specs=[dg.AssetCheckSpec(name, asset=KEY, description=words) for name, words in CHECKS.items()],
     metadata=computed_by(*publish.RELEASED_BY, but=(registry.__name__,)),
-    description="The cluster's registered model: a new version, champion only if shown to be no worse, and its folder.",
+    description="The cluster's registered model and its folder. A new version must be shown to be no worse.",
 )
 def provisioning_policy(context: dg.AssetExecutionContext, baton: Baton) -> Iterator[Yielded]:
     data, cluster = baton.folder, context.partition_key
     study = headline_study(data, baton.settings(cluster))
     if isinstance(study, Refusal):
         nothing = {"why": dg.MetadataValue.text(study.why)}
-        yield shown(rows=0, why=study.why)
+        yield materialization(rows=0, why=study.why)
         yield from (dg.AssetCheckResult(check_name=name, passed=True, metadata=nothing) for name in CHECKS)
         return
     log, reused = publish.publish(study)
     columns = ("released_utc", "registered_version", "policy", "verdict", "reason")
-    yield shown(
+    yield materialization(
         rows=len(log),
         reused=reused,
         version=derived.made_from(data, RELEASE_LOG.name, cluster),
@@ -74,7 +74,7 @@ def provisioning_policy(context: dg.AssetExecutionContext, baton: Baton) -> Iter
 
 
 def checked(data: DataFolder, cluster: str, log: pl.DataFrame) -> Iterator[dg.AssetCheckResult]:
-    """The checks of `CHECKS`: of the newest decision, and of the folder that agents read."""
+    """Yield the checks of `CHECKS`: on the newest decision, and on the folder that agents read."""
     from models.release import export
     from models.tracking.versions import CHAMPION
 
@@ -96,7 +96,7 @@ def checked(data: DataFolder, cluster: str, log: pl.DataFrame) -> Iterator[dg.As
 
 
 def _promise_check(folder: Path) -> dg.AssetCheckResult:
-    """Whether each promise that the champion's manifest carries was kept; one that was never made breaks none."""
+    """Check that each promise in the champion's manifest was kept; a promise that was never made counts as kept."""
     try:
         promises = Artifact.load(folder).promises
     except ValueError as error:
@@ -107,12 +107,12 @@ def _promise_check(folder: Path) -> dg.AssetCheckResult:
         check_name="promise",
         passed=all(promise.get("is_kept") is not False for promise in promises),
         severity=dg.AssetCheckSeverity.WARN,
-        metadata={"promises": table(pl.DataFrame(rows, schema=PROMISED))} if rows else {"why": "it promises nothing"},
+        metadata={"promises": table(pl.DataFrame(rows, schema=PROMISED))} if rows else {"why": "it makes no promise"},
     )
 
 
 def _artifact_check(folder: Path) -> dg.AssetCheckResult:
-    """What the champion's folder costs whoever runs it, measured now."""
+    """Measure the load time, decision time and size of the champion's folder."""
     began = time.perf_counter()
     try:
         artifact = Artifact.load(folder)
@@ -137,7 +137,7 @@ def _artifact_check(folder: Path) -> dg.AssetCheckResult:
 
 
 def _decision(cluster: str, log: pl.DataFrame) -> dict[str, Any]:
-    """The newest decision: figures, the reason, and where the registry shows the version that is champion now."""
+    """Return the newest decision: figures, the reason, and the link to the current champion in the registry."""
     from models.tracking.versions import version_url
 
     newest = log.row(-1, named=True)

@@ -1,4 +1,4 @@
-"""What the report says of clusters that their tables do not: why there are no policies, what calibration leaves out."""
+"""Facts for the report that tables do not hold: why there are no policies, what calibration leaves out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from traces.store.folder import DataFolder
 
 
 def remarks(data: DataFolder, settings: Iterable[ClusterSettings]) -> dict[str, Remarks]:
-    """The remarks that `reports.build` takes, by cluster."""
+    """Return the remarks that `reports.build` takes, by cluster."""
     clusters = list(settings)
     cuts = extent.calibration_cuts(data, [one.name for one in clusters])
     plain = why_plain(data, clusters)

@@ -1,7 +1,7 @@
-"""Reports: everything derived goes into the warehouse, and one HTML file is made from the warehouse alone.
+"""Reports: the warehouse with all derived tables, and one HTML file made from the warehouse alone.
 
-Both are made twice: once without waiting for any policy, so that a report stands whatever becomes of training, and
-once more with the policies.
+Both are made twice: first without waiting for policies, so that a report exists even if training fails, and again with
+the policies.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ import dagster as dg
 import polars as pl
 
 from assets import features, warehouse
-from assets.metadata import shown, table
+from assets.metadata import materialization, table
 from assets.promises import computed_by
 from assets.remarks import remarks
 from assets.resources import OWNERS, Baton
@@ -26,7 +26,7 @@ POLICIES = [
     "queue_time_drift",
 ]  # fmt: skip
 REPORTING = "reports.build"
-FIRST = {"dagster/priority": "10"}  # of what is ready to run, a report goes before any training
+FIRST = {"dagster/priority": "10"}  # among the steps that are ready, a report runs before any training
 
 
 @dg.asset(
@@ -37,7 +37,7 @@ FIRST = {"dagster/priority": "10"}  # of what is ready to run, a report goes bef
     owners=OWNERS,
     op_tags=FIRST,
     metadata=computed_by(warehouse.BUILT_BY),
-    description="The warehouse once more, with the analytics of every cluster beside the canonical tables.",
+    description="The warehouse, rebuilt with the analytics of every cluster in addition to the canonical tables.",
 )
 def derived_tables(baton: Baton) -> dg.MaterializeResult[None]:
     return _built(baton)
@@ -50,20 +50,20 @@ def derived_tables(baton: Baton) -> dg.MaterializeResult[None]:
     kinds=warehouse.KINDS,
     owners=OWNERS,
     metadata=computed_by(warehouse.BUILT_BY),
-    description="The warehouse once more, with calibrated waits and the policies' results beside the analytics.",
+    description="The warehouse, rebuilt with calibrated waits and the policies' results in addition to the analytics.",
 )
 def policy_tables(baton: Baton) -> dg.MaterializeResult[None]:
     return _built(baton)
 
 
 def _built(baton: Baton) -> dg.MaterializeResult[None]:
-    """The warehouse with everything derived that the lake holds."""
+    """Build the warehouse with everything derived that the lake holds."""
     rows, reused = warehouse.build(baton.folder)
     names = [name for name in rows if name in derived.tables(baton.folder)]
     counts = pl.DataFrame({"table": names, "rows": [rows[name] for name in names]})
     count = sum(rows[name] for name in names)
     made_from = warehouse.fingerprint(baton.folder)
-    return shown(rows=count, reused=reused, version=made_from, tables=table(counts, rows=40))
+    return materialization(rows=count, reused=reused, version=made_from, tables=table(counts, rows=40))
 
 
 @dg.asset(
@@ -85,26 +85,26 @@ def report(baton: Baton) -> dg.MaterializeResult[None]:
     kinds={"html", "matplotlib"},
     owners=OWNERS,
     metadata=computed_by(REPORTING),
-    description="The same report, written again with the policies and what they were compared to.",
+    description="The same report, rewritten with the policies and their comparison.",
 )
 def report_with_policies(baton: Baton) -> dg.MaterializeResult[None]:
     return _written(baton)
 
 
 def _written(baton: Baton) -> dg.MaterializeResult[None]:
-    """The report of what the warehouse holds now."""
+    """Write the report from the current warehouse."""
     from reports.build import build_report
 
     data, out = baton.folder, baton.folder.reports / "report.html"
     sizes = read(data, "SELECT cluster, count(*) AS files FROM trace_files GROUP BY cluster ORDER BY cluster")
-    beside = remarks(data, [baton.settings(name) for name in sizes["cluster"]])
-    made_from = digest(warehouse.fingerprint(data), code_digest(REPORTING), beside)
+    remarks_by_cluster = remarks(data, [baton.settings(name) for name in sizes["cluster"]])
+    made_from = digest(warehouse.fingerprint(data), code_digest(REPORTING), remarks_by_cluster)
     reused = out.is_file() and read_stamp(data, "report", warehouse.ALL, made_from) is not None
     if not reused:
-        build_report(data, out=out, remarks=beside)
+        build_report(data, out=out, remarks=remarks_by_cluster)
         write_stamp(data, "report", warehouse.ALL, made_from, {})
     size: dict[str, Any] = {"dagster/size_bytes": dg.MetadataValue.int(out.stat().st_size)}
-    return shown(
+    return materialization(
         rows=len(sizes),
         reused=reused,
         version=made_from,

@@ -1,6 +1,6 @@
-"""What every asset is given: the data folder, and flags that override a cluster's declared settings.
+"""Resources of every asset: the data folder, and flags that override the declared settings of a cluster.
 
-No `from __future__ import annotations` here: Dagster reads these annotations while the program runs.
+This module has no `from __future__ import annotations`, because Dagster reads its annotations at run time.
 """
 
 from collections.abc import Generator
@@ -19,11 +19,11 @@ OWNERS = ["team:cluster-operations"]
 
 
 class Baton(dg.ConfigurableResource[None]):
-    """One data folder. The flags are those of `baton analyze` and `run`; left out, clusters.toml alone decides."""
+    """One data folder, with the flags of `baton analyze` and `run`. Without flags, clusters.toml alone decides."""
 
     data: str
-    cluster: str | None = None  # that the flags are for; none: any
-    raw: list[str] | None = None  # files and folders; none: the cluster's folder under raw/
+    cluster: str | None = None  # that the flags apply to; None: any
+    raw: list[str] | None = None  # files and folders; None: the cluster's folder under raw/
     format: str = "auto"
     fields: list[str] | None = None
     delimiter: str | None = None
@@ -40,7 +40,10 @@ class Baton(dg.ConfigurableResource[None]):
 
     @contextmanager
     def yield_for_execution(self, context: dg.InitResourceContext) -> Generator["Baton"]:  # type: ignore[override]
-        """While a run has it, it is at work; a sensor that has it is not (`pipelines.runs.killed`)."""
+        """Mark the data folder as in use while a run has this resource.
+
+        A sensor that has it does not mark the folder (`pipelines.runs.killed`).
+        """
         if context.run is None:
             yield self
             return
@@ -49,12 +52,12 @@ class Baton(dg.ConfigurableResource[None]):
             yield self
 
     def raw_paths(self, cluster: str) -> list[Path]:
-        """The cluster's raw logs, files or folders: those named, else data/raw/<cluster>."""
+        """Return the raw logs of the cluster, files or folders: those given, else data/raw/<cluster>."""
         named = self.raw if self.cluster in (None, cluster) else []
         return [Path(path) for path in named or ()] or [self.folder.raw / cluster]
 
     def settings(self, cluster: str) -> ClusterSettings:
-        """The cluster's settings, flags first. Raises InputError for a cluster that nothing declares."""
+        """Return the settings of the cluster; flags take precedence. Raises InputError for an undeclared cluster."""
         if self.cluster not in (None, cluster):
             return clusters.resolve(self.folder, cluster=cluster)
         return clusters.resolve(

@@ -1,6 +1,6 @@
-"""The rules that tables keep, each one SELECT of violations: keys, required columns, states, time order, conservation.
+"""Rules for the tables, each one SELECT of violations: keys, required columns, states, time order, conservation.
 
-Made from the declarations in `traces.schema` where they can be. Run as Dagster checks by `assets.checks`.
+Where possible they are derived from the declarations in `traces.schema`. `assets.checks` runs them as Dagster checks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ STATES = ", ".join(f"'{state}'" for state in schema.STATES)
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule of one table. `sql` selects what breaks it; a rule that only warns describes the log, not our work."""
+    """One rule of one table. `sql` selects violations; `only_warns` marks rules that describe the log, not our work."""
 
     table: str
     name: str
@@ -27,10 +27,10 @@ class Rule:
 
 
 def busy(held: str) -> str:
-    """SELECT of the instants at which more nodes are held than there are.
+    """Return a SELECT of the instants at which more nodes are held than exist.
 
-    `held` selects cluster, capacity, start_utc, end_utc, nodes. An end gives its nodes back before a start at the
-    same instant takes them.
+    `held` selects cluster, capacity, start_utc, end_utc, nodes. An end gives its nodes back before a start at the same
+    instant takes them.
     """
     return f"""
         WITH held AS ({held}), events AS (
@@ -45,7 +45,7 @@ def busy(held: str) -> str:
 
 
 def declared(table: Table) -> list[Rule]:
-    """What the declaration itself promises: unique keys, and no null where none is allowed."""
+    """Return the rules that the declaration implies: unique keys, and no null in required columns."""
     required = [column.name for column in table.columns if not column.nullable]
     rules = [
         Rule(
@@ -69,7 +69,7 @@ def declared(table: Table) -> list[Rule]:
 
 
 def known_states(table: str) -> Rule:
-    """The rule that every state of a table is one that the schema knows."""
+    """Return the rule that every state of a table is one that the schema knows."""
     return Rule(
         table,
         "known_states",
@@ -79,7 +79,7 @@ def known_states(table: str) -> Rule:
 
 
 def durations(table: Table) -> Rule:
-    """No negative duration, count or amount."""
+    """Return the rule that no duration, count or amount is negative."""
     numbers = [c.name for c in table.columns if c.unit in ("s", "nodes", "GPUs", "CPUs", "GPU s", "jobs", "records")]
     return Rule(
         table.name,
@@ -89,7 +89,7 @@ def durations(table: Table) -> Rule:
     )
 
 
-# Machines of which a log saw more GPUs than the machine list says (Philly's m51, for one: a job of 8 on a listed 2).
+# Machines with more GPUs in the log than in the machine list (such as Philly's m51: a job on 8, and 2 listed).
 CONTRADICTED_NODES = """
     WITH held AS (
         SELECT cluster, node, max(greatest(coalesce(gpus, 0), coalesce(list_max(
@@ -111,7 +111,7 @@ CANONICAL: tuple[Rule, ...] = (
     Rule(
         "jobs",
         "time_order",
-        "submit <= eligible <= start <= end, where the log holds them and no clock change blurs them",
+        "submit <= eligible <= start <= end, where the log holds them and no clock change makes them ambiguous",
         """SELECT * FROM jobs WHERE NOT is_time_ambiguous AND (
                submit_utc > eligible_utc OR submit_utc > start_utc
                OR eligible_utc > start_utc OR start_utc > end_utc)""",
@@ -119,7 +119,7 @@ CANONICAL: tuple[Rule, ...] = (
     Rule(
         "attempts",
         "time_order",
-        "start <= end, and no attempt starts before the one before it ended",
+        "start <= end, and no attempt starts before the previous one ended",
         """SELECT * FROM (
                SELECT *, lag(end_utc) OVER (PARTITION BY cluster, job_key ORDER BY attempt) AS before_utc FROM attempts
            ) WHERE start_utc > end_utc OR start_utc < before_utc""",
@@ -142,7 +142,7 @@ CANONICAL: tuple[Rule, ...] = (
     Rule(
         "rejects",
         "conservation",
-        "as many rows of a file as trace_files counts",
+        "a file has as many rows here as trace_files counts",
         """SELECT f.path, f.rejects, count(r.line) AS found
            FROM trace_files f LEFT JOIN rejects r ON (r.cluster, r.trace_sha256) = (f.cluster, f.sha256)
            GROUP BY ALL HAVING f.rejects <> found""",
@@ -160,7 +160,7 @@ CANONICAL: tuple[Rule, ...] = (
     Rule(
         "nodes",
         "gpus_in_use",
-        "no GPU beyond a machine's count in the machine list was held by a job or sampled (both counts are kept)",
+        "no job held and no sample shows more GPUs of a machine than the machine list has (both counts are kept)",
         CONTRADICTED_NODES,
         only_warns=True,
     ),
@@ -206,7 +206,7 @@ SIMULATED: tuple[Rule, ...] = (
     Rule(
         "what_if_schedulers",
         "figures",
-        "shares lie in 0 to 1, the quantiles are in order, and a mean lies within its draws",
+        "shares are in 0 to 1, the quantiles are in order, and a mean lies between its smallest and largest draw",
         """SELECT * FROM what_if_schedulers
            WHERE utilization NOT BETWEEN 0 AND 1 + 1e-9 OR fragmentation NOT BETWEEN 0 AND 1
               OR p50_jct_s > p99_jct_s OR least(mean_queueing_s, preemptions, lost_gpu_h) < -1e-3
@@ -215,7 +215,7 @@ SIMULATED: tuple[Rule, ...] = (
     Rule(
         "what_if_groups",
         "sizes_add_up",
-        "the classes of size hold every job that was replayed",
+        "the size classes add up to all replayed jobs",
         """SELECT s.cluster, s.scheduler, s.change, s.jobs, sum(g.jobs) AS found
            FROM what_if_schedulers s JOIN what_if_groups g USING (cluster, scheduler, change)
            WHERE g.dimension = 'size' GROUP BY ALL HAVING s.jobs <> sum(g.jobs)""",
@@ -235,7 +235,7 @@ POLICIES: tuple[Rule, ...] = (
     Rule(
         "policy_results",
         "figures",
-        "hours are not negative, shares lie in 0 to 1, cost is interruption + overlap, none simulated beats the oracle",
+        "hours are not negative, shares are in 0 to 1, cost is interruption + overlap, no policy beats the oracle",
         """SELECT * FROM policy_results
            WHERE least(interruption_h, overlap_h, cost_w1) < 0 OR zero_share NOT BETWEEN 0 AND 1
               OR abs(cost_w1 - interruption_h - overlap_h) > 1e-6
@@ -245,7 +245,7 @@ POLICIES: tuple[Rule, ...] = (
 
 
 def of_derived(tables: Iterable[Table]) -> tuple[Rule, ...]:
-    """The rules of the derived tables that are declared there."""
+    """Return the rules of these derived tables."""
     declaring = tuple(tables)
     names = {table.name for table in declaring}
     own = [rule for rule in (*SIMULATED, *POLICIES) if rule.table in names]

@@ -1,10 +1,10 @@
-"""Simulation: the trace replayed by a scheduler, and the pairs that policies learn from and are compared on."""
+"""Simulation: replays of the trace by schedulers, and the pairs on which policies learn and are compared."""
 
 import dagster as dg
 import polars as pl
 
 from assets import warehouse
-from assets.metadata import numbers, plot, shown, spread, table
+from assets.metadata import materialization, numbers, plot, spread, table
 from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
 from features.conventions import interruption_h
@@ -31,20 +31,20 @@ WAITS = ("mean", "p50", "p95")
     kinds={"numba", "parquet"},
     owners=OWNERS,
     metadata=computed_by(replays.__name__),
-    description="Start of every job in a replay of the trace, beside its recorded wait: how far the simulator is off.",
+    description="Simulated and recorded wait of every job in a replay of the trace: the error of the simulator.",
 )
 def simulation_replay(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     data, cluster = baton.folder, context.partition_key
     settings = baton.settings(cluster)
     if why := inputs.why_not_replayed(data, settings):
-        return shown(rows=0, why=why)
+        return materialization(rows=0, why=why)
     made_from = digest(canonical.made_from(data, cluster), settings.nodes, SCHEDULER, code_digest(replays.__name__))
     (frame,), reused = derived.read_or_compute(
         data, [SIMULATED_STARTS], cluster, made_from, lambda: [replays.replay(data, settings, SCHEDULER)]
     )
     waits = {side: _ecdf(frame[f"{side}_wait_s"].drop_nulls()) for side in ("recorded", "simulated")}
     distance = replays.distances(frame)
-    return shown(
+    return materialization(
         rows=len(frame),
         reused=reused,
         version=made_from,
@@ -63,14 +63,14 @@ def simulation_replay(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mat
     kinds={"numba", "parquet"},
     owners=OWNERS,
     metadata=computed_by(calibrations.__name__),
-    description="What the trace hides about its scheduler, inferred, and the calibrated waits of every later month.",
+    description="Scheduler parameters inferred from the trace, and the calibrated waits of every later month.",
 )
 def simulation_calibration(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     from simulator.recorded.study import unexplained
 
     data, cluster = baton.folder, context.partition_key
     if why := inputs.why_no_plan(data, cluster):
-        return shown(rows=0, why=why)
+        return materialization(rows=0, why=why)
     settings = baton.settings(cluster)
     made_from = digest(canonical.made_from(data, cluster), settings.fit_from, code_digest(calibrations.__name__))
 
@@ -80,10 +80,10 @@ def simulation_calibration(context: dg.AssetExecutionContext, baton: Baton) -> d
 
     (figures, starts, parameters), reused = derived.read_or_compute(data, CALIBRATION, cluster, made_from, calibrate)
     if figures.is_empty():
-        why = "no month of the trace has four weeks of record before it to fit on, and 100 jobs"
-        return shown(rows=0, reused=reused, why=why, fidelity=table(figures))
+        why = "no month of the trace has 100 jobs and four weeks of record before it to fit on"
+        return materialization(rows=0, reused=reused, why=why, fidelity=table(figures))
     waits = {form: _ecdf(starts[f"{form}_wait_s"]) for form in ("recorded", "frozen", "causal", "forked", "informed")}
-    return shown(
+    return materialization(
         rows=len(starts),
         reused=reused,
         version=made_from,
@@ -105,20 +105,22 @@ def simulation_calibration(context: dg.AssetExecutionContext, baton: Baton) -> d
     kinds={"numba", "parquet"},
     owners=OWNERS,
     metadata=computed_by(what_ifs.__name__, but=(registry.__name__,)),
-    description="Mean wait under another scheduler, with more or fewer nodes, with tighter time limits.",
+    description="Mean wait under another scheduler, with more or fewer nodes, or with tighter time limits.",
 )
 def simulation_what_if(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     data, cluster = baton.folder, context.partition_key
     if why := inputs.why_no_plan(data, cluster):
-        return shown(rows=0, why=why)
+        return materialization(rows=0, why=why)
     settings = baton.settings(cluster)
-    code = code_digest(what_ifs.__name__, but=(registry.__name__,))  # tables name its worlds; policies have no part
+    code = code_digest(
+        what_ifs.__name__, but=(registry.__name__,)
+    )  # the registry names the worlds of tables; policies have no effect here
     made_from = digest(canonical.made_from(data, cluster), settings.nodes, code)
     (frame,), reused = derived.read_or_compute(
         data, [WHAT_IF], cluster, made_from, lambda: [what_ifs.what_if(data, settings)]
     )
     base = frame.filter(pl.col("change") == "as it is")
-    return shown(
+    return materialization(
         rows=len(frame),
         reused=reused,
         version=made_from,
@@ -134,17 +136,17 @@ def simulation_what_if(context: dg.AssetExecutionContext, baton: Baton) -> dg.Ma
     kinds={"numba", "parquet"},
     owners=OWNERS,
     metadata=computed_by(gpu_what_ifs.__name__, but=(registry.__name__,)),
-    description="The same jobs under published GPU schedulers, as it is and with things changed: who gains, who loses.",
+    description="The same jobs under published GPU schedulers, also with changes: which groups gain and lose.",
 )
 def simulation_what_if_schedulers(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     data, cluster = baton.folder, context.partition_key
     settings = baton.settings(cluster)
     if why := gpu_what_ifs.why_not(data, settings):
-        return shown(rows=0, why=why)
+        return materialization(rows=0, why=why)
     made_from = gpu_what_ifs.made_from(data, settings)
-    by_hand = gpu_what_ifs.kept(data, settings)
-    if by_hand is not None:
-        (schedulers, groups), reused = by_hand, True
+    kept = gpu_what_ifs.kept(data, settings)  # the answer to a `baton whatif`
+    if kept is not None:
+        (schedulers, groups), reused = kept, True
         made_from = derived.made_from(data, gpu_what_ifs.TABLES[0].name, cluster) or made_from
     else:
         (schedulers, groups), reused = derived.read_or_compute(
@@ -155,11 +157,11 @@ def simulation_what_if_schedulers(context: dg.AssetExecutionContext, baton: Bato
             lambda: gpu_what_ifs.answer(data, settings, gpu_what_ifs.declared(data, settings), workers=1),
         )
     best = schedulers.sort("mean_jct_s", "place").row(0, named=True)
-    return shown(
+    return materialization(
         rows=len(schedulers),
         reused=reused,
         version=made_from,
-        asked_by="baton whatif" if by_hand is not None else "clusters.toml, or nobody: the usual question",
+        asked_by="baton whatif" if kept is not None else "clusters.toml, or the default question",
         **numbers(best_mean_jct_h=best["mean_jct_s"] / 3600, best_jct_change_h=best["jct_change_s"] / 3600),
         best=f"{best['scheduler']}, {best['change']}",
         replays=table(schedulers.drop("assumptions", "cluster")),
@@ -175,26 +177,26 @@ def simulation_what_if_schedulers(context: dg.AssetExecutionContext, baton: Bato
     kinds={"numba", "numpy"},
     owners=OWNERS,
     metadata=computed_by(*MADE_BY),
-    description="Predecessors and their successors, every submit time: jobs cut by their limit, else pairs injected.",
+    description="Pairs of a job and its successor at every submit time: jobs ended by their limit, else injected.",
 )
 def pair_tables(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     data, cluster = baton.folder, context.partition_key
     study = headline_study(data, baton.settings(cluster))
     if isinstance(study, Refusal):
-        return shown(rows=0, why=study.why)
+        return materialization(rows=0, why=study.why)
     parts = (study.windows.fit, study.windows.select, study.windows.report)
     fitted = study.fit_scenarios(parts[0].until_s)
-    kept = [(scenario, parts[0]) for scenario in fitted] + [(study.scenario, part) for part in parts[1:]]
-    paths = [pair_path(data, scenario, part) for scenario, part in kept]
+    scenarios = [(scenario, parts[0]) for scenario in fitted] + [(study.scenario, part) for part in parts[1:]]
+    paths = [pair_path(data, scenario, part) for scenario, part in scenarios]
     reused = all(path.is_file() for path in paths)
     tables = [study.fit_pairs(parts[0]), *(study.pairs(part) for part in parts[1:])]
     counts = pl.Series("pairs", [len(pairs) for pairs in tables])
     named = dict(zip(("fit", "select", "report"), tables, strict=True))
     gaps = {name: _ecdf(pl.Series(pairs.gap_h[pairs.last]) * HOUR_S) for name, pairs in named.items()}
-    return shown(
+    return materialization(
         rows=int(counts.sum()),
         reused=reused,
-        version=digest([path.name for path in paths]),  # it holds the fingerprint
+        version=digest([path.name for path in paths]),  # the name holds the fingerprint
         scenario=str(study.scenario),
         windows=table(study.windows.frame().with_columns(counts)),
         **numbers(**{f"pairs_{name}": len(pairs) for name, pairs in named.items()}),
@@ -210,7 +212,7 @@ def pair_tables(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materiali
 
 
 def _ecdf(seconds: pl.Series) -> tuple[list[float], list[float]]:
-    """(hours, share at most that long) at 200 quantiles."""
+    """Return (hours, share of at most that long) at 200 quantiles."""
     shares = [i / 199 for i in range(200)]
     hours = [float(seconds.quantile(share) or 0.0) / HOUR_S for share in shares] if len(seconds) else []
     return hours, shares[: len(hours)]

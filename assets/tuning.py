@@ -1,6 +1,6 @@
-"""The search for hyper-parameters, as a job to be launched: it makes no asset, and what it finds a person takes over.
+"""The search for hyper-parameters, as a job that a person launches. It makes no asset; a person adopts its result.
 
-No `from __future__ import annotations` here: Dagster reads these annotations while the program runs.
+This module has no `from __future__ import annotations`, because Dagster reads its annotations at run time.
 """
 
 import dagster as dg
@@ -13,7 +13,7 @@ from traces.counted import counted
 
 
 class TuneConfig(dg.Config):
-    """Which learner of which cluster is tuned, and for how long."""
+    """The learner and cluster to tune, and the time budget."""
 
     cluster: str
     policy: str
@@ -22,17 +22,17 @@ class TuneConfig(dg.Config):
 
 
 @dg.op(
-    description=f"Hyper-parameters of one learner ({', '.join(TUNABLE)}) by Optuna, each trial a run in MLflow.",
+    description=f"Hyper-parameters of one learner ({', '.join(TUNABLE)}) by Optuna; each trial is a run in MLflow.",
     out=dg.Out(dg.Nothing),
 )
 def search_hyperparameters(context: dg.OpExecutionContext, config: TuneConfig, baton: Baton) -> None:
-    """Searches on the cluster's fit window, and logs the table for clusters.toml that it came to."""
+    """Search on the cluster's fit window, and log the resulting table for clusters.toml."""
     study = headline_study(baton.folder, baton.settings(config.cluster))
     if isinstance(study, Refusal):
         context.log.info(study.why)
         return
     found = search(study, config.policy, study.windows.fit, trials=config.trials, budget_s=config.budget_s)
     context.log.info(
-        f"{counted(found.trials, 'trial')}, {found.pruned} stopped early; cost {found.best.cost_h:.3f} h a pair, "
-        f"with the policy's own values {found.own_cost_h:.3f} h\n{as_toml(study, found)}"
+        f"{counted(found.trials, 'trial')}, {found.pruned} stopped early. Best cost: {found.best.cost_h:.3f} h per "
+        f"pair, compared with {found.own_cost_h:.3f} h for the policy's own values.\n{as_toml(study, found)}"
     )

@@ -1,13 +1,13 @@
-"""Warehouse: the lake's Parquet as one DuckDB file, built beside the old one and renamed over it.
+"""Warehouse: the lake's Parquet files as one DuckDB file, built in a temporary file and renamed over the old one.
 
-It is built twice in a run: after ingest, so that features can read it, and after everything derived is in the lake.
+A run builds it twice: after ingest, so that features can read it, and after all derived tables are in the lake.
 """
 
 from collections.abc import Iterator
 
 import dagster as dg
 
-from assets.metadata import shown, table
+from assets.metadata import materialization, table
 from assets.promises import computed_by
 from assets.resources import OWNERS, Baton
 from traces import schema
@@ -23,12 +23,12 @@ BUILT_BY = warehouse.__name__
 
 
 def key(table_name: str) -> dg.AssetKey:
-    """The asset of a canonical table."""
+    """Return the asset key of a canonical table."""
     return dg.AssetKey(["warehouse", table_name])
 
 
 def fingerprint(data: DataFolder) -> str:
-    """Changes when a raw file, a derived table or the code that builds the warehouse does."""
+    """Return a digest that changes with any raw file, any derived table, and the code that builds the warehouse."""
     parts = [
         (name, path.stem, derived.made_from(data, name, path.stem))
         for name, (_, paths) in derived.tables(data).items()
@@ -38,9 +38,9 @@ def fingerprint(data: DataFolder) -> str:
 
 
 def build(data: DataFolder) -> tuple[dict[str, int], bool]:
-    """Rows of every table, and whether the warehouse was already made from exactly this lake.
+    """Return the rows of every table, and whether the existing warehouse was already built from this lake.
 
-    The lake is locked meanwhile: the stamp is of what was built. Raises WorkError where the lake is damaged.
+    The lake is locked meanwhile, so that the stamp matches what was built. Raises WorkError if the lake is damaged.
     """
     with locked(data.root, LAKE):
         raw_files.check(data.lake)
@@ -83,10 +83,10 @@ def _meaning(column: schema.Column) -> str:
 def canonical_tables(baton: Baton) -> Iterator[dg.MaterializeResult[None]]:
     rows, reused = build(baton.folder)
     made_from = warehouse.made_from(baton.folder)
-    with warehouse.published(baton.folder):  # held open: of one warehouse, and opened once
+    with warehouse.published(baton.folder):  # one connection: all tables come from the same warehouse
         first = {
             name: table(warehouse.read(baton.folder, f"SELECT * FROM {name} LIMIT 5"))  # noqa: S608 - our own names
             for name in schema.TABLES
         }
     for name in schema.TABLES:
-        yield shown(key=key(name), rows=rows[name], reused=reused, version=made_from, first_rows=first[name])
+        yield materialization(key=key(name), rows=rows[name], reused=reused, version=made_from, first_rows=first[name])

@@ -85,7 +85,7 @@ def first(world: w.SlurmWorld, jobs: int) -> w.SlurmWorld:
     return replace(world, jobs=w.SlurmJobs(**columns), pinned_first=world.pinned_first[: jobs + 1])
 
 
-def timed(world: w.SlurmWorld, repeat: int, heard: ProgressCallback | None = None) -> tuple[w.SlurmResult, float]:
+def timed(world: w.SlurmWorld, repeat: int, on_progress: ProgressCallback | None = None) -> tuple[w.SlurmResult, float]:
     """Simulate the world `repeat` times; return the result and the least processor seconds of the compiled part."""
     best = np.inf
     for _ in range(repeat):

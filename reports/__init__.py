@@ -1,4 +1,4 @@
-"""Tables to figures to one self-contained HTML file.
+"""Formatting for people: figures, sentences, tables and one self-contained HTML report.
 
-Computes no metric and fits nothing: it formats for a person. Never imports `models`, `assets` or `pipelines`.
+This package computes no metric and fits nothing. It never imports `models`, `assets` or `pipelines`.
 """

@@ -1,7 +1,7 @@
-"""One self-contained HTML file from the warehouse: sections, rendered by an autoescaping template.
+"""The report: one self-contained HTML file from the warehouse, rendered by an autoescaping template.
 
-The file holds no reference to anything outside it, and its content security policy forbids any: inline styles, and the
-one script whose digest the policy names.
+The file refers to nothing outside itself. Its content security policy allows only inline styles and the one script
+whose digest the policy names.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from reports.sections.fidelity import fidelity
 from reports.sections.intake import intake
 from reports.sections.load import load
 from reports.sections.names import SECTION_NAMES, check_section
-from reports.sections.offenders import beside, write_offenders
+from reports.sections.offenders import offenders_path, write_offenders
 from reports.sections.philly_study import study
 from reports.sections.policies import policies
 from reports.sections.start import start
@@ -61,7 +61,7 @@ SECTIONS: dict[str, Callable[[Source], Section]] = {
     "read": intake,
 }
 assert tuple(SECTIONS) == SECTION_NAMES
-FIRST = "summary"  # shown at once; what comes after it opens on demand
+FIRST = "summary"  # open at once; the sections after it open on demand
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -77,38 +77,39 @@ def build_report(
 ) -> Path:
     """Write the report (default: report.html in the data folder's reports) and return its path.
 
-    `clusters` None means all in the warehouse. `anonymise` replaces users, accounts and job names by keyed hashes, with
-    `key` or, without one, a key that is made for this report and forgotten. `section` keeps one of SECTIONS.
-    `remarks` are what the warehouse does not say, by cluster. Real clusters come before generated ones.
+    `clusters` None means every cluster in the warehouse. `anonymise` replaces users, accounts and job names by keyed
+    hashes; without a `key`, a random key is used for this report and then discarded. `section` restricts the report to
+    one of SECTIONS. `remarks` hold facts that the warehouse does not, by cluster. Recorded clusters come before
+    generated ones.
 
-    Raises InputError for an unknown cluster or section or an absent warehouse, WorkError where the file cannot be
+    Raises InputError for an unknown cluster or section or a missing warehouse, and WorkError if the file cannot be
     written.
     """
     names = Names((key or secrets.token_bytes(32)) if anonymise else None)
-    wanted = _known_sections(section)
+    section_names = _known_sections(section)
     path = out or data.reports / "report.html"
-    with warehouse.published(data):  # held open: of one warehouse, whatever is built meanwhile, and opened once
+    with warehouse.published(data):  # one connection: every section reads the same warehouse, even if another is built
         sources = [
             Source(data, cluster, names, (remarks or {}).get(cluster, Remarks()))
             for cluster in _known_clusters(data, clusters)
         ]
         pages: list[dict[str, Any]] = []
-        with Progress("writing the report", len(sources) * len(wanted), "sections", stays=False) as progress:
+        with Progress("writing the report", len(sources) * len(section_names), "sections", stays=False) as progress:
             for source in sorted(sources, key=lambda source: source.is_generated):
                 sections = []
-                for name in wanted:
+                for name in section_names:
                     sections.append(SECTIONS[name](source))
-                    progress.reach(len(pages) * len(wanted) + len(sections))
+                    progress.reach(len(pages) * len(section_names) + len(sections))
                 pages.append(
                     {
                         "source": source,
-                        "sections": [made for made in sections if made.applies or section],
+                        "sections": [one for one in sections if one.applies or section],
                         "lead": None if section or source.jobs.is_empty() else lead(source),
                         "explore": None if section else embedded(source),
                     }
                 )
-        listed = beside(path)
-        offenders = listed.name if not section and write_offenders(listed, sources) else ""
+        offenders_file = offenders_path(path)
+        offenders = offenders_file.name if not section and write_offenders(offenders_file, sources) else ""
         write_text(path, render(pages, is_anonymised=names.are_hidden, offenders=offenders))
     return path
 
@@ -122,18 +123,20 @@ def section_data(
     key: bytes | None = None,
     remarks: Mapping[str, Remarks] | None = None,
 ) -> dict[str, Any]:
-    """One section as plain JSON values: sentences, tables as rows of raw values (s, h, shares; an interval is
-    [low, high]), actions with their effect and how far to trust it, what is missing.
+    """Return one section of one cluster as plain JSON values.
+
+    It holds the sentences, the tables as rows of raw values (s, h, shares; an interval is [low, high]), the actions
+    with their effect and how far to trust it, and what is missing.
 
     Raises InputError for an unknown cluster or section.
     """
-    (wanted,) = _known_sections(name)
-    (known,) = _known_clusters(data, [cluster])
+    (section_name,) = _known_sections(name)
+    (cluster_name,) = _known_clusters(data, [cluster])
     names = Names((key or secrets.token_bytes(32)) if anonymise else None)
-    source = Source(data, known, names, (remarks or {}).get(known, Remarks()))
-    section = SECTIONS[wanted](source)
+    source = Source(data, cluster_name, names, (remarks or {}).get(cluster_name, Remarks()))
+    section = SECTIONS[section_name](source)
     return {
-        "cluster": known,
+        "cluster": cluster_name,
         "section": section.name,
         "title": section.title,
         "is_generated": source.is_generated,
@@ -161,21 +164,22 @@ def _known_sections(name: str | None) -> list[str]:
     return [name]
 
 
-def _known_clusters(data: DataFolder, wanted: list[str] | None) -> list[str]:
+def _known_clusters(data: DataFolder, requested: list[str] | None) -> list[str]:
     known = cluster_names(data)
-    for cluster in wanted or []:
+    for cluster in requested or []:
         if cluster not in known:
             listed = ", ".join(fmt.text(name) for name in known) or "none"
-            raise InputError(f"no cluster {fmt.text(cluster)!r} in {data.warehouse}: known are {listed}")
-    return known if wanted is None else list(dict.fromkeys(wanted))
+            raise InputError(f"no cluster {fmt.text(cluster)!r} in {data.warehouse}; known clusters: {listed}")
+    return known if requested is None else list(dict.fromkeys(requested))
 
 
 def render(pages: list[dict[str, Any]], *, is_anonymised: bool = False, offenders: str = "") -> str:
-    """The page: of each entry `source` (slug, cluster, is_generated), `sections`, and where there are `lead` (a line
-    under the name) and `explore` (reports.sections.explore, base64); all text in it is escaped.
+    """Render the page as HTML; all text in it is escaped.
 
-    A page of one section shows it; of several the first is shown and the others open on demand. `offenders` names
-    the list of offenders that lies beside the page, empty for none.
+    Each entry of `pages` has `source` (slug, cluster, is_generated) and `sections`. It may have `lead` (a line under
+    the name) and `explore` (base64 from reports.sections.explore). A page with one section shows it open. With several
+    sections, the first is open and the others open on demand. `offenders` is the name of the list of offenders in the
+    same folder, or ''.
     """
     tiles = [{tile.label: tile for section in page["sections"] for tile in section.tiles} for page in pages]
     environment = Environment(
@@ -194,19 +198,19 @@ def render(pages: list[dict[str, Any]], *, is_anonymised: bool = False, offender
             {
                 "lead": None,
                 **page,
-                "tiles": of_page,
+                "tiles": tiles_of_page,
                 "terms": explained(page["sections"]),
                 "explore": page.get("explore"),
             }
-            for page, of_page in zip(pages, tiles, strict=True)
+            for page, tiles_of_page in zip(pages, tiles, strict=True)
         ],
         first_section=FIRST,
-        index_labels=list(dict.fromkeys(label for of_page in tiles for label in of_page)),
+        index_labels=list(dict.fromkeys(label for tiles_of_page in tiles for label in tiles_of_page)),
         is_anonymised=is_anonymised,
         offenders=offenders,
         made_utc=fmt.moment(datetime.now(UTC)),
         text=fmt.text,
-        sparkline=lambda values: Markup(sparkline(values)),  # noqa: S704 - made of numbers alone
+        sparkline=lambda values: Markup(sparkline(values)),  # noqa: S704 - numbers only
         svg=lambda figure: Markup(figure.svg),  # noqa: S704 - made by reports.figures, which escapes text
         style=Markup(style_sheet() + (_TEMPLATES / "report.css").read_text(encoding="utf-8")),  # noqa: S704 - written in this package
         script=Markup(script),  # noqa: S704 - written in this package
@@ -218,5 +222,5 @@ _UNIT = re.compile(r"(?<=\d) (?=(?:%|s|min|h|d|GPU)\b|%)")
 
 
 def _tight(words: str) -> str:
-    """No line breaks between a number and its unit."""
+    """Put no-break spaces between numbers and their units."""
     return _UNIT.sub("\u00a0", words)

@@ -1,4 +1,4 @@
-"""What a job waits for: the causes of `queueing_delay` in words, in the order in which they are asked."""
+"""The causes of waits in `queueing_delay`, in words and in the order in which they are tested."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from features import causes
 
 @dataclass(frozen=True)
 class Cause:
-    """`column` of queueing_delay and queueing_by, s."""
+    """One cause of waits; `column` is its column in queueing_delay and queueing_by, s."""
 
     column: str
     words: str  # completes "x % of the waiting passed ..."
-    meaning: str  # of one job: "it" is the job
+    meaning: str  # for one job, which "it" refers to
 
     @property
     def name(self) -> str:
-        """As in main_cause."""
+        """Its name in main_cause."""
         return causes.MAIN_CAUSES[self.column]
 
     @property
     def tint(self) -> str:
-        """Its name in the palette."""
+        """The name of its colour in the palette."""
         return f"cause-{self.column.removesuffix('_s').replace('_', '-')}"
 
 
@@ -46,28 +46,28 @@ CAUSES = (
     ),
     Cause(
         "array_limit_s",
-        "at the number of tasks that the job's array runs at a time",
-        "its array runs a fixed number of tasks at a time",
+        "while the job's array ran as many tasks as it may at a time",
+        "its array ran as many tasks as it may at a time",
     ),
     Cause(
         "own_limit_s",
-        "at a limit of the user or the group",
+        "while the user or the group was at a limit",
         "its user or group was at a limit",
     ),
     Cause(
         "cluster_full_s",
-        "with the cluster full (too little free on the nodes that the job could use)",
+        "while the cluster was full (too little was free on the nodes that the job could use)",
         "too little was free on the nodes that it could use",
     ),
     Cause(
         "nodes_down_s",
-        "with room for the job only on nodes that seem out of service",
-        "it would have fitted, had all the nodes that it could use been in service",
+        "while only nodes that seem out of service had room for the job",
+        "it would have fitted if all the nodes that it could use had been in service",
     ),
     Cause(
         "fragmented_s",
-        "with enough free, on nodes where the job did not fit",
-        "enough was free in all, but too few nodes had room for its share",
+        "while enough was free in total, but on nodes where the job did not fit",
+        "enough was free in total, but too few nodes had room for its share",
     ),
     Cause(
         "reservation_s",
@@ -77,7 +77,7 @@ CAUSES = (
     Cause(
         "behind_s",
         "behind jobs of other users, although the job would have fitted",
-        "it would have fitted, but jobs of others came first (priority, backfill, room kept for a large job)",
+        "it would have fitted, but jobs of other users came first (priority, backfill, room kept for a large job)",
     ),
     Cause(
         "unknown_s",
@@ -88,7 +88,10 @@ CAUSES = (
 
 
 def shares(row: Mapping[str, Any]) -> dict[Cause, float]:
-    """Share of the waiting that each cause has, largest first; {} where the row does not tell, or nothing waited."""
+    """Return each cause's share of the waiting, largest first.
+
+    Returns {} if nothing waited or the row does not have all causes.
+    """
     seconds = {cause: float(row.get(cause.column) or 0) for cause in CAUSES}
     total = sum(seconds.values())
     if not total or any(cause.column not in row for cause in CAUSES):

@@ -1,4 +1,4 @@
-"""Which policy is champion of a cluster, why it is a rule where it is one, and what would change that."""
+"""The champion of a cluster: which policy it is, why it is a rule if it is one, and what would change that."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SAME_H = 1e-9  # costs that differ by less are equal, as in the candidate rule
 
 
 def why(source: Source) -> str:
-    """The champion of `release_log` in two or three sentences; empty where no release was decided."""
+    """Describe the champion of `release_log` in two or three sentences; '' if no release was decided."""
     log = source.rows("release_log")
     if log.is_empty():
         return ""
@@ -38,27 +38,27 @@ def why(source: Source) -> str:
 
 
 def _no_learner(source: Source, champion: dict[str, Any]) -> str:
-    """What kept the learned policies from it, and what a newer log must hold for one of them to become champion."""
+    """Say what kept learned policies from being champion, and what a newer log must hold to change that."""
     costs, pairs = _on_select(source)
     learned = costs.filter(~pl.col("policy").is_in(RULES)).sort("cost_w1", "policy")
     rule = costs.filter(policy=champion["policy"])
     if learned.is_empty() or rule.is_empty():
         return "No learned policy was compared with it."
     best, least_h, rule_h = learned["policy"][0], learned["cost_w1"][0], rule["cost_w1"][0]
-    both = f"{fmt.text(best)} {_cost(least_h)}, {fmt.text(champion['policy'])} {_cost(rule_h)}"
-    figures = f"{both} of interruption and overlap a pair"
+    policies = f"{fmt.text(best)} {_cost(least_h)}, {fmt.text(champion['policy'])} {_cost(rule_h)}"
+    figures = f"{policies} of interruption and overlap per pair"
     where = f"on the {counted(pairs, 'pair')} of the select window"
     if least_h < rule_h - SAME_H:
-        found = f"A learned policy costs less {where} ({figures}), but the gate does not show it better"
+        reason = f"A learned policy costs less {where} ({figures}), but the gate does not show that it is better"
         needed = "it must pass the gate"
     else:
-        found = f"No learned policy costs less {where} ({figures})"
+        reason = f"No learned policy costs less {where} ({figures})"
         needed = "a learned policy must cost less there and pass the gate"
-    return f"{found}. To change that, add newer logs and run again: {needed}{_gate_needs(champion)}."
+    return f"{reason}. To change that, add newer logs and run again: {needed}{_gate_needs(champion)}."
 
 
 def _on_select(source: Source) -> tuple[pl.DataFrame, int]:
-    """The least cost of each policy on the select window, hours a pair, sizes averaged, and the pairs there."""
+    """Return each policy's least cost on the select window (h per pair, sizes averaged), and the number of pairs."""
     curves = source.rows("policy_curves")
     if curves.is_empty():
         return pl.DataFrame(schema={"policy": pl.String, "cost_w1": pl.Float64}), 0
@@ -73,7 +73,7 @@ def _on_select(source: Source) -> tuple[pl.DataFrame, int]:
 
 
 def _gate_needs(champion: dict[str, Any]) -> str:
-    """How much of what the gate needs the log has; empty where it has it all."""
+    """Say how much of what the gate needs the log has; '' if it has it all."""
     losing, blocks = champion["losing_pairs"] or 0, champion["blocks"] or 0
     if losing >= GATE_LOSING and blocks >= GATE_BLOCKS:
         return ""

@@ -1,4 +1,4 @@
-"""Drift in words: what features are called, and whether a champion still fits what its cluster runs."""
+"""Drift in words: the names of features, and whether a champion still fits the jobs of its cluster."""
 
 from __future__ import annotations
 
@@ -21,57 +21,58 @@ FEATURES = {
 
 
 def listed(features: list[str], most: int = 5) -> str:
-    """The first of the features in words, and how many more there are."""
+    """Name the first `most` features in words, and count the rest."""
     names = [FEATURES.get(name, name) for name in features]
     return ", ".join(names[:most]) + (f" and {counted(len(names) - most, 'more feature')}" if len(names) > most else "")
 
 
 def sentence(rows: pl.DataFrame) -> str:
-    """The newest week of `champion_drift` against the champion's fit, and whether retraining is asked for.
+    """Compare the newest week of `champion_drift` with the weeks of the champion's fit, and say whether to retrain.
 
-    Empty where there are no rows.
+    Returns '' if there are no rows.
     """
     newest = rows.filter(pl.col("week_utc") == pl.col("week_utc").max()) if len(rows) else rows
     if newest.is_empty():
         return ""
     row = newest.row(0, named=True)
     beyond = newest.filter("is_beyond").sort(pl.col("psi") / pl.col("bound"), descending=True)["feature"].to_list()
-    among = (
-        f"the {counted(row['weeks'], 'week')} of {fmt.day(row['before_from_utc'])} to "
+    week = f"The week of {fmt.day(row['week_utc'])}"
+    fitted_on = (
+        f"the {counted(row['weeks'], 'week')} from {fmt.day(row['before_from_utc'])} to "
         f"{fmt.day(row['before_until_utc'])} that champion version {row['champion_version']} was fitted on"
     )
-    by_chance = f"by chance one week in {round(1 / row['chance'])} would"
+    by_chance = f"by chance, one week in {round(1 / row['chance'])} would"
     if not beyond:
-        return f"The week of {fmt.day(row['week_utc'])} differs from {among} no more than these among themselves."
+        return f"{week} differs from {fitted_on} no more than these weeks differ among themselves."
     return (
-        f"The week of {fmt.day(row['week_utc'])} differs from {among} by more than these among themselves in "
-        f"{listed(beyond)} ({by_chance}): retraining is asked for."
+        f"{week} differs in {listed(beyond)} from {fitted_on}, by more than these weeks differ among themselves "
+        f"({by_chance}). Retraining is requested."
     )
 
 
 def queue_time_sentence(rows: pl.DataFrame) -> str:
-    """The newest week of `queue_time_drift` against what the release promised, and whether training is asked for.
+    """Compare the newest week of `queue_time_drift` with what the release promised, and say whether to retrain.
 
-    Empty where there are no rows.
+    Returns '' if there are no rows.
     """
     newest = rows.filter(pl.col("week_utc") == pl.col("week_utc").max()) if len(rows) else rows
     if newest.is_empty():
         return ""
     row = newest.row(0, named=True)
-    said = " and ".join(_against(one) for one in newest.to_dicts())
-    found = (
+    scores = " and ".join(_against(one) for one in newest.to_dicts())
+    comparison = (
         f"In the week of {fmt.day(row['week_utc'])} queue-time champion version {row['champion_version']} had, on "
-        f"{counted(row['n'], 'job')}, {said}; promised are the medians of the {counted(row['weeks'], 'week')} that "
-        "it was judged by."
+        f"{counted(row['n'], 'job')}, {scores}. The promised values are the medians of the "
+        f"{counted(row['weeks'], 'week')} in which it was evaluated."
     )
     if not newest["is_beyond"].any():
-        return f"{found} It does no worse than promised."
-    by_chance = f"by chance one week in {round(1 / row['chance'])} would be"
-    return f"{found} That is worse than these weeks ({by_chance}): training is asked for."
+        return f"{comparison} It is no worse than promised."
+    by_chance = f"by chance, one week in {round(1 / row['chance'])} would be"
+    return f"{comparison} It is worse than in those weeks ({by_chance}). Retraining is requested."
 
 
 def _against(row: dict[str, Any]) -> str:
-    """A score of the week, what was promised of it, and its bound."""
+    """Format a score of the week with its promised value and its bound."""
     figures = [row[name] for name in ("value", "promised", "bound")]
     if row["score"] == "missed_95":
         value, promised, bound = (fmt.percent(min(one, 1.0)) for one in figures)

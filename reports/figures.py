@@ -1,6 +1,6 @@
-"""Drawings: arrays in, inline SVG text out (matplotlib's object interface: no global state).
+"""Drawings: functions that turn arrays into inline SVG text (matplotlib's object interface, no global state).
 
-Colours come from `reports.palette` and leave as CSS variables. No user text goes into a drawing.
+Colours come from `reports.palette` and become CSS variables. No user text goes into a drawing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from reports.palette import CLASSES, HEAT, colour, to_css
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WIDTH_IN, HEIGHT_IN = 5.2, 3.1  # drawn small, so that text stays readable when a phone shrinks it
+WIDTH_IN, HEIGHT_IN = 5.2, 3.1  # small, so that text stays readable when a phone shrinks the drawing
 MOST_POINTS = 300
 _STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
@@ -64,12 +64,12 @@ def _drawing(paint: Callable[[Axes], None], *, name: str, height_in: float = HEI
 
 
 def _inline(svg: str, name: str) -> str:
-    """Cut an SVG file down to what belongs inside an HTML page: no prolog, metadata, global style or fixed size."""
+    """Reduce an SVG file to what belongs in an HTML page: no prolog, metadata, global style or fixed size."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<style[^>]*>.*?</style>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'<svg [^>]*?(viewBox="[^"]+")[^>]*>', r'<svg \1 aria-hidden="true">', svg, count=1)
-    # matplotlib numbers groups alike in every file (axes_1, text_3, ...): they would clash in one page
+    # matplotlib gives groups the same ids in every file (axes_1, text_3, ...), which would clash in one page
     svg = re.sub(r'<g id="[^"]*">', "<g>", svg)
     svg = re.sub(r" font-family: [^;\"]*;", "", svg)
     svg = re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", svg)
@@ -85,7 +85,7 @@ def ecdf(
     dashed: Sequence[str] = (),
     of: str = "jobs",
 ) -> str:
-    """Share of jobs (or `of`) at or under a duration, on a log axis; zeros count as 1 s.
+    """Plot the share of jobs (or `of`) at or under a duration, on a log axis; zeros count as 1 s.
 
     `curves`: label -> (seconds of shape (n,), colour name).
     """
@@ -116,7 +116,7 @@ def _time_axis(axes: Axes) -> None:
 
 
 def heatmap(name: str, seconds: NDArray[np.float64]) -> str:
-    """Hours of the week (7, 24) in seconds, NaN where nothing was submitted, in seven named classes."""
+    """Plot seconds by hour of the week, shape (7, 24), in seven classes; NaN where nothing was submitted."""
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
@@ -148,8 +148,10 @@ def over_time(
     fill: bool = False,
     as_share: bool = False,
 ) -> str:
-    """Series over naive UTC times. `series`: label -> (values, colour name); NaN breaks a line. Each series is drawn
-    as the mean over at most `MOST_POINTS` equal runs of rows."""
+    """Plot series over naive UTC times, each as the mean over at most `MOST_POINTS` equal runs of rows.
+
+    `series`: label -> (values, colour name); NaN breaks a line.
+    """
 
     def paint(axes: Axes) -> None:
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
@@ -181,9 +183,9 @@ _STEP_DAYS = {"hour": 1 / 24, "day": 1.0, "week": 7.0, "month": 28.0}
 def stacked(
     name: str, times: Sequence[Any], step: str, series: Mapping[str, tuple[NDArray[np.float64], str]], y_label: str
 ) -> str:
-    """Stacked bars, one a `step` (hour, day, week or month) that begins at a naive UTC time.
+    """Plot stacked bars, one per `step` (hour, day, week or month) that begins at a naive UTC time.
 
-    `series`: label -> (values of shape (times,), colour name), drawn upwards in that order.
+    `series`: label -> (values of shape (times,), colour name), stacked upwards in that order.
     """
 
     def paint(axes: Axes) -> None:
@@ -215,7 +217,10 @@ def _mean(values: NDArray[np.float64]) -> float:
 
 
 def shares(name: str, labels: Sequence[str], groups: Mapping[str, Sequence[float]], tints: Sequence[str]) -> str:
-    """Horizontal stacked shares: one bar a group, one piece a label. `groups`: bar -> shares in 0..1, as `labels`."""
+    """Plot horizontal stacked shares: one bar per group, one piece per label.
+
+    `groups`: bar -> shares in 0..1, in the order of `labels`.
+    """
 
     def paint(axes: Axes) -> None:
         left = np.zeros(len(groups))
@@ -240,7 +245,7 @@ def pareto(
     curves: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]],
     chosen: Mapping[str, tuple[float, float]],
 ) -> str:
-    """Mean interruption against mean overlap, hours a pair; a curve a policy, a ring where its setting was chosen.
+    """Plot mean interruption against mean overlap, h per pair: one curve per policy, a ring at the chosen setting.
 
     `curves`: policy -> (overlap h, interruption h) in order of overlap; `chosen`: policy -> one such point.
     """
@@ -256,7 +261,7 @@ def pareto(
         for policy, point in chosen.items():
             axes.plot(*point, marker="o", markersize=10, markerfacecolor="none", color=colour(policy), zorder=5)
         axes.set(
-            xlabel="mean overlap, h a pair (linear to 1 h, then logarithmic)", ylabel="mean interruption, h a pair"
+            xlabel="mean overlap, h per pair (linear to 1 h, then logarithmic)", ylabel="mean interruption, h per pair"
         )
         axes.set_xscale("symlog", linthresh=1.0, linscale=1.0)
         ticks = [tick for tick in (0, 0.25, 0.5, 1, 2, 5, 10, 20, 40) if tick <= axes.get_xlim()[1]]
@@ -272,7 +277,7 @@ def pareto(
 def over_days(
     name: str, edges_d: NDArray[np.float64], series: Mapping[str, tuple[NDArray[np.float64], str]], y_label: str
 ) -> str:
-    """Means between neighbouring edges, in days since the first submission, one line a series.
+    """Plot means between neighbouring edges, in days since the first submission, one line per series.
 
     `edges_d` has shape (bins + 1,); `series`: label -> (values of shape (bins,), colour name).
     """
@@ -295,9 +300,10 @@ def gantt(
     limits: Sequence[float],
     y_label: str,
 ) -> str:
-    """Units against hours: `bars`, shape (n, 4), are (begin h, length h, first unit, units), `classes` (n,) their tint.
+    """Plot units against hours.
 
-    `limits`: first and last hour shown, and the number of units.
+    `bars`, shape (n, 4), are (begin h, length h, first unit, units), and `classes`, shape (n,), select their colours.
+    `limits` are the first and last hour shown, and the number of units.
     """
 
     def paint(axes: Axes) -> None:
@@ -322,11 +328,14 @@ def predicted(
     real_s: NDArray[np.float64],
     is_within: NDArray[np.bool_],
 ) -> str:
-    """Real waits over the band that was predicted for each, s, all of shape (n,), on log axes; zeros count as 1 s."""
+    """Plot actual waits over the predicted band of each, s, all of shape (n,), on log axes; zeros count as 1 s."""
 
     def paint(axes: Axes) -> None:
         low, high, real = (np.maximum(values, 1.0) for values in (low_s, high_s, real_s))
-        for label, tint, chosen in (("as predicted", "recorded", is_within), ("not so", "simulated", ~is_within)):
+        for label, tint, chosen in (
+            ("as predicted", "recorded", is_within),
+            ("not as predicted", "simulated", ~is_within),
+        ):
             if chosen.any():
                 axes.hlines(real[chosen], low[chosen], high[chosen], color=colour(tint), linewidth=1.2, alpha=0.6)
                 axes.plot(high[chosen], real[chosen], "o", color=colour(tint), label=label, markersize=3.5)
@@ -337,14 +346,14 @@ def predicted(
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_ticks(ticks, [_TIME_TICKS_S[tick] for tick in ticks])
         axes.minorticks_off()
-        axes.set(xlabel="predicted wait, by expected run times to by limits", ylabel="real wait")
+        axes.set(xlabel="predicted wait, from expected run times to limits", ylabel="actual wait")
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
 
     return _drawing(paint, name=name, height_in=3.6)
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """A trend without axes, for a number of the summary; '' under three values. Null weeks are left out before."""
+    """Draw a trend without axes, for a number of the summary; '' under three values. The caller leaves out nulls."""
     if len(values) < 3:
         return ""
     low, high = min(values), max(values)

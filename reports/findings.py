@@ -1,4 +1,7 @@
-"""The finding of a log in three sentences: who, why, and what to do about it. Every figure comes from the warehouse."""
+"""The findings of a log in three parts: who waits, why, and what to do about it.
+
+Every figure comes from the warehouse.
+"""
 
 from __future__ import annotations
 
@@ -15,37 +18,37 @@ from simulator.metrics import NOTICED_WAIT_S
 from traces.counted import counted
 from traces.store.folder import DataFolder
 
-SPREAD = 0.1  # of the waiting: where no user has as much, it is called spread over many
-NAMED = 0.1  # of the waiting: a second cause with less is left out
-ONE_USERS = 0.5  # of the waiting for a cause: a user with as much is named beside it
-LEAST_HELD = 0.01  # of the capacity, and of all that was held: a holder of less is not named
+SPREAD = 0.1  # of the waiting; if every user has less, the waiting is called spread over many users
+NAMED = 0.1  # of the waiting; a second cause with less is left out
+ONE_USERS = 0.5  # of the waiting for a cause; a user with at least this share is named with it
+LEAST_HELD = 0.01  # of the capacity, and of all time held; a user with less is not named
 
 
 def findings(data: DataFolder, cluster: str, names: Names | None = None) -> list[dict[str, str]]:
-    """The findings of a cluster: `sentence` and `kind` (who, why, do); one of kind `none` where there is no job."""
-    return of(Source(data, cluster, names))
+    """Return the findings of a cluster as `sentence` and `kind` (who, why, do); one of kind `none` if it has no job."""
+    return of_source(Source(data, cluster, names))
 
 
-def of(source: Source) -> list[dict[str, str]]:
-    """The same from what is read already."""
+def of_source(source: Source) -> list[dict[str, str]]:
+    """Return the findings of a source that is already open."""
     if source.jobs.is_empty():
         return [{"kind": "none", "sentence": "The raw files of this cluster hold no job."}]
-    made = (("who", who(source)), ("why", why(source)), ("do", what_to_do(source)))
-    return [{"kind": kind, "sentence": sentence} for kind, sentence in made]
+    sentences = (("who", who(source)), ("why", why(source)), ("do", what_to_do(source)))
+    return [{"kind": kind, "sentence": sentence} for kind, sentence in sentences]
 
 
 def who(source: Source) -> str:
-    """Who waits, for how long, and in which jobs; where hardly anybody does, who holds the cluster."""
+    """Say who waits, for how long and in which jobs; where hardly anybody waits, say who holds the cluster."""
     whole, held = source.whole("queueing_by"), holder(source)
     if whole is None and source.mean_wait_s is not None:
-        return "The tables that explain the waits of this cluster are not made yet: run `baton analyze`."
+        return "The tables that explain the waits of this cluster have not been computed yet: run `baton analyze`."
     if whole is None or not whole["jobs"]:
-        return _joined("The log does not say how long jobs waited", held)
+        return _joined("The log does not record how long jobs waited", held)
     if not whole["wait_total_s"] or whole["wait_p95_s"] <= NOTICED_WAIT_S:
         return _joined(f"Hardly anybody waits: {NEARLY_ALL} {fmt.duration(whole['wait_p95_s'])}", held)
     words = _most_waiting(source, whole)
     longest = in_words(source)
-    return f"{words}; {longest}." if longest else f"{words}."
+    return f"{words}. {longest}." if longest else f"{words}."
 
 
 def _joined(first: str, second: str | None) -> str:
@@ -53,21 +56,21 @@ def _joined(first: str, second: str | None) -> str:
 
 
 def _by(source: Source, dimension: str) -> pl.DataFrame:
-    """The named values of one dimension of queueing_by, most waiting first."""
+    """Return the named values of one dimension of queueing_by, most waiting first."""
     rows = source.rows("queueing_by")
     rows = rows.filter((pl.col("dimension") == dimension) & pl.col("value").is_not_null())
     return rows.sort("wait_total_s", "value", descending=[True, False])
 
 
 def _most_waiting(source: Source, whole: dict[str, Any]) -> str:
-    """The user, and where there are several the partition, with the largest share of the waiting."""
+    """Say which user, and with several partitions which partition, has the largest share of the waiting."""
     total, jobs = whole["wait_total_s"], whole["jobs"]
-    all_ = f"the {fmt.duration(total)} that jobs waited in all"
+    total_words = f"the {fmt.duration(total)} that jobs waited in total"
     users, partitions = _by(source, "user_name"), _by(source, "partition")
     where = ""
     if partitions.height > 1:
         top = partitions.to_dicts()[0]
-        where = f"; partition {fmt.text(top['value'])} has {fmt.percent(top['wait_total_s'] / total)} of the waiting"
+        where = f"; {fmt.percent(top['wait_total_s'] / total)} of the waiting was in partition {fmt.text(top['value'])}"
     if users.is_empty():
         return f"Jobs waited {fmt.duration(whole['wait_mean_s'])} on average{where} (the log names no users)"
     top = users.to_dicts()[0]
@@ -77,39 +80,39 @@ def _most_waiting(source: Source, whole: dict[str, Any]) -> str:
         return f"All jobs that started are those of user {name} and waited {mean} on average{where}"
     if share < SPREAD:
         return (
-            f"The waiting is spread over {counted(users.height, 'user')}: nobody has more than "
-            f"{fmt.percent(share)} of {all_} (most: user {name}){where}"
+            f"The waiting is spread over {counted(users.height, 'user')}: no user accounts for more than "
+            f"{fmt.percent(share)} of {total_words} (most: user {name}){where}"
         )
-    of_jobs = f"{fmt.percent(top['jobs'] / jobs)} of the jobs that started"
-    return f"User {name} has {fmt.percent(share)} of {all_}, with {of_jobs}{where}"
+    share_of_jobs = f"{fmt.percent(top['jobs'] / jobs)} of the jobs that started"
+    return f"User {name} accounts for {fmt.percent(share)} of {total_words}, with {share_of_jobs}{where}"
 
 
 def why(source: Source) -> str:
-    """What the waiting is for, and who held the cluster meanwhile."""
-    whole, room = source.whole("queueing_by"), in_use(source)
+    """Say what the waiting is for, and who held the cluster at that time."""
+    whole, usage = source.whole("queueing_by"), in_use(source)
     if whole is None or not whole["wait_total_s"]:
-        if room:
-            return f"{room}."
-        unknown = "The log does not say how much of the cluster was in use."
+        if usage:
+            return f"{usage}."
+        unknown = "The log does not record how much of the cluster was in use."
         return source.why_empty("queueing_by", "start_utc", unknown) if whole is None else unknown
     causes = list(shares(whole).items())
     if not causes:
         held = holder(source)
-        return _joined(room or "What the jobs waited for cannot be inferred from this log", held if room else None)
+        return _joined(usage or "What the jobs waited for cannot be inferred from this log", held if usage else None)
     (first, share), *others = causes
     words = f"{fmt.percent(share)} of the waiting passed {first.words}{_mostly_of(source, first, whole)}"
-    words += "".join(f", {fmt.percent(part)} {cause.words}" for cause, part in others[:1] if part >= NAMED)
-    held = holder(source) if whole["wait_p95_s"] > NOTICED_WAIT_S else None  # else it is said of `who`
+    words += "".join(f"; {fmt.percent(part)} passed {cause.words}" for cause, part in others[:1] if part >= NAMED)
+    held = holder(source) if whole["wait_p95_s"] > NOTICED_WAIT_S else None  # else `who` names the holder
     users = _by(source, "user_name")
     if users.height == 1 and users["jobs"][0] == whole["jobs"]:
-        room = held = "a log of one user's jobs does not show what others held: dump it with `sacct -a`"
-    elif room:
-        room = room[0].lower() + room[1:] if room[:3].isalpha() else room
-    return _joined(words, "; ".join(dict.fromkeys(part for part in (room, held) if part)) or None)
+        usage = held = "a log of one user's jobs does not show what others held: dump it with `sacct -a`"
+    elif usage:
+        usage = usage[0].lower() + usage[1:] if usage[:3].isalpha() else usage
+    return _joined(words, "; ".join(dict.fromkeys(part for part in (usage, held) if part)) or None)
 
 
 def _mostly_of(source: Source, cause: Cause, whole: dict[str, Any]) -> str:
-    """ ", most of it (92 %) of user ann's jobs", where one of several users has at least half of a cause; else ''."""
+    """Return " (92 % of that in jobs of user ann)" if one of several users has at least half of a cause; else ''."""
     users = _by(source, "user_name")
     if users.height < 2 or not whole[cause.column]:
         return ""
@@ -120,32 +123,38 @@ def _mostly_of(source: Source, cause: Cause, whole: dict[str, Any]) -> str:
 
 
 def in_use(source: Source) -> str | None:
-    """How much of the cluster was in use, and how its size is known, without a full stop; None where unknown."""
+    """Say how much of the cluster was in use and how its size is known, without a full stop.
+
+    Returns None if it is unknown.
+    """
     share, machine = allocated_share(source), source.machine
     if share is None or not machine:
         return None
-    of = {"GPU": machine["gpus"], "core": machine["cpus"], "memory": machine["mem_mib"], "node": machine["nodes"]}
-    amount = of[machine["resource"]]
+    amounts = {"GPU": machine["gpus"], "core": machine["cpus"], "memory": machine["mem_mib"], "node": machine["nodes"]}
+    amount = amounts[machine["resource"]]
     whole = f"{amount / 1024:,.0f} GiB of memory" if machine["resource"] == "memory" else counted(amount, source.unit)
-    nodes = "" if machine["resource"] == "node" or not machine["nodes"] else f" of {counted(machine['nodes'], 'node')}"
+    nodes = "" if machine["resource"] == "node" or not machine["nodes"] else f" on {counted(machine['nodes'], 'node')}"
     since = source.shown_since
     cut = f" since {fmt.day(since)}, when the first recorded job ended" if since else ""
     return f"{fmt.percent(share)} of the {whole}{nodes} ({machine['known_by']}) were in use on average{cut}"
 
 
 def what_to_do(source: Source) -> str:
-    """The recommended action with its effect and, in short, how far to trust it; the page has that in full."""
+    """Say the recommended action, its effect and, in short, how far to trust it; the page has the full text."""
     first = actions(source)[0]
-    log = (
-        f"; the log's own mean wait is {fmt.duration(source.mean_wait_s)}"
+    recorded = (
+        f". The recorded mean wait is {fmt.duration(source.mean_wait_s)}"
         if first.interval and first.unit == "s"
         else ""
     )
-    return f"{first.do}: {first.effect[0].lower()}{first.effect[1:]} How far to trust that: {first.verdict}{log}."
+    return f"{first.do}: {first.effect[0].lower()}{first.effect[1:]} How far to trust it: {first.verdict}{recorded}."
 
 
 def holder(source: Source) -> str | None:
-    """Who held most of what was held, without a full stop; None where unknown, or where that is next to nothing."""
+    """Say who held most of what was held, without a full stop.
+
+    Returns None if it is unknown or next to nothing.
+    """
     held, share = source.rows("allocated_by_user"), allocated_share(source)
     if held.is_empty() or not held["allocated_s"].sum() or (share is not None and share < LEAST_HELD):
         return None
@@ -161,7 +170,7 @@ def holder(source: Source) -> str | None:
 
 
 def allocated_share(source: Source) -> float | None:
-    """Share of the capacity that jobs held, over the whole log; None where it is not known."""
+    """Return the share of the capacity that jobs held over the whole log; None if it is unknown."""
     held = source.rows("utilization_allocated")
     if held.is_empty():
         return None

@@ -1,4 +1,4 @@
-"""Values to the text that a person reads. Every function takes a null and prints a dash for it."""
+"""Formatting of values for a person. Every function formats None as a dash."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MISSING = "–"
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds as two units at most: 42 s, 7 min, 3 h 20 min, 2 d 4 h; negative ones keep their sign."""
+    """Format seconds in at most two units: 42 s, 7 min, 3 h 20 min, 2 d 4 h. A negative one keeps its sign."""
     if seconds is None:
         return MISSING
     sign, rest = ("-" if seconds < 0 else ""), abs(seconds)
@@ -31,12 +31,12 @@ def duration(seconds: float | None) -> str:
 
 
 def count(value: float | None) -> str:
-    """An integer with thousands separated."""
+    """Format an integer with thousands separators."""
     return MISSING if value is None else f"{round(value):,}"
 
 
 def number(value: float | None) -> str:
-    """Three significant digits below 1,000, thousands separated above."""
+    """Format a number: two decimals below 100, three digits below 1,000, thousands separators above."""
     if value is None:
         return MISSING
     if value != 0 and abs(value) < 0.005:
@@ -45,22 +45,22 @@ def number(value: float | None) -> str:
 
 
 def interval(ends: Sequence[float] | None) -> str:
-    """Both ends of an interval, to two digits after the point."""
+    """Format both ends of an interval with two decimals."""
     return MISSING if ends is None else f"{ends[0]:.2f} to {ends[1]:.2f}"
 
 
 def interval_s(ends: Sequence[float] | None) -> str:
-    """Both ends of an interval of seconds."""
+    """Format both ends of an interval of seconds."""
     return MISSING if ends is None else f"{duration(ends[0])} to {duration(ends[1])}"
 
 
 def percent(share: float | None) -> str:
-    """A share in 0..1 as a percentage."""
+    """Format a share in 0..1 as a percentage."""
     return MISSING if share is None else f"{100 * share:.1f} %"
 
 
 def size(number_of_bytes: float | None) -> str:
-    """Bytes as B, kB, MB or GB (powers of 1,000)."""
+    """Format bytes as B, kB, MB or GB (powers of 1,000)."""
     if number_of_bytes is None:
         return MISSING
     value = float(number_of_bytes)
@@ -72,24 +72,27 @@ def size(number_of_bytes: float | None) -> str:
 
 
 def moment(value: datetime | date | None) -> str:
-    """A time to the minute; the tables are in UTC."""
+    """Format a time to the minute; the tables are in UTC."""
     if value is None:
         return MISSING
     return f"{value:%Y-%m-%d %H:%M}" if isinstance(value, datetime) else f"{value:%Y-%m-%d}"
 
 
 def day(value: datetime | None) -> str:
-    """The date alone."""
+    """Format the date alone."""
     return MISSING if value is None else f"{value:%Y-%m-%d}"
 
 
 def unit_time(seconds: float | None, unit: str = "GPU") -> str:
-    """Seconds of a unit (GPU, core, GiB or node) as its hours."""
+    """Format seconds of a unit (GPU, core, GiB or node) as its hours."""
     return MISSING if seconds is None else f"{number(seconds / 3600)} {unit} h"
 
 
 def text(value: object) -> str:
-    """Untrusted text made visible: control and direction characters become escapes. HTML is escaped by the template."""
+    """Make untrusted text visible: control and direction characters become escapes.
+
+    The template escapes HTML.
+    """
     if value is None:
         return MISSING
     return visible(str(value))

@@ -1,7 +1,7 @@
-"""How one job hands over to its successor, in sentences: what users lose, what a policy would, how sure that is.
+"""Hand-overs from a job to its successor, in sentences: what users lose, what a policy would, and how certain that is.
 
-Read from the comparison in the warehouse. The policy that is spoken of is the one of least cost on the select window,
-as the gate sees it, and never the one that came out best on the window that is reported.
+The figures come from the comparison in the warehouse. The featured policy is the one with the least cost on the select
+window, as the gate sees it, and never the one that turned out best on the reported window.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from reports import format as fmt
 from reports.source import Source
 from traces.counted import counted
 
-RECORDED = "recorded"  # pairs: jobs that the log shows cut by their limit
-OPTIMAL_WITHIN_H = 0.05  # hours a pair that knowing every start could save at most where reactive is called optimal
-NEAR_SPEARMAN, NEAR_ERROR = 0.75, 0.5  # of a world's waits against the record: at least, and of the mean at most
+RECORDED = "recorded"  # kind of pairs: jobs that, in the log, ran into their limit
+OPTIMAL_WITHIN_H = 0.05  # h per pair; reactive is called near optimal if the oracle saves no more than this
+NEAR_SPEARMAN, NEAR_ERROR = 0.75, 0.5  # least rank correlation, and largest error over the mean, of a close world
 
 
 @dataclass(frozen=True)
-class Compared:
-    """The comparison of one size of pairs, all loads together; a row a policy."""
+class SizeComparison:
+    """The comparison of one size of pairs, all loads together, with one row per policy."""
 
     size: str
     rows: list[dict[str, Any]]
 
     def of(self, policy: str | None) -> dict[str, Any] | None:
-        """The row of that policy; None where it has none."""
+        """Return the row of that policy; None if it has none."""
         return next((row for row in self.rows if row["policy"] == policy), None)
 
     @property
     def any_row(self) -> dict[str, Any]:
-        """A row of a policy that was measured on every pair."""
+        """The row of a policy that was measured on every pair."""
         return max(self.rows, key=lambda row: int(row["n"]))
 
     @property
@@ -60,25 +60,25 @@ class Compared:
         return f"{size}{limit}{' recorded' * self.is_recorded} pairs, {fmt.text(row['world'])} world"
 
 
-def compared(source: Source) -> list[Compared]:
-    """Of every size of pairs in order, all sizes together first."""
+def comparisons_by_size(source: Source) -> list[SizeComparison]:
+    """Return the comparison of each size of pairs in order, all sizes together first."""
     results = source.rows("policy_results")
     if results.is_empty():
         return []
     results = results.filter(pl.col("load") == "all")
     order = sorted(set(results["size"]), key=lambda size: -1 if size == ALL_SIZES else size_rank(size))
-    return [Compared(size, results.filter(pl.col("size") == size).to_dicts()) for size in order]
+    return [SizeComparison(size, results.filter(pl.col("size") == size).to_dicts()) for size in order]
 
 
-def judged(source: Source) -> Compared | None:
-    """The comparison that one sentence about hand-overs is made of; None where nothing was compared."""
-    every = compared(source)
-    wanted = judged_sizes(one.size for one in every)[-1:]
-    return next((one for one in every if [one.size] == wanted), None)
+def headline_comparison(source: Source) -> SizeComparison | None:
+    """Return the comparison that one sentence about hand-overs is based on; None if nothing was compared."""
+    comparisons = comparisons_by_size(source)
+    widest = judged_sizes(one.size for one in comparisons)[-1:]
+    return next((one for one in comparisons if [one.size] == widest), None)
 
 
 def best_on_select(source: Source, size: str) -> str | None:
-    """Of what may be released, the policy of least cost on the select window; None without one."""
+    """Return the releasable policy with the least cost on the select window; None without a select window."""
     curves = source.rows("policy_curves")
     if curves.is_empty():
         return None
@@ -89,21 +89,21 @@ def best_on_select(source: Source, size: str) -> str | None:
     return None if select.is_empty() else str(select["policy"][0])
 
 
-def sentences(source: Source, pairs: Compared) -> list[str]:
-    """What a reader must know of the comparison before its tables, one after the other."""
+def sentences(source: Source, pairs: SizeComparison) -> list[str]:
+    """Return what a reader must know of the comparison before its tables."""
     best = pairs.of(best_on_select(source, pairs.size))
-    told = [_users(source, pairs, best)] if pairs.is_recorded else []
-    told += [_policy(pairs, best), optimal(pairs), against_rule(best), world(pairs.any_row)]
-    return [sentence for sentence in told if sentence]
+    parts = [_users(source, pairs, best)] if pairs.is_recorded else []
+    parts += [_policy(pairs, best), optimal(pairs), against_rule(best), world(pairs.any_row)]
+    return [sentence for sentence in parts if sentence]
 
 
-def _users(source: Source, pairs: Compared, best: dict[str, Any] | None) -> str:
-    """What users lose today, and what they would lose with the policy on the very same jobs."""
+def _users(source: Source, pairs: SizeComparison, best: dict[str, Any] | None) -> str:
+    """Say what users lose today, and what they would lose with the policy on the same jobs."""
     every, users = pairs.any_row, pairs.of(USERS)
     jobs = f"{counted(every['n'], 'job')}"
     start = (
-        f"Of {jobs} submitted from {fmt.day(every['from_utc'])} to {fmt.day(every['to_utc'])} and cut by their limit "
-        f"(of at least {CUT_LIMIT_H} h){_one_user(source, every)}, users continued "
+        f"Of {jobs} submitted from {fmt.day(every['from_utc'])} to {fmt.day(every['to_utc'])} and ended by their "
+        f"time limit (of at least {CUT_LIMIT_H} h){_one_user(source, every)}, users continued "
     )
     if users is None:
         return f"{start}none within an hour, so the time lost between two jobs is unknown."
@@ -120,16 +120,16 @@ def _users(source: Source, pairs: Compared, best: dict[str, Any] | None) -> str:
 
 
 def _one_user(source: Source, every: dict[str, Any]) -> str:
-    """That all these jobs are of one user, where they are."""
-    counted = source.read(
+    """Return a clause if all these jobs belong to one user, else ''."""
+    users = source.read(
         "SELECT count(DISTINCT user_name) AS users FROM jobs WHERE cluster = ? AND state = 'TIMEOUT' "  # noqa: S608 - our own numbers
         f"AND limit_s >= {CUT_LIMIT_H * 3600} AND submit_utc BETWEEN TIMESTAMP '{every['from_utc']:%Y-%m-%d %H:%M:%S}' "
         f"AND TIMESTAMP '{every['to_utc']:%Y-%m-%d %H:%M:%S}'"
     )
-    return ", all of them of one user" if counted["users"][0] == 1 else ""
+    return ", all of one user" if users["users"][0] == 1 else ""
 
 
-def _policy(pairs: Compared, best: dict[str, Any] | None) -> str:
+def _policy(pairs: SizeComparison, best: dict[str, Any] | None) -> str:
     reactive = pairs.of(REACTIVE)
     if best is None or reactive is None:
         return f"On {pairs.what}, {len(pairs.rows)} policies were compared; none was picked without a select window."
@@ -143,8 +143,8 @@ def _policy(pairs: Compared, best: dict[str, Any] | None) -> str:
     )
 
 
-def optimal(pairs: Compared) -> str:
-    """That there is nothing to gain, where there is not."""
+def optimal(pairs: SizeComparison) -> str:
+    """Say that there is nothing to gain, if that is so; else ''."""
     reactive = pairs.of(REACTIVE)
     if reactive is None or reactive["regret_h_w1"] > OPTIMAL_WITHIN_H:
         return ""
@@ -155,7 +155,10 @@ def optimal(pairs: Compared) -> str:
 
 
 def against_rule(best: dict[str, Any] | None) -> str:
-    """The policy against the best rule that learned nothing. That one beats the other is not said of one window."""
+    """Compare the policy with the best rule that learned nothing.
+
+    One window does not support the claim that one beats the other, so the sentence does not make it.
+    """
     if best is None or best["best_rule"] is None:
         return ""
     name, rule = fmt.text(best["policy"]), fmt.text(best["best_rule"])
@@ -170,7 +173,7 @@ def against_rule(best: dict[str, Any] | None) -> str:
 
 
 def world(row: dict[str, Any]) -> str:
-    """How far the world in which all this was measured is from the record, in the same window."""
+    """Say how far the world of this comparison is from the record, in the same window."""
     spearman, error = row["world_spearman"], row["world_error_over_mean"]
     if spearman is None or error is None:
         return f"The error of the waits in the {fmt.text(row['world'])} world is unknown."

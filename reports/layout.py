@@ -1,6 +1,6 @@
-"""What a section is made of: sentences, tables and figures, still as data.
+"""The parts of a report section as data: sentences, tiles, figures, tables and actions.
 
-`reports.build` renders these to HTML, `reports.build.section_data` to JSON; the sections know neither.
+`reports.build.render` turns them into HTML, and `reports.build.section_data` into JSON. Sections depend on neither.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from reports.format import FORMATS
 
 
 @dataclass(frozen=True)
-class Column:
-    """One column of a table: key in the rows, heading, and how its values are printed (a key of format.FORMATS)."""
+class TableColumn:
+    """One column of a table: its key in the rows, its heading, and its format (a key of format.FORMATS)."""
 
     name: str
     label: str
@@ -23,7 +23,7 @@ class Column:
 
     @property
     def is_text(self) -> bool:
-        """Whether its cells are text, which a browser may break and sorts by letters."""
+        """Whether its cells are text: a browser may wrap them, and they sort alphabetically."""
         return self.kind in ("text", "name", "code")
 
     @property
@@ -33,15 +33,15 @@ class Column:
 
     @property
     def style(self) -> str:
-        """The CSS classes of its cells: `n` aligns and sorts as numbers."""
+        """The CSS classes of its cells; `n` aligns and sorts them as numbers."""
         return self.kind if self.is_text else "n interval" if self.is_interval else "n"
 
     def show(self, row: dict[str, Any]) -> str:
-        """The value as a person reads it."""
+        """Format this column's value in `row` for a person."""
         return str(FORMATS[self.kind](row.get(self.name)))
 
     def sort_key(self, row: dict[str, Any]) -> str:
-        """The value as the sorting script reads it: a number, or text; '' for a null, which sorts last.
+        """Return the value for the sorting script: a number or text, and '' for a null, which sorts last.
 
         An interval sorts by its lower end.
         """
@@ -57,25 +57,25 @@ class Column:
 
 @dataclass(frozen=True)
 class TableView:
-    """One table: rows are dicts of raw values; `cut` rows more exist than are shown. An interval is [low, high]."""
+    """One table. Rows are dicts of raw values, and an interval is [low, high]. `cut` is the number of rows left out."""
 
     name: str
     title: str
     caption: str
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     rows: list[dict[str, Any]]
     cut: int = 0
 
     @property
-    def known_columns(self) -> tuple[Column, ...]:
-        """The columns that hold something: what is empty in every row tells a person nothing."""
+    def known_columns(self) -> tuple[TableColumn, ...]:
+        """The columns that have a value in at least one row; the page leaves out the others."""
         return tuple(
             column for column in self.columns if any(row.get(column.name) not in (None, "") for row in self.rows)
         )
 
     @property
     def holds_something(self) -> bool:
-        """False where there is no row, and where every number in it is 0 or unknown."""
+        """False where the table has no rows, and where every number in it is 0 or unknown."""
         numbers = [row.get(column.name) for row in self.rows for column in self.columns if not column.is_text]
         has_text_alone = all(column.is_text for column in self.columns)
         return bool(self.rows) and (has_text_alone or any(value not in (None, 0) for value in numbers))
@@ -83,7 +83,7 @@ class TableView:
 
 @dataclass(frozen=True)
 class Figure:
-    """One drawing: `svg` is trusted text made by reports.figures, `alt` says in words what it shows."""
+    """One drawing: `svg` is trusted text made by reports.figures, and `alt` describes it in words."""
 
     name: str
     title: str
@@ -94,8 +94,11 @@ class Figure:
 
 @dataclass(frozen=True)
 class Trend:
-    """A number week by week, oldest first, with its scale: the days on which the first and the last week begin, and
-    the smallest and the largest value as a person reads them. `words` compares the newest weeks with those before."""
+    """A weekly series, oldest first, with its scale.
+
+    `first` and `last` are the days on which the first and the last week begin. `low` and `high` are the smallest and
+    the largest value, formatted. `words` compares the newest weeks with those before.
+    """
 
     values: tuple[float, ...]
     first: str
@@ -107,7 +110,7 @@ class Trend:
 
 @dataclass(frozen=True)
 class Tile:
-    """One of the summary's numbers, what it means, how it was counted (one line), and its trend where there is one."""
+    """One number of the summary: its value, its meaning, how it was counted (one line), and its trend if any."""
 
     label: str
     value: str
@@ -118,9 +121,9 @@ class Tile:
 
 @dataclass(frozen=True)
 class Action:
-    """What is recommended, what it would do, and how far to trust that; all three are for a person.
+    """A recommendation, its effect, and how far to trust that effect, all in words.
 
-    `interval` are the ends of the 95 % interval of the effect, in `unit`; None where it has none.
+    `interval` holds the ends of the 95 % interval of the effect, in `unit`; None where there is no interval.
     """
 
     do: str
@@ -131,17 +134,18 @@ class Action:
 
     @property
     def verdict(self) -> str:
-        """How far to trust it, in short: the first sentence, as the end of another."""
+        """The first sentence of `trust`, without its full stop and in lower case, to end another sentence."""
         first = self.trust.split(". ")[0].removesuffix(".")
         return first[0].lower() + first[1:]
 
 
 @dataclass
 class Section:
-    """One section of one cluster. `missing` says what the log does not hold, one sentence each.
+    """One section of one cluster's report.
 
-    A section that does not apply to this kind of log is left out of a report, unless it is asked for by name.
-    `actions` are the recommended one and what else would help, in that order.
+    `missing` lists what the section cannot report and why, one sentence each. A section with `applies` False is left
+    out of the report, unless it is requested by name. The first of `actions` is the recommended one; the others may
+    also help.
     """
 
     name: str
@@ -156,19 +160,19 @@ class Section:
 
     @property
     def gist(self) -> str:
-        """One line for the closed fold-out."""
+        """The one line that a closed section shows."""
         return next(iter(self.sentences or self.missing), "")
 
 
-def columns(*specifications: str) -> tuple[Column, ...]:
-    """Columns from 'name|heading|kind' (kind defaults to text)."""
+def columns(*specifications: str) -> tuple[TableColumn, ...]:
+    """Parse columns from 'name|heading|kind'; kind defaults to text."""
     parsed = []
     for specification in specifications:
         name, label, *kind = specification.split("|")
-        parsed.append(Column(name, label, kind[0] if kind else "text"))
+        parsed.append(TableColumn(name, label, kind[0] if kind else "text"))
     return tuple(parsed)
 
 
 def cut(rows: Sequence[dict[str, Any]], most: int) -> tuple[list[dict[str, Any]], int]:
-    """The first `most` rows, and how many are left out."""
+    """Return the first `most` rows, and the number of rows left out."""
     return list(rows[:most]), max(0, len(rows) - most)

@@ -1,4 +1,4 @@
-"""The jobs of each user that waited longest, and what `baton explain` says of them, for the page's filters."""
+"""The jobs of each user that waited longest, and what `baton explain` prints about them, for the page's filters."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from traces.clusters import ClusterSettings
 from traces.store import warehouse
 
 JOBS_A_USER = 5
-MOST_TEXTS = 100  # jobs explained in the page, those of the users who waited longest: about 30 ms each
-MOST_LOOKED_AT = 10_000_000  # jobs looked through for these texts: fewer texts for a long log
+MOST_TEXTS = 100  # jobs explained in the page, of the users who waited longest; each takes about 30 ms
+MOST_LOOKED_AT = 10_000_000  # jobs read for these texts, so a long log gets fewer texts
 NO_REPLAY = "the command below adds one"
 
 
 def longest(source: Source, step: str) -> list[dict[str, Any]]:
-    """JOBS_A_USER jobs of each user, longest wait first, in the order of what the users waited in sum.
+    """Return JOBS_A_USER jobs of each user, longest wait first; users with the longest total wait come first.
 
-    Of each: `user_name`, `partition` and `at_utc` (start of the `step` of its submission), which say where it counts;
-    `id`, `wait_s`, `causes` (s, in the order of CAUSES; empty where they are not known) and `words` for a person;
-    `command` prints all that is known of it; `text` is what that prints but for the replay, None where the page has no
-    room for it.
+    Each job has `user_name`, `partition` and `at_utc` (the start of the `step` in which it was submitted), which the
+    filters use. It has `id`, `wait_s`, `causes` (s, in the order of CAUSES; empty if unknown) and `words` for a person.
+    `command` prints everything known about the job. `text` is what that command prints except for the replay; None if
+    the page has no room for it.
     """
     known = source.read("SELECT * FROM queueing_delay WHERE cluster = ? LIMIT 0").columns
     causes = [cause.column for cause in CAUSES if cause.column in known]
@@ -54,7 +54,7 @@ def longest(source: Source, step: str) -> list[dict[str, Any]]:
 
 
 def _command(cluster: str, job: str) -> str:
-    """What a person may paste into a shell, whatever the names hold."""
+    """Return the command that explains a job, quoted so that it is safe to paste into a shell."""
     words = [
         "baton",
         "explain",
@@ -66,11 +66,11 @@ def _command(cluster: str, job: str) -> str:
 
 
 def _texts(source: Source, job_keys: list[str]) -> dict[str, str]:
-    """The explanation of each of these jobs, by key, with names hidden where that was asked for."""
+    """Return the explanation of each of these jobs, by key, with names hidden on request."""
     if not job_keys or not {"attempts", "steps", "placements"} <= source.tables:
         return {}
     settings = ClusterSettings(source.cluster)
-    with warehouse.published(source.data):  # held open: opening it takes longer than each of the reads
+    with warehouse.published(source.data):  # one connection, because opening one takes longer than each of the reads
         delays = warehouse.read(source.data, "SELECT * FROM queueing_delay WHERE cluster = ?", [source.cluster])
         record = JobExplainer(source.data, source.cluster, delays, node_time(source.data, settings, delays))
         facts = {key: _hidden(source, record.job(key)) for key in job_keys}
@@ -78,7 +78,7 @@ def _texts(source: Source, job_keys: list[str]) -> dict[str, str]:
 
 
 def _hidden(source: Source, value: Any) -> Any:
-    """Facts with every name in them hidden, wherever it is."""
+    """Hide every name in nested facts."""
     if isinstance(value, dict):
         return {
             name: source.hidden(name, part) if name in NAME_COLUMNS else _hidden(source, part)

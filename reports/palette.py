@@ -1,14 +1,14 @@
 """One colour for each thing, the same in every figure, with a light and a dark value.
 
-Figures are drawn with the light values; `to_css` turns each of them into a CSS variable, so that one drawing
-serves both. Every value has a contrast of at least 3:1 against its background (4.5:1 for ink and muted).
+Figures are drawn with the light values. `to_css` turns each of them into a CSS variable, so that one drawing serves
+both. Every value has a contrast of at least 3:1 against its background (4.5:1 for ink and muted).
 """
 
 from __future__ import annotations
 
 import re
 
-# name -> (light, dark); the light values must be distinct, `to_css` finds colours by them
+# name -> (light, dark); the light values must be distinct, because `to_css` finds colours by them
 COLOURS: dict[str, tuple[str, str]] = {
     "ink": ("#1b1f24", "#e8eaed"),
     "muted": ("#5b6470", "#a3abb6"),
@@ -55,7 +55,7 @@ COLOURS: dict[str, tuple[str, str]] = {
     "class2": ("#6a40bc", "#b79bfc"),
     "class3": ("#b73483", "#f28bc7"),
     "class4": ("#bf5811", "#f59a59"),
-    # causes of waits in their order: every two differ for readers who see no red or no green too
+    # causes of waits in their order; any two also differ for readers who see no red or no green
     "cause-held": ("#00705e", "#3cc6df"),
     "cause-dependency": ("#122491", "#0e6fa5"),
     "cause-own-jobs": ("#b98109", "#b2ba80"),
@@ -82,12 +82,12 @@ _BY_LIGHT = {light: name for name, (light, _dark) in COLOURS.items()}
 
 
 def colour(name: str) -> str:
-    """The light value of `name`; a name that the palette lacks gets the muted one."""
+    """Return the light value of `name`, or the muted one for a name that the palette lacks."""
     return COLOURS.get(name, COLOURS["muted"])[0]
 
 
 def css_variable(name: str) -> str:
-    """`var(--c-...)` for a name of the palette."""
+    """Return `var(--c-...)` for a name of the palette."""
     return f"var(--c-{name if name in COLOURS else 'muted'})"
 
 
@@ -101,7 +101,7 @@ def to_css(svg: str) -> str:
 
 
 def style_sheet() -> str:
-    """CSS that declares the variables for light and dark; print is always light."""
+    """Return the CSS that declares the variables for light and dark; print is always light."""
     light = "".join(f"--c-{name}:{values[0]};" for name, values in COLOURS.items())
     dark = "".join(f"--c-{name}:{values[1]};" for name, values in COLOURS.items())
     return f":root{{{light}}}\n@media screen and (prefers-color-scheme: dark){{:root{{{dark}}}}}"

@@ -1,4 +1,4 @@
-"""Which hours and sizes wait longest: patterns that many jobs show, and that remain without the user who waits most."""
+"""Which hours and sizes wait longest: patterns of many jobs that remain without the user who waits most."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from features.sizes import size_in_words
 from reports import format as fmt
 from reports.source import Source
 
-STANDS_OUT = 1.5  # times the mean wait of all: an hour or a size below that is not worth a word
-NAMELESS = 0.1  # of the jobs: where more have no user, one user may make any pattern
-LEAST_JOBS, LEAST_SHARE = 30, 0.01  # of the jobs that started: fewer make no pattern
+STANDS_OUT = 1.5  # times the mean wait of all jobs; an hour or a size below that is not named
+NAMELESS = 0.1  # of the jobs; if more have no user, any pattern may come from one user
+LEAST_JOBS, LEAST_SHARE = 30, 0.01  # number, and share of the jobs that started, that a pattern needs
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """A group of jobs that waits longer than the others do: in words, and its mean wait (s)."""
+    """A group of jobs that waits longer than the others: its name in words, and its mean wait (s)."""
 
     words: str
     mean_wait_s: float
 
 
 def patterns(source: Source) -> list[Pattern]:
-    """The size and the hour of the day (local time) that wait longest, where they do so with and without the user who
-    waits most; at most one of each."""
+    """Return the size and the hour of the day (local time) that wait longest, at most one of each.
+
+    Each must wait longest both with and without the jobs of the user who waits most.
+    """
     waits = source.read(
         "SELECT user_name, wait_s, nullif(size_bucket, '0') AS size, submit_utc FROM queueing_delay "
         "WHERE cluster = ? AND wait_s IS NOT NULL AND submit_utc IS NOT NULL"
@@ -49,8 +51,10 @@ def patterns(source: Source) -> list[Pattern]:
 
 
 def _longest(waits: pl.DataFrame, column: str) -> tuple[object, float] | None:
-    """The value of `column` with the longest mean wait, and that mean; None where none stands out, or only one user's
-    jobs make it do so."""
+    """Return the value of `column` with the longest mean wait, and that mean.
+
+    Returns None if no value stands out, or if it does so only because of one user's jobs.
+    """
     by_user = (
         waits.drop_nulls("user_name").group_by("user_name").agg(pl.col("wait_s").sum()).sort("wait_s", "user_name")
     )
@@ -67,7 +71,7 @@ def _longest(waits: pl.DataFrame, column: str) -> tuple[object, float] | None:
 
 
 def _means(waits: pl.DataFrame, column: str) -> pl.DataFrame:
-    """Mean wait of each value with enough jobs, the longest last."""
+    """Return the mean wait of each value with enough jobs, the longest last."""
     least = max(LEAST_JOBS, LEAST_SHARE * waits.height)
     by = waits.drop_nulls(column).group_by(column).agg(pl.len().alias("jobs"), pl.col("wait_s").mean().alias("mean"))
     return by.filter(pl.col("jobs") >= least).sort("mean", column)
@@ -78,10 +82,11 @@ def _stands_out(means: pl.DataFrame, waits: pl.DataFrame) -> bool:
 
 
 def in_words(source: Source) -> str:
-    """`patterns` as the end of a sentence, '' where there is none."""
+    """Return `patterns` as a sentence without a full stop; '' if there is none."""
     found = patterns(source)
     if not found:
         return ""
     whole = fmt.duration(source.mean_wait_s)
-    parts = [f"{one.words} ({fmt.duration(one.mean_wait_s)} on average, against {whole} of all)" for one in found]
-    return f"{' and '.join(parts)} wait longest"
+    parts = [f"{one.words} ({fmt.duration(one.mean_wait_s)} on average)" for one in found]
+    longest = " and ".join(parts)
+    return f"{longest[0].upper()}{longest[1:]} wait longest; the mean wait of all jobs is {whole}"

@@ -1,4 +1,4 @@
-"""The page of `baton simulate --plots`: one replayed trace, its schedules side by side and beside the record."""
+"""The page of `baton simulate --plots`: the schedules of one replayed trace, and the record for comparison."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from traces.files.whole import write_text
 HOUR_S, DAY_S = 3600, 86400
 BINS = 240
 MOST_DRAWN = 2000  # jobs in a Gantt chart
-_EASY_TO_READ = 300  # jobs in the window that is chosen where none is asked for
+_EASY_TO_READ = 300  # jobs in a window chosen automatically
 _CLASSES_S = (60, HOUR_S, 12 * HOUR_S)
 _CLASSES = ("waited under 1 min", "under 1 h", "under 12 h", "longer")
 RECORDED = "recorded"
 
 
 @dataclass(frozen=True)
-class Shown:
+class DrawnTrace:
     """A trace on a cluster, as the page names it."""
 
     cluster: str  # name of the trace; untrusted text
@@ -42,31 +42,32 @@ class Shown:
 
     @property
     def first_s(self) -> int:
-        """The first submission, s."""
+        """The time of the first submission, s."""
         return int(self.workload.submit_s.min())
 
 
 def write_page(
-    path: Path, shown: Shown, replays: Sequence[Replay], rows: list[dict[str, Any]], sentences: Sequence[str],
+    path: Path, trace: DrawnTrace, replays: Sequence[Replay], rows: list[dict[str, Any]], sentences: Sequence[str],
     window: tuple[int | None, int | None] = (None, None),
 ) -> None:  # fmt: skip
     """Write one self-contained HTML file.
 
-    `rows` are the figures of each schedule by name (`scheduler`, mean_wait_s, ...), `said` the sentences at the top.
-    `window` is the Gantt chart's begin, s since the first submission, and length, s; None leaves the choice to what is
-    readable around the deepest queue. Raises InputError for a window with more than MOST_DRAWN jobs.
+    `rows` are the figures of each schedule by name (`scheduler`, mean_wait_s, ...), and `sentences` stand at the top.
+    `window` is the begin of the Gantt chart, s since the first submission, and its length, s. None selects a readable
+    window around the start of the job that waited longest. Raises InputError for a window with more than MOST_DRAWN
+    jobs.
     """
     section = Section("schedule", "Schedule", sentences=list(sentences))
-    drawn = [*replays, *_recorded(shown)]
-    section.figures += _over_time(shown, drawn)
-    section.figures.append(_waits(shown, drawn))
-    begin, end = _window(shown, replays, *window)
-    section.figures += [_gantt(shown, replay, begin, end) for replay in drawn]
+    schedules = [*replays, *_recorded(trace)]
+    section.figures += _over_time(trace, schedules)
+    section.figures.append(_waits(trace, schedules))
+    begin, end = _window(trace, replays, *window)
+    section.figures += [_gantt(trace, replay, begin, end) for replay in schedules]
     section.tables.append(
         TableView(
             "figures", "Schedules side by side",
-            "The error of a wait is its mean absolute difference from the recorded one; Spearman is the rank "
-            f"correlation of the two, ties averaged. {_caption(shown)}",
+            "Error of a wait: mean absolute difference from the recorded wait. Spearman: rank correlation of the two, "
+            f"ties averaged. {_caption(trace)}",
             columns(
                 "scheduler|scheduler|name", "jobs|jobs|count", "mean_wait_s|mean wait|duration",
                 "p50_wait_s|median wait|duration", "p95_wait_s|p95 wait|duration",
@@ -77,28 +78,30 @@ def write_page(
             rows,
         )
     )  # fmt: skip
-    write_text(path, render([{"source": shown, "sections": [section]}]))
+    write_text(path, render([{"source": trace, "sections": [section]}]))
 
 
-def _recorded(shown: Shown) -> list[Replay]:
-    """The record as one more schedule, where it holds any start."""
-    jobs = shown.workload
+def _recorded(trace: DrawnTrace) -> list[Replay]:
+    """Return the record as one more schedule, if it holds any start."""
+    jobs = trace.workload
     return [Replay(RECORDED, jobs.start_s, jobs.run_s, float("nan"))] if (jobs.start_s >= 0).any() else []
 
 
-def _caption(shown: Shown) -> str:
+def _caption(trace: DrawnTrace) -> str:
     return (
-        f"Trace {fmt.text(shown.cluster)}, {counted(len(shown.workload), 'job')} on {shown.capacity:,} {shown.unit}, "
+        f"Trace {fmt.text(trace.cluster)}, {counted(len(trace.workload), 'job')} on {trace.capacity:,} {trace.unit}, "
         "no seeds."
     )
 
 
-def _over_time(shown: Shown, drawn: Sequence[Replay]) -> list[Figure]:
-    jobs = shown.workload
-    last = max(int((replay.starts + replay.run_s)[replay.starts >= 0].max(initial=shown.first_s)) for replay in drawn)
-    edges = np.linspace(shown.first_s, max(last, shown.first_s + 1), BINS + 1)
+def _over_time(trace: DrawnTrace, schedules: Sequence[Replay]) -> list[Figure]:
+    jobs = trace.workload
+    last = max(
+        int((replay.starts + replay.run_s)[replay.starts >= 0].max(initial=trace.first_s)) for replay in schedules
+    )
+    edges = np.linspace(trace.first_s, max(last, trace.first_s + 1), BINS + 1)
     queue, used = {}, {}
-    for replay in drawn:
+    for replay in schedules:
         ran = replay.starts >= 0
         starts, size = replay.starts[ran], jobs.size[ran]
         waiting = jobs.submit_s[ran] if replay.scheduler == RECORDED else jobs.submit_s
@@ -107,46 +110,46 @@ def _over_time(shown: Shown, drawn: Sequence[Replay]) -> list[Figure]:
         queue[replay.scheduler] = (levels, replay.scheduler)
         levels = mean_level(np.concatenate([starts, starts + replay.run_s[ran]]), np.concatenate([size, -size]), edges)
         used[replay.scheduler] = (levels, replay.scheduler)
-    days = (edges - shown.first_s) / DAY_S
-    each = f"Means over {fmt.duration(float(edges[1] - edges[0]))} each. {_caption(shown)}"
+    days = (edges - trace.first_s) / DAY_S
+    each = f"Means over periods of {fmt.duration(float(edges[1] - edges[0]))}. {_caption(trace)}"
     return [
         Figure(
-            "queue", "Jobs in the queue", each, figures.over_days("queue", days, queue, "jobs that pend"),
-            "How many jobs pend over time, one line a schedule.",
+            "queue", "Jobs in the queue", each, figures.over_days("queue", days, queue, "pending jobs"),
+            "Number of pending jobs over time, one line per schedule.",
         ),
         Figure(
-            "in_use", f"{shown.unit.capitalize()} in use", each,
-            figures.over_days("used", days, used, f"{shown.unit} in use"),
-            f"How many {shown.unit} are in use over time, one line a schedule.",
+            "in_use", f"{trace.unit.capitalize()} in use", each,
+            figures.over_days("used", days, used, f"{trace.unit} in use"),
+            f"Number of {trace.unit} in use over time, one line per schedule.",
         ),
     ]  # fmt: skip
 
 
-def _waits(shown: Shown, drawn: Sequence[Replay]) -> Figure:
+def _waits(trace: DrawnTrace, schedules: Sequence[Replay]) -> Figure:
     curves = {
         replay.scheduler: (
-            (replay.starts - shown.workload.submit_s)[replay.starts >= 0].astype(np.float64), replay.scheduler
+            (replay.starts - trace.workload.submit_s)[replay.starts >= 0].astype(np.float64), replay.scheduler
         )
-        for replay in drawn
+        for replay in schedules
     }  # fmt: skip
     return Figure(
         "waits",
         "Waits",
-        f"Share of jobs that waited at most so long (log axis; 0 counts as 1 s). {_caption(shown)}",
+        f"Share of jobs with at most this wait (log axis; 0 counts as 1 s). {_caption(trace)}",
         figures.ecdf("waits", curves, "wait from submission", dashed=(RECORDED,)),
-        "Cumulative distributions of the waits, one curve a schedule.",
+        "Cumulative distributions of the waits, one curve per schedule.",
     )
 
 
-def _window(shown: Shown, replays: Sequence[Replay], begin_s: int | None, length_s: int | None) -> tuple[int, int]:
-    """Begin and end of the Gantt charts, in the trace's own s."""
+def _window(trace: DrawnTrace, replays: Sequence[Replay], begin_s: int | None, length_s: int | None) -> tuple[int, int]:
+    """Return begin and end of the Gantt charts, in the trace's own s."""
     first = replays[0]
-    wait = np.where(first.starts >= 0, first.starts - shown.workload.submit_s, 0)
+    wait = np.where(first.starts >= 0, first.starts - trace.workload.submit_s, 0)
     length = length_s or DAY_S
     if begin_s is None:  # around the start of the job that waited longest
-        begin = max(int(first.starts[np.argmax(wait)]) - length // 2, shown.first_s)
+        begin = max(int(first.starts[np.argmax(wait)]) - length // 2, trace.first_s)
     else:
-        begin = shown.first_s + begin_s
+        begin = trace.first_s + begin_s
 
     def most(length: int) -> int:
         return max(int(_overlapping(replay, begin, begin + length).sum()) for replay in replays)
@@ -155,8 +158,8 @@ def _window(shown: Shown, replays: Sequence[Replay], begin_s: int | None, length
         length //= 2
     if most(length) > MOST_DRAWN:
         raise InputError(
-            f"a Gantt chart of {fmt.duration(length)} holds {counted(most(length), 'job')}, at most {MOST_DRAWN:,} "
-            "are drawn: give a shorter --gantt"
+            f"a Gantt chart of {fmt.duration(length)} would hold {counted(most(length), 'job')}, but at most "
+            f"{MOST_DRAWN:,} can be drawn: give a shorter --gantt"
         )
     return begin, begin + length
 
@@ -165,12 +168,12 @@ def _overlapping(replay: Replay, begin: int, end: int) -> NDArray[np.bool_]:
     return (replay.starts >= 0) & (replay.starts < end) & (replay.starts + replay.run_s > begin) & (replay.run_s > 0)
 
 
-def _gantt(shown: Shown, replay: Replay, begin: int, end: int) -> Figure:
+def _gantt(trace: DrawnTrace, replay: Replay, begin: int, end: int) -> Figure:
     rows = np.flatnonzero(_overlapping(replay, begin, end))
     rows = rows[np.lexsort((rows, replay.starts[rows]))]
-    starts, sizes = replay.starts[rows], shown.workload.size[rows]
-    pieces = places(starts, starts + replay.run_s[rows], sizes, shown.capacity)
-    waits = starts - shown.workload.submit_s[rows]
+    starts, sizes = replay.starts[rows], trace.workload.size[rows]
+    pieces = places(starts, starts + replay.run_s[rows], sizes, trace.capacity)
+    waits = starts - trace.workload.submit_s[rows]
     bars = np.array(
         [
             (max(starts[job], begin), min(starts[job] + replay.run_s[rows[job]], end), first, units)
@@ -179,24 +182,24 @@ def _gantt(shown: Shown, replay: Replay, begin: int, end: int) -> Figure:
         np.float64,
     ).reshape(-1, 4)
     bars[:, 1] -= bars[:, 0]
-    bars[:, 0] -= shown.first_s
+    bars[:, 0] -= trace.first_s
     bars[:, :2] /= HOUR_S
     class_of_piece = np.searchsorted(_CLASSES_S, waits, side="right")[[job for job, _first, _units in pieces]]
-    limits = ((begin - shown.first_s) / HOUR_S, (end - shown.first_s) / HOUR_S, shown.capacity)
+    limits = ((begin - trace.first_s) / HOUR_S, (end - trace.first_s) / HOUR_S, trace.capacity)
     return Figure(
         f"gantt_{replay.scheduler}", f"Gantt chart, {replay.scheduler}",
-        f"Each bar a job, as tall as it is wide in {shown.unit}. The pool is flat: which {shown.unit} a job takes is "
-        f"only drawn, lowest first. {_caption(shown)}",
-        figures.gantt(f"gantt-{replay.scheduler}", bars, class_of_piece, _CLASSES, limits, shown.unit),
-        f"Jobs as bars over time and {shown.unit}, coloured by how long they waited.",
+        f"Each bar is a job; its height is its size in {trace.unit}. The scheduler only counts {trace.unit}, so the "
+        f"drawing places each job on the lowest free ones. {_caption(trace)}",
+        figures.gantt(f"gantt-{replay.scheduler}", bars, class_of_piece, _CLASSES, limits, trace.unit),
+        f"Jobs as bars over time and {trace.unit}, coloured by how long they waited.",
     )  # fmt: skip
 
 
 def places(starts: Int64s, ends: Int64s, sizes: Int64s, capacity: int) -> list[tuple[int, int, int]]:
-    """Where to draw each job: (job, first unit, units), several for a job that lies apart.
+    """Choose where to draw each job: (job, first unit, units), several if the job's units are not adjacent.
 
-    Jobs come by start; each takes the lowest units that are free. One that finds too few (a record may hold more than
-    the capacity at once) is drawn on those.
+    Jobs come by start, and each takes the lowest free units. A job that finds too few (a record may hold more than the
+    capacity at once) is drawn on those.
     """
     until = np.full(capacity, np.iinfo(np.int64).min)
     pieces = []

@@ -1,4 +1,4 @@
-"""What a report reads: one cluster's rows of the warehouse, and names hidden where that was asked for."""
+"""Read access to one cluster's rows of the warehouse, with names hidden on request."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from traces.quality import COLUMNS, Missing, missing_fields
 from traces.store import warehouse
 from traces.store.folder import DataFolder
 
-MOST_KEPT = 50_000  # rows of a table that several sections read: larger ones are read again
+MOST_KEPT = 50_000  # rows of a table that is kept for several sections; a larger table is read again
 NAME_COLUMNS = {"user_name": "user", "account": "account", "group_name": "account", "job_name": "job"}
 
 
 @dataclass(frozen=True)
 class Names:
-    """Turns a name into a keyed hash, the same one everywhere in a report; `key` None leaves names as they are."""
+    """The keyed hashes that replace names throughout a report; with `key` None names stay as they are."""
 
     key: bytes | None = None
 
     def hide(self, kind: str, name: str | None) -> str | None:
-        """`kind` (user, account, job) keeps equal names of different kinds apart."""
+        """Return the hash of a name; `kind` (user, account, job) keeps equal names of different kinds apart."""
         if self.key is None or name is None:
             return name
         digest = hmac.new(self.key, f"{kind}\0{name}".encode("utf-8", "surrogatepass"), hashlib.sha256)
@@ -44,9 +44,9 @@ class Names:
 
 
 def table_names(data: DataFolder) -> frozenset[str]:
-    """Names of the tables that the warehouse holds.
+    """Return the names of the tables in the warehouse.
 
-    Raises InputError where there is no warehouse.
+    Raises InputError if there is no warehouse.
     """
     if not data.warehouse.exists():
         raise InputError(f"no warehouse at {data.warehouse}: run `baton analyze FILE...` first")
@@ -55,23 +55,23 @@ def table_names(data: DataFolder) -> frozenset[str]:
 
 
 def cluster_names(data: DataFolder) -> list[str]:
-    """Clusters of which at least one raw file was read, in order of name."""
+    """Return the clusters with at least one ingested raw file, sorted by name."""
     if "trace_files" not in table_names(data):
         return []
     return warehouse.read(data, "SELECT DISTINCT cluster FROM trace_files ORDER BY cluster")["cluster"].to_list()
 
 
 class Remarks(NamedTuple):
-    """What the tables of a cluster do not say of it; None where there is nothing to say, or nobody asked."""
+    """Facts about a cluster that its tables do not hold; None where there is none, or none was looked up."""
 
-    no_policies: str | None = None  # why none can be compared
-    uncalibrated: str | None = None  # what calibration leaves out of a long record
-    why_plain: str | None = None  # why policies are judged in the plain world
-    development_until: datetime | None = None  # methods and settings were made with the record up to there in view
+    no_policies: str | None = None  # why no policies can be compared
+    uncalibrated: str | None = None  # the part of a long record that calibration leaves out
+    why_plain: str | None = None  # why policies are compared in the plain world
+    development_until: datetime | None = None  # methods and settings were developed on the record before this time
 
 
 class Source:
-    """One cluster of the warehouse, and what its tables do not say."""
+    """One cluster of the warehouse, with remarks that its tables do not hold."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Source:
         self._kept: dict[str, pl.DataFrame] = {}
 
     def rows(self, table: str) -> pl.DataFrame:
-        """The cluster's rows of `table` with names hidden where asked; an empty frame where there is no such table."""
+        """Return the cluster's rows of `table`, names hidden on request; an empty frame if there is no such table."""
         if table not in self.tables:
             return pl.DataFrame()
         if table in self._kept:
@@ -96,9 +96,9 @@ class Source:
         return frame
 
     def columns(self, table: str, *names: str) -> pl.DataFrame:
-        """Those of the columns that the table has, text as categories; an empty frame where there is no such table.
+        """Return the columns that the table has, text as categories; an empty frame if there is no such table.
 
-        For tables with a row a job: 4 million rows take a fraction of what `rows` takes.
+        Meant for tables with a row per job: 4 million rows take a fraction of what `rows` takes.
         """
         if table not in self.tables:
             return pl.DataFrame()
@@ -107,27 +107,27 @@ class Source:
         return self.compact(f'SELECT {listed} FROM "{table}" WHERE cluster = ?')  # noqa: S608 - our own names
 
     def compact(self, sql: str) -> pl.DataFrame:
-        """`read` some rows at a time, each distinct text kept once (as a category)."""
+        """Run a statement like `read`, but in batches, and keep each distinct text once (as a category)."""
         parts = warehouse.batches(self.data, sql, [self.cluster])
         texts = pl.col(pl.String).cast(pl.Categorical)
         return pl.concat([self.hide(part).with_columns(texts) for part in parts], rechunk=True)
 
     def whole(self, table: str) -> dict[str, Any] | None:
-        """Of a table by dimensions the row of the whole cluster; None where there is none."""
+        """Return the row of the whole cluster of a table by dimension; None if there is none."""
         frame = self.rows(table)
         rows = frame.filter(pl.col("dimension") == "all").to_dicts() if not frame.is_empty() else []
         return rows[0] if rows else None
 
     def hidden(self, column: str, name: str | None) -> str | None:
-        """One name of a column of NAME_COLUMNS, hidden where that was asked for."""
+        """Hide one name of `column` if names are hidden and the column is one of NAME_COLUMNS."""
         return self.names.hide(NAME_COLUMNS[column], name) if column in NAME_COLUMNS else name
 
     def read(self, sql: str) -> pl.DataFrame:
-        """Any statement with one parameter, the cluster."""
+        """Run a statement whose one parameter is the cluster, with names hidden on request."""
         return self.hide(warehouse.read(self.data, sql, [self.cluster]))
 
     def hide(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Replace the name columns of a frame by keyed hashes."""
+        """Replace the name columns of a frame by keyed hashes if names are hidden."""
         if not self.names.are_hidden:
             return frame
         for column, kind in NAME_COLUMNS.items():
@@ -138,25 +138,25 @@ class Source:
         return frame
 
     def why_empty(self, table: str, field: str, why: str) -> str:
-        """Why a derived table has no rows of this cluster: `why`, where no job has that `field` of `jobs`.
+        """Explain why a derived table has no rows of this cluster.
 
-        Where one has, `baton ingest` alone has been here: the table is not made yet.
+        Returns `why` if no job has a value in `field` of `jobs`. Otherwise only `baton ingest` has run so far.
         """
         if self.jobs[field].null_count() == self.jobs.height:
             return why
-        return f"The table {table} is not made yet for this cluster: run `baton analyze`."
+        return f"The table {table} has not been computed for this cluster yet: run `baton analyze`."
 
     @cached_property
     def jobs(self) -> pl.DataFrame:
-        """The cluster's jobs, the columns that any section needs."""
+        """The cluster's jobs, with the columns that several sections need."""
         if "jobs" not in self.tables:
             raise InputError(f"the warehouse {self.data.warehouse} has no table jobs: rebuild it with `baton ingest`")
-        # GPU time as every section counts it: what still runs at the log's end counts until there. Jobs that
-        # `baton ingest` alone brought are not counted yet: of them the log's own stands.
-        counted = "queueing_delay" in self.tables
-        gpu_time = "coalesce(q.gpu_time_s, j.gpu_time_s)" if counted else "j.gpu_time_s"
-        unit_time = "q.unit_time_s" if counted else "NULL::BIGINT AS unit_time_s"
-        joined = "LEFT JOIN queueing_delay q USING (cluster, job_key)" if counted else ""
+        # Every section takes GPU time from queueing_delay, which counts running jobs until the end of the log.
+        # For jobs that are not in it yet (only `baton ingest` has run), the GPU time that the log records is used.
+        has_delays = "queueing_delay" in self.tables
+        gpu_time = "coalesce(q.gpu_time_s, j.gpu_time_s)" if has_delays else "j.gpu_time_s"
+        unit_time = "q.unit_time_s" if has_delays else "NULL::BIGINT AS unit_time_s"
+        joined = "LEFT JOIN queueing_delay q USING (cluster, job_key)" if has_delays else ""
         return self.compact(
             "SELECT j.user_name, j.state, j.submit_utc, start_utc, end_utc, run_s, j.wait_s, "  # noqa: S608 - our own names
             f"{gpu_time} AS gpu_time_s, {unit_time}, is_time_ambiguous, is_end_before_start, attempts, trace_sha256 "
@@ -165,60 +165,62 @@ class Source:
 
     @cached_property
     def machine(self) -> dict[str, Any]:
-        """The row of `resources` about the whole cluster: resource, why, known_by, nodes, gpus, cpus, mem_mib and
-        contradictions; {} before `baton analyze`."""
+        """The row of `resources` for the whole cluster; {} before `baton analyze`.
+
+        Its keys are resource, why, known_by, nodes, gpus, cpus, mem_mib, since_utc, until_utc and contradictions.
+        """
         rows = self.rows("resources")
         rows = rows.filter(pl.col("scope") == "cluster") if not rows.is_empty() else rows
         return {} if rows.is_empty() else rows.to_dicts()[0]
 
     @cached_property
     def missing_fields(self) -> Missing | None:
-        """What no job of the log has, and the fields to add to its dump; None where it lacks nothing."""
+        """What no job of the log has, and the fields to add to its dump; None if nothing is missing."""
         jobs = self.read(f"SELECT {', '.join(('cluster', *COLUMNS))} FROM jobs WHERE cluster = ?")  # noqa: S608 - our own names
-        known = "placements" in self.tables
-        placed = self.read("SELECT DISTINCT cluster FROM placements WHERE cluster = ?").rows() if known else []
+        has_placements = "placements" in self.tables
+        placed = self.read("SELECT DISTINCT cluster FROM placements WHERE cluster = ?").rows() if has_placements else []
         return missing_fields(jobs, self.files, [name for (name,) in placed]).get(self.cluster)
 
     @property
     def shown_since(self) -> datetime | None:
-        """From when on the log shows all that ran (naive UTC), where jobs started before; else None."""
+        """When the log begins to show every running job (naive UTC), if jobs started before that; else None."""
         since, first = self.machine.get("since_utc"), self.jobs["start_utc"].min()
         return since if since is not None and isinstance(first, datetime) and first < since else None
 
     @property
     def binding(self) -> Resource:
-        """The resource that the cluster is about; nodes before `baton analyze`."""
+        """The main resource of the cluster; nodes before `baton analyze`."""
         resource: Resource = self.machine.get("resource", "node")
         return resource
 
     @property
     def unit(self) -> str:
-        """What the cluster's capacity and shares are counted in: GPU, core, GiB or node."""
+        """The unit of the cluster's capacity and shares: GPU, core, GiB or node."""
         return UNITS[self.binding]
 
     @property
     def units(self) -> str:
-        """Several of `unit`: GPUs, cores, GiB or nodes."""
+        """The plural of `unit`: GPUs, cores, GiB or nodes."""
         return MANY[self.binding]
 
     @property
     def time_kind(self) -> str:
-        """The key of `format.FORMATS` that prints seconds of `unit` as hours."""
+        """The key of `format.FORMATS` that formats seconds of `unit` as hours."""
         return f"{self.unit.lower()}_time"
 
     @property
     def resource(self) -> str:
-        """What the cluster is about, in the plural: GPUs, cores, memory or whole nodes."""
+        """The main resource of the cluster in words: GPUs, cores, memory or whole nodes."""
         return WORDS[self.binding]
 
     @cached_property
     def files(self) -> pl.DataFrame:
-        """The raw files of the cluster, a row each."""
+        """The raw files of the cluster, one row each."""
         return self.rows("trace_files")
 
     @cached_property
     def window(self) -> tuple[datetime | None, datetime | None]:
-        """First submission and last known moment of any job, naive UTC."""
+        """The first submission and the last known time of any job, naive UTC."""
         if self.jobs.is_empty():
             return None, None
         last = [self.jobs[column].max() for column in ("submit_utc", "start_utc", "end_utc")]
@@ -227,40 +229,40 @@ class Source:
 
     @cached_property
     def mean_wait_s(self) -> float | None:
-        """Mean wait of the jobs that have one, s."""
+        """The mean wait of the jobs that have one, s."""
         mean = self.jobs["wait_s"].mean()
         return float(mean) if isinstance(mean, int | float) else None
 
     @cached_property
     def timezone(self) -> str:
-        """The zone in which the cluster's people live: that of its raw files."""
+        """The local time zone of the cluster: the most frequent one of its raw files."""
         zones = [] if self.files.is_empty() else self.files["timezone"].to_list()
         return max(set(zones), key=zones.count) if zones else "UTC"
 
     @property
     def is_generated(self) -> bool:
-        """True where a raw file of the cluster was made by `baton generate` and not recorded."""
+        """Whether `baton generate` made a raw file of the cluster, so that it is not recorded."""
         return not self.files.is_empty() and bool(self.files["is_generated"].any())
 
     @cached_property
     def slug(self) -> str:
-        """A short id for the page's anchors, made of no user text."""
+        """A short id for the page's anchors, free of user text."""
         return "c" + hashlib.sha256(self.cluster.encode()).hexdigest()[:8]
 
     @cached_property
     def digest(self) -> str:
-        """Short digest over the digests of the raw files."""
+        """A short digest over the digests of the raw files."""
         files = [] if self.files.is_empty() else sorted(self.files["sha256"].to_list())
         return hashlib.sha256("".join(files).encode()).hexdigest()[:12]
 
     def caption(
         self, n: int, unit: str, seeds: int | None = None, window: tuple[datetime, datetime] | None = None
     ) -> str:
-        """Trace, window (default: the whole trace), n and seeds, the end of every caption."""
+        """Return the end of a caption: trace, window (default: the whole trace), n and seeds."""
         kind = "Generated trace" if self.is_generated else "Trace"
         first, last = window or self.window
-        drawn = f"{counted(seeds, 'seed')}" if seeds else "no seeds"
+        seeds_in_words = counted(seeds, "seed") if seeds else "no seeds"
         return (
             f"{kind} {fmt.text(self.cluster)} ({self.digest}), {fmt.day(first)} to {fmt.day(last)}, "
-            f"n = {n:,} {unit.removesuffix('s') if n == 1 else unit}, {drawn}."
+            f"n = {n:,} {unit.removesuffix('s') if n == 1 else unit}, {seeds_in_words}."
         )

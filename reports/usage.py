@@ -1,4 +1,4 @@
-"""Tables of what was held, by partition, account, node and month, and of what jobs used of their CPUs and memory.
+"""Tables of the time held by partition, account, node and month, and of the CPU and memory that jobs used.
 
 Section `waste` shows all but the months, which section `load` shows.
 """
@@ -19,22 +19,24 @@ from reports.source import Source
 from traces.counted import counted
 
 MOST_ROWS = 25
-LEAST_DAYS = 7  # of a month in the window: fewer are not compared with another month
-ENDS = 8  # nodes shown at either end, the most and the least used
+LEAST_DAYS = 7  # of a month in the window; a month with fewer is not compared
+ENDS = 8  # nodes shown of the most used, and as many of the least used
 SHARE_OF_NODE = {"GPU": "gpu_share", "core": "core_share", "memory": "memory_share", "node": "busy_share"}
 ENDED = ("completed_share|completed|percent", "failed_share|failed|percent", "cancelled_share|cancelled|percent",
          "timeout_share|ran into the limit|percent")  # fmt: skip
-DOWN = ("DOWN", "DRAIN", "FAIL", "MAINT", "POWER", "NO_RESPOND")  # parts of a node's state, in which nothing can start
+DOWN = ("DOWN", "DRAIN", "FAIL", "MAINT", "POWER", "NO_RESPOND")  # parts of a node state in which no job can start
 
 
 def unit_time(source: Source) -> str:
-    """The column of usage_by with the time held of the resource that the cluster is about."""
+    """Return the column of usage_by with the time held of the main resource."""
     return TIME_OF[source.binding].replace("_mib_s", "_gib_s")
 
 
 def usage(source: Source, dimension: str) -> pl.DataFrame:
-    """The rows of usage_by along one dimension, with `hours` of the binding resource and `wait_mean_s`, most held
-    first."""
+    """Return the rows of usage_by along one dimension, most held first.
+
+    It adds `hours` of the main resource and `wait_mean_s`.
+    """
     rows = source.rows("usage_by")
     if rows.is_empty():
         return rows
@@ -47,14 +49,14 @@ def usage(source: Source, dimension: str) -> pl.DataFrame:
 
 
 def hidden(source: Source, rows: pl.DataFrame, column: str) -> pl.DataFrame:
-    """`rows` with the names in `value` hidden where that was asked for; `column` says which kind they are."""
+    """Hide the names in `value` of `rows` on request; `column` says which kind of names they are."""
     return source.hide(rows.rename({"value": column})).rename({column: "value"})
 
 
 def window_of(source: Source) -> tuple[datetime, datetime] | None:
-    """The time in which the log shows all that ran, in whole hours from its begin on; None where nothing ran.
+    """Return the time in which the log shows every running job, beginning on a whole hour; None if nothing ran.
 
-    Of a dump of the jobs that ended within some days it begins after the first start.
+    For a dump of the jobs that ended within some days, it begins after the first start.
     """
     held, machine = source.rows("utilization_allocated"), source.machine
     if held.is_empty() or machine["since_utc"] is None:
@@ -66,7 +68,7 @@ def window_of(source: Source) -> tuple[datetime, datetime] | None:
 
 
 def partitions(source: Source, section: Section) -> None:
-    """Each partition: what it is about, how much it has, and how much of that was held."""
+    """Add each partition: its main resource, its capacity, and how much of that was held."""
     parts, held, window = source.rows("resources"), source.rows("utilization_allocated"), window_of(source)
     if window is None:
         return
@@ -88,10 +90,11 @@ def partitions(source: Source, section: Section) -> None:
         TableView(
             "partitions",
             "Held by partition",
-            "Each partition by the resource that it is about, over the whole window. Partitions may share nodes: what "
-            f"one does not hold, another may. {source.caption(len(rows), 'partitions')}",
+            "Each partition by its main resource, over the whole window. Partitions may share nodes, so jobs of one "
+            f"may hold capacity that also counts for another. {source.caption(len(rows), 'partitions')}",
             columns(
-                "partition|partition|name", "capacity|has", "known_by|its size is", "held_hours|unit hours held|number",
+                "partition|partition|name", "capacity|capacity", "known_by|capacity source",
+                "held_hours|unit hours held|number",
                 "share|of its capacity|percent", "jobs|jobs|count", "wait_mean_s|mean wait|duration",
             ),
             shown,
@@ -120,7 +123,7 @@ def _partition(row: dict[str, Any], hours: float) -> dict[str, Any]:
 
 
 def accounts(source: Source, section: Section) -> None:
-    """Totals by account."""
+    """Add the totals by account."""
     rows = usage(source, "account")
     if rows.is_empty() or rows["value"].null_count() == rows.height:
         return
@@ -129,10 +132,10 @@ def accounts(source: Source, section: Section) -> None:
         TableView(
             "accounts",
             f"{source.unit} hours held, by account",
-            f"Completed, failed, cancelled, ran into the limit: of the account's {source.unit} hours, by the final "
-            f"state of the job. {source.caption(rows.height, 'accounts')}",
+            f"Completed, failed, cancelled, ran into the limit: shares of the account's {source.unit} hours by the "
+            f"final state of the job. {source.caption(rows.height, 'accounts')}",
             columns(
-                "value|account|name", "jobs|jobs|count", "ran|of them ran|count", f"hours|{source.unit} hours|number",
+                "value|account|name", "jobs|jobs|count", "ran|jobs that ran|count", f"hours|{source.unit} hours|number",
                 "share|of all|percent", *ENDED, "wait_mean_s|mean wait|duration",
             ),
             shown,
@@ -142,13 +145,13 @@ def accounts(source: Source, section: Section) -> None:
 
 
 def efficiency(source: Source, section: Section) -> None:
-    """What jobs used of the CPUs and the memory that they held, by the steps that record it."""
+    """Add what jobs used of the CPUs and memory that they held, from the steps that record it."""
     whole = source.whole("usage_by")
     if whole is None or not whole["core_time_s"]:
         return
     if not whole["cpu_measured"] and not whole["memory_measured"]:
         section.missing.append(
-            "What jobs used of their CPUs and memory is not known: no step of the log records TotalCPU or MaxRSS."
+            "What jobs used of their CPUs and memory is unknown: no step of the log records TotalCPU or MaxRSS."
         )
         return
     used = [
@@ -159,7 +162,7 @@ def efficiency(source: Source, section: Section) -> None:
         )
         if whole[share] is not None
     ]
-    section.sentences.append(f"Jobs whose steps record it used {' and '.join(used)}.")
+    section.sentences.append(f"Jobs used {' and '.join(used)}, where their steps record it.")
     idle_s = pl.col("cpu_measured_s") * (1 - pl.col("cpu_used_share")).clip(0)
     users = usage(source, "user_name").with_columns(
         (pl.col("cpu_measured_s") / 3600).alias("cpu_hours"), (idle_s / 3600).alias("unused_hours")
@@ -171,9 +174,10 @@ def efficiency(source: Source, section: Section) -> None:
         TableView(
             "efficiency",
             "CPU and memory used, by user",
-            "CPU: TotalCPU of the steps over the CPU time held. Memory: MaxRSS over the memory held, weighted by time; "
-            "it is that of the largest task, so jobs of several tasks used more. Runs: those that ended and whose "
-            f"steps record it. Most unused CPU hours first. {source.caption(users.height, 'users')}",
+            "CPU: TotalCPU of the steps divided by the CPU time held. Memory: MaxRSS divided by the memory held, "
+            "weighted by time; MaxRSS is that of the largest task, so jobs of several tasks used more. Runs: those "
+            "that ended and whose steps record it. Most unused CPU hours first. "
+            f"{source.caption(users.height, 'users')}",
             columns(
                 "value|user|name", "cpu_measured|runs|count", "cpu_hours|core hours held|number",
                 "cpu_used_share|CPU used|percent", "unused_hours|core hours unused|number",
@@ -186,7 +190,7 @@ def efficiency(source: Source, section: Section) -> None:
 
 
 def nodes(source: Source, section: Section) -> None:
-    """The most and the least used nodes."""
+    """Add the most and the least used nodes."""
     rows = source.rows("node_utilization")
     if rows.is_empty():
         return
@@ -201,20 +205,20 @@ def nodes(source: Source, section: Section) -> None:
     words = (
         f"Half of the {every} ran a job for at least {half} of the time in which the log shows them"
         if share == "busy_share"
-        else f"Of half of the {every} at least {half} of the {source.resource} were held while the log shows them"
+        else f"On half of the {every}, jobs held at least {half} of the {source.resource} while the log shows them"
     )
     if idle.height:
         down = idle.filter(pl.col("state").str.to_uppercase().str.contains_any(list(DOWN))).height
-        words += f"; on {fmt.count(idle.height)} nothing ran" if idle.height > 1 else "; on 1 nothing ran"
-        words += f" ({fmt.count(down)} of them out of service by the node list)" if down else ""
+        words += f"; {fmt.count(idle.height)} ran no job"
+        words += f" ({fmt.count(down)} of them out of service according to the node list)" if down else ""
     section.sentences.append(f"{words}.")
     shown = rows if rows.height <= 2 * ENDS else pl.concat([rows.head(ENDS), rows.tail(ENDS)])
     section.tables.append(
         TableView(
             "nodes",
             "Most and least used nodes" if shown.height < rows.height else "Nodes by use",
-            "Busy: share of the time with at least one job. A node of the node list counts over the whole window, "
-            f"another one from its first job to its last. {source.caption(rows.height, 'nodes')}",
+            "Busy: share of the time with at least one job. A node of the node list counts over the whole window, any "
+            f"other node from its first job to its last. {source.caption(rows.height, 'nodes')}",
             columns(
                 "node|node|name", "busy_share|busy|percent", "gpu_share|GPUs held|percent",
                 "core_share|cores held|percent", "memory_share|memory held|percent", "jobs|jobs|count",
@@ -232,7 +236,7 @@ def _median(known: pl.Series) -> float:
 
 
 def months(source: Source, section: Section) -> None:
-    """Each month with its change on the month before, in all and by account."""
+    """Add each month with its change from the month before, in total and by account."""
     rows, window = usage(source, "month"), window_of(source)
     if rows.height < 2 or window is None:
         return
@@ -251,8 +255,8 @@ def months(source: Source, section: Section) -> None:
         TableView(
             "months",
             "Month by month",
-            f"{source.unit} hours a day: over the part of the month in which the log shows all that ran, where that "
-            f"is at least {LEAST_DAYS} days. Change: of these on the month before. "
+            f"{source.unit} hours a day: over the part of the month in which the log shows every running job, if that "
+            f"is at least {LEAST_DAYS} days. Change: of the {source.unit} hours a day, from the month before. "
             + source.caption(rows.height, "months"),
             columns(
                 "value|month (UTC)", "jobs|jobs|count", f"hours|{source.unit} hours|number",
@@ -267,8 +271,10 @@ def months(source: Source, section: Section) -> None:
 
 
 def _by_day(rows: pl.DataFrame, by: str | None) -> pl.DataFrame:
-    """`rows`, sorted by month, with hours a day (`a_day`), those of the month before (`before`) and the change; null
-    for a month of which the window has fewer than LEAST_DAYS (`days`)."""
+    """Add hours a day (`a_day`), those of the month before (`before`) and the change to `rows`, sorted by month.
+
+    They are null for a month with fewer than LEAST_DAYS (`days`) in the window.
+    """
     a_day = pl.when(pl.col("days") >= LEAST_DAYS).then(pl.col("hours") / pl.col("days"))
     before = pl.col("a_day").shift(1)
     rows = rows.with_columns(a_day.alias("a_day"))
@@ -277,11 +283,11 @@ def _by_day(rows: pl.DataFrame, by: str | None) -> pl.DataFrame:
 
 
 def _accounts_by_month(source: Source, section: Section, days: pl.DataFrame) -> None:
-    """The last month of each account against the one before."""
+    """Compare the last month of each account with the one before."""
     rows, long = usage(source, "account month").drop_nulls("value"), days.filter(pl.col("days") >= LEAST_DAYS)
     if rows["value"].n_unique() < 2 or long.height < 2:
         return
-    # An account that held nothing in a month has no row there.
+    # An account that held nothing in a month has no row for it.
     every = rows.select("value").unique().join(long, how="cross")
     rows = every.join(rows, on=["value", "month_utc"], how="left").with_columns(pl.col("hours").fill_null(0))
     rows = _by_day(rows.sort("month_utc", "value"), "value")
@@ -292,7 +298,7 @@ def _accounts_by_month(source: Source, section: Section, days: pl.DataFrame) -> 
     section.tables.append(
         TableView(
             "accounts_last_month",
-            "Accounts, last month against the one before",
+            "Accounts, last month compared with the one before",
             f"{source.unit} hours held a day in {last:%Y-%m} (UTC), and in the month before. "
             + source.caption(rows.height, "accounts"),
             columns(

@@ -325,9 +325,9 @@ def _columns(trace: ReplayTrace, replays: Sequence[Replay]) -> list[dict[str, An
 
 
 def _plot(path: Path, trace: ReplayTrace, replays: Sequence[Replay], window: tuple[int | None, int | None]) -> None:
-    from reports.schedule import Shown, write_page
+    from reports.schedule import DrawnTrace, write_page
 
-    shown = Shown(trace.name, trace.workload, trace.capacity, trace.unit)
+    shown = DrawnTrace(trace.name, trace.workload, trace.capacity, trace.unit)
     sentences = [f"{line[0].upper()}{line[1:]}." for line in _about(trace)]
     write_page(path, shown, replays, _columns(trace, replays), sentences, window)
 

@@ -1,4 +1,4 @@
-"""Section `change`: what would change if: the scheduler, the nodes, the time limits, or what is done about failures."""
+"""Section `change`: what other schedulers, nodes, time limits or rules against failures would change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BASE = "as it is"
 
 
 def change(source: Source) -> Section:
-    """Replays of a changed cluster and under GPU schedulers, chained jobs handed over, rules against failures."""
+    """Return replays of a changed cluster and under GPU schedulers, hand-overs of chained jobs, and failure rules."""
     section = Section("change", "What would change if")
     _replays(source, section)
     gpu_schedulers(source, section)
@@ -58,7 +58,7 @@ def _replays(source: Source, section: Section) -> None:
 
 
 def _best_replay(base: dict[str, Any], others: list[dict[str, Any]]) -> str:
-    """Only a change whose interval leaves out zero is called one."""
+    """Describe the best change; only one whose interval excludes zero counts as a change."""
     start = f"In simulation the mean wait is {fmt.duration(base['mean_wait_s'])} on the unchanged cluster"
     known = [row for row in others if row["wait_change_high_s"] is not None]
     if not known:
@@ -83,16 +83,16 @@ def _interval(row: dict[str, Any]) -> list[float] | None:
 
 
 def _hand_over(source: Source, section: Section) -> None:
-    """Chained jobs: what submitting the next one ahead of time gives and costs; the section on policies has it all."""
+    """Show what submitting the next job early gives and costs; section `policies` has the details."""
     results = source.rows("policy_results")
     results = results.filter(pl.col("load") == "all") if not results.is_empty() else results
     if results.is_empty():
         return  # the section on policies says why
-    kept = []
+    shown = []
     for size in sorted(set(results["size"]), key=size_rank):
         by = {row["policy"]: row for row in results.filter(pl.col("size") == size).to_dicts()}
         chosen = [by.get(REACTIVE), by.get(best_on_select(source, size) or ""), by.get(ORACLE)]
-        kept += [{**row, "nodes_held": size} for row in chosen if row is not None]
+        shown += [{**row, "nodes_held": size} for row in chosen if row is not None]
     section.tables.append(
         TableView(
             "hand_over",
@@ -101,30 +101,30 @@ def _hand_over(source: Source, section: Section) -> None:
             "other policy has the least cost on the select window. "
             f"Cost: interruption plus overlap, hours per hand-over. {source.caption(int(results['n'].max()), 'pairs')}",  # type: ignore[arg-type]
             columns(
-                "nodes_held|nodes a job|name", "policy|policy|name", "n|pairs|count",
+                "nodes_held|nodes per job|name", "policy|policy|name", "n|pairs|count",
                 "interruption_h|interruption, h|number", "overlap_h|overlap, h|number", "cost_w1|cost, h|number",
                 "zero_share|no interruption|percent",
             ),
-            kept,
+            shown,
         )
     )  # fmt: skip
 
 
 def _rules(source: Source, section: Section) -> None:
-    """A pre-run on one GPU, and no retry of what cannot succeed: saved, paid, and wrongly stopped."""
+    """Show a pre-run on one GPU and fewer hopeless retries: saved, paid, and wrongly stopped."""
     savings = source.rows("failure_savings")
     if savings.is_empty():
         section.missing.append(
-            "The savings of a pre-run on one GPU or of fewer retries are unknown: the log does not say what jobs held, "
-            "or no such rule applies to a job."
+            "The savings of a pre-run on one GPU or of fewer retries are unknown: the log does not record what jobs "
+            "held, or no such rule applies to a job."
         )
         return
     best = savings.filter(pl.col("reason").is_null()).sort("time_net_s", descending=True).to_dicts()
     if best:
         row = best[0]
-        what = f"{row['rule']}" + (f" ({fmt.duration(row['limit_s'])})" if row["limit_s"] else "")
+        rule = f"{row['rule']}" + (f" ({fmt.duration(row['limit_s'])})" if row["limit_s"] else "")
         section.sentences.append(
-            f"The best rule against failures, {what}, saves {fmt.unit_time(row['time_saved_s'], source.unit)} "
+            f"The best rule against failures, {rule}, saves {fmt.unit_time(row['time_saved_s'], source.unit)} "
             f"and costs {fmt.unit_time(row['time_cost_s'], source.unit)}"
             + ("." if row["time_net_s"] > 0 else ", so no rule pays off on this log.")
         )
@@ -137,9 +137,9 @@ def _rules(source: Source, section: Section) -> None:
             + "Stopped wrongly: stopped jobs that completed later in the log. "
             + source.caption(int(savings["jobs"].max()), "jobs"),  # type: ignore[arg-type]
             columns(
-                "rule|rule", "limit_s|length|duration", "reason|for failures by|name", "jobs|jobs touched|count",
+                "rule|rule", "limit_s|length|duration", "reason|for failures by|name", "jobs|jobs affected|count",
                 "attempts_avoided|attempts avoided|count", f"time_saved_s|saved|{source.time_kind}",
-                f"time_cost_s|paid|{source.time_kind}", f"time_net_s|net|{source.time_kind}",
+                f"time_cost_s|cost|{source.time_kind}", f"time_net_s|net|{source.time_kind}",
                 "jobs_stopped_wrongly|stopped wrongly|count",
             ),
             savings.sort("rule", "limit_s", "time_net_s", descending=[True, False, True]).to_dicts(),
@@ -148,11 +148,12 @@ def _rules(source: Source, section: Section) -> None:
 
 
 def _idle(source: Source, section: Section) -> None:
-    """GPUs held idle, as the GPUs that would be free if they were given back."""
+    """Say how much GPU time would be free if idle GPUs were given back."""
     idle = source.rows("idle_gpu_time")
     whole = idle.filter(pl.col("dimension") == "all").to_dicts() if not idle.is_empty() else []
     if whole and whole[0]["idle_share"] is not None:
         section.sentences.append(
-            f"If GPUs were given back while they read 0, {fmt.percent(whole[0]['idle_share'])} of the measured GPU "
-            "time would be free for others: an upper bound, for gaps shorter than a hand-over cannot be used."
+            f"If jobs gave GPUs back while they are at 0 %, {fmt.percent(whole[0]['idle_share'])} of the measured GPU "
+            "time would be free for others. This is an upper bound, because gaps shorter than a hand-over cannot be "
+            "used."
         )

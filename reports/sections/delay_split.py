@@ -1,4 +1,4 @@
-"""Why jobs waited: the causes that add up to the wait, and beside them the Philly study's two-way split."""
+"""Part of section `waits`: the causes that add up to the wait, and the Philly study's two-way split."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ NEEDED = (  # of `queueing_delay`
     *COLUMNS, "main_cause", *EXPLAINED, "fair_share_delay_s", "fragmentation_delay_s", "quota_source"
 )  # fmt: skip
 INFERRED = ("dependency_s", "own_jobs_s", "array_limit_s")  # causes that `evidence` is about
-LEAST_SHARE = 0.01  # of the waiting, for a cause to be in the sentence: the table has them all
+LEAST_SHARE = 0.01  # of the waiting, for a cause to be in the sentence; the table has all causes
 
 
 def split(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataFrame) -> None:
-    """Seconds and shares of each cause, in all, by size and by user; then the split of the Philly study."""
+    """Add seconds and shares of each cause, in total, by size and by user; then the split of the Philly study."""
     _causes(source, section, delays, by)
     _as_philly(source, section, delays, by)
     _sensitivity(source, section)
@@ -39,7 +39,7 @@ def _causes(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataF
     sums = {name: int(waited[name].sum()) for name in COLUMNS}
     total = sum(sums.values())
     parts = [f"{fmt.percent(share)} {cause.words}" for cause, share in shares(sums).items() if share >= LEAST_SHARE]
-    section.sentences.append(f"Jobs waited {fmt.duration(total)} in all: {'; '.join(parts)}.")
+    section.sentences.append(f"Jobs waited {fmt.duration(total)} in total: {'; '.join(parts)}.")
     limits = waited.filter(pl.col("own_limit_s") > 0)["own_limit"].drop_nulls().value_counts(sort=True)
     if not limits.is_empty():
         named = ", ".join(fmt.text(name) for name in limits["own_limit"].head(3))
@@ -57,9 +57,9 @@ def _causes(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataF
             "causes",
             "What jobs waited for",
             "Every second of every wait, up to the first start, counts once, for the first cause in this order that "
-            f"applied; the sum is {fmt.duration(total)}. Mostly so: jobs for which it was the largest cause. "
+            f"applied; the sum is {fmt.duration(total)}. Main cause of: jobs for which it was the largest cause. "
             + source.caption(waited.height, "jobs"),
-            columns("cause|cause", "wait_s|waiting|duration", "share|share|percent", "jobs|mostly so|count",
+            columns("cause|cause", "wait_s|waiting|duration", "share|share|percent", "jobs|main cause of|count",
                     "meaning|meaning"),
             rows,
         )
@@ -75,7 +75,7 @@ def _causes(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataF
 
 
 def _unexplained(waited: pl.DataFrame) -> list[str]:
-    """What the log cannot tell of the causes."""
+    """Say what the log cannot show about the causes."""
     bases = sorted(waited["cause_basis"].drop_nulls().unique().to_list())
     if bases in ([], ["placements"]):
         return []
@@ -87,7 +87,7 @@ def _unexplained(waited: pl.DataFrame) -> list[str]:
 
 
 def _pools(waited: pl.DataFrame) -> list[str]:
-    """Of how many nodes it was asked whether they were full, and how that number is known."""
+    """Say how many nodes jobs could use, and how that number is known."""
     asked = waited.filter(pl.col("cluster_full_s") + pl.col("nodes_down_s") > 0).drop_nulls("pool_nodes")
     if asked.is_empty():
         return []
@@ -98,7 +98,7 @@ def _pools(waited: pl.DataFrame) -> list[str]:
 
 
 def _inferred(waited: pl.DataFrame) -> list[str]:
-    """How many waits for the user's own jobs are inferred, with the evidence of the longest."""
+    """Say how many waits for the user's own jobs are inferred, with the evidence of the longest."""
     shown = waited.filter(pl.col("evidence").is_not_null() & (pl.sum_horizontal(INFERRED) > 0))
     if shown.is_empty():
         return []
@@ -159,16 +159,16 @@ def _parts(column: str) -> str:
 
 
 def _as_philly(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataFrame) -> None:
-    """Fair share against all the rest, which the study calls fragmentation, labelled by where the quota came from."""
+    """Split waits into fair share and the rest, which the study calls fragmentation, by the source of the quota."""
     known = delays.filter(pl.col("fair_share_delay_s").is_not_null())
     fair, rest = float(known["fair_share_delay_s"].sum()), float(known["fragmentation_delay_s"].sum())
     if fair + rest <= 0:
-        return  # no quota, given or inferred: the study's split says nothing that the causes do not
+        return  # without a quota, given or inferred, the study's split adds nothing to the causes
     label = " and ".join(f"{kind} quotas" for kind in sorted(known["quota_source"].drop_nulls().unique().to_list()))
     section.sentences.append(
-        f"As the Philly study splits it (by {label}): {fmt.percent(_share(fair, rest))} of the eligible waiting is "
-        f"fair-share delay (the group was at its quota); all the rest, {fmt.percent(_share(rest, fair))}, the study "
-        "calls fragmentation delay, be the cluster full or not."
+        f"By the Philly study's split (with {label}), {fmt.percent(_share(fair, rest))} of the eligible waiting is "
+        f"fair-share delay (the group was at its quota). The study calls the rest, {fmt.percent(_share(rest, fair))}, "
+        "fragmentation delay, whether the cluster was full or not."
     )
     sizes = by.filter(
         (pl.col("dimension") == "size_bucket") & (pl.col("fair_share_delay_s") + pl.col("fragmentation_delay_s") > 0)
@@ -185,7 +185,7 @@ def _as_philly(source: Source, section: Section, delays: pl.DataFrame, by: pl.Da
     section.tables.append(
         TableView(
             "philly_split",
-            f"As the Philly study splits it ({label})",
+            f"The Philly study's split ({label})",
             "Eligible waiting of jobs with a quota. An inferred quota is the 99th percentile of what the group used "
             f"while busy. {source.caption(known.height, 'jobs')}",
             columns("value|size", "fair_share_delay_s|fair-share delay|duration",
@@ -200,14 +200,14 @@ def _share(part: float, other: float) -> float:
 
 
 def _sensitivity(source: Source, section: Section) -> None:
-    """The split again with quotas inferred from other quantiles: a share that swings is no finding."""
+    """Repeat the split with quotas inferred from other quantiles: a share that varies widely is no finding."""
     splits = source.rows("quota_sensitivity")
     splits = splits.filter(pl.col("quota_source") == "inferred") if not splits.is_empty() else splits
     if splits.height < 2:
         return
     low, high = splits["fair_share_delay_share"].min(), splits["fair_share_delay_share"].max()
     section.sentences.append(
-        f"Those quotas are inferred, and the split hangs on how: with quotas from the {_quantile(splits, 0)} to the "
+        f"These quotas are inferred, and the split depends on how: with quotas from the {_quantile(splits, 0)} to the "
         f"{_quantile(splits, -1)} of a group's use, fair-share delay is between {fmt.percent(_number(low))} and "
         f"{fmt.percent(_number(high))} of the eligible waiting. Give quotas in clusters.toml to settle it."
     )
@@ -220,8 +220,8 @@ def _sensitivity(source: Source, section: Section) -> None:
             columns(
                 "quantile|quota: quantile of use|percent", "is_default|used above",
                 "quota_gpus|sum of quotas, GPUs|count",
-                "fair_share_delay_share|fair-share delay|percent", "fair_share_jobs|jobs, mostly fair share|count",
-                "fragmentation_jobs|jobs, mostly fragmentation|count",
+                "fair_share_delay_share|fair-share delay|percent", "fair_share_jobs|jobs, mainly fair share|count",
+                "fragmentation_jobs|jobs, mainly fragmentation|count",
             ),
             [{**row, "is_default": "yes" if row["is_default"] else ""} for row in splits.sort("quantile").to_dicts()],
         )

@@ -1,4 +1,4 @@
-"""Section `deployed`: what the released policy did live, by the log of its agent, and how good its predictions were."""
+"""Section `deployed`: what the released policy did live, from its agent's log, and how good its predictions were."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INTERVALS = {"interruption_ci": "interruption{}_h", "overlap_ci": "overlap{}_h"
 
 
 def deployed(source: Source) -> Section:
-    """Handovers by version with intervals, each link, and the waits against what was predicted for them."""
+    """Return handovers by version with intervals, each link, and actual waits compared with predicted ones."""
     section = Section("deployed", "Deployed policy")
     links, policies = source.rows("deployed_links"), source.rows("deployed_policies")
     if policies.is_empty():
@@ -44,7 +44,7 @@ def deployed(source: Source) -> Section:
 
 
 def _window(links: pl.DataFrame) -> tuple[datetime, datetime] | None:
-    """First and last time of a job that is known; None where no job is."""
+    """Return the first and last known time of any job; None if there is none."""
     times = [links[name] for name in ("submit_utc", "start_utc", "end_utc")] if not links.is_empty() else []
     known = [time for column in times for time in column.drop_nulls()]
     return (min(known), max(known)) if known else None
@@ -53,17 +53,17 @@ def _window(links: pl.DataFrame) -> tuple[datetime, datetime] | None:
 def _sentences(section: Section, links: pl.DataFrame, whole: dict[str, Any]) -> None:
     chains = links["chain"].n_unique() if not links.is_empty() else 0
     jobs, handovers = counted(links.height, "job"), counted(whole["handovers"], "handover")
-    kept = f"baton-agent kept {counted(chains, 'chain')} of {jobs} with {whole['decisions']:,} decisions"
+    maintained = f"baton-agent maintained {counted(chains, 'chain')} of {jobs} with {whole['decisions']:,} decisions"
     if not whole["handovers"]:
-        section.sentences.append(f"{kept}; no link has taken over from another yet.")
+        section.sentences.append(f"{maintained}; no link has taken over from another yet.")
         return
     section.sentences.append(
-        f"{kept}. Over {handovers} the mean interruption was {fmt.number(whole['interruption_h'])} h and the mean "
-        f"overlap {fmt.number(whole['overlap_h'])} h; {fmt.percent(whole['zero_share'])} had no interruption."
+        f"{maintained}. Over {handovers} the mean interruption was {fmt.number(whole['interruption_h'])} h and the "
+        f"mean overlap {fmt.number(whole['overlap_h'])} h; {fmt.percent(whole['zero_share'])} had no interruption."
     )
     waits = links.filter(pl.col("handover_utc").is_not_null() & (pl.col("dependency") == ""))["wait_s"].drop_nulls()
     mean_s = waits.mean()
-    own = (
+    observed = (
         f"The {counted(len(waits), 'successor')} without a dependency waited {fmt.duration(mean_s)} on average from "
         "submission."
         if isinstance(mean_s, float)
@@ -72,12 +72,12 @@ def _sentences(section: Section, links: pl.DataFrame, whole: dict[str, Any]) -> 
     section.sentences.append(
         "The log cannot show the interruption under reactive submission (at the predecessor's end), since no job was "
         "submitted then. If a later submission starts no earlier, that interruption is at least as long. "
-        f"{own}"
+        f"{observed}"
     )
 
 
 def _which_decided(section: Section, rows: list[dict[str, Any]]) -> None:
-    """The versions that decided, and how often something else did."""
+    """Say which versions decided, and how often the agent's own rules did."""
     versions = [row for row in rows if row["decided_by"] == "policy"]
     policies = [
         f"{fmt.text(row['policy'])} {fmt.text(row['version'])} at {fmt.number(row['setting'])} "
@@ -86,15 +86,15 @@ def _which_decided(section: Section, rows: list[dict[str, Any]]) -> None:
     ]
     others = sum(row["decisions"] for row in rows if row["decided_by"] not in ("policy", EVERY))
     section.sentences.append(
-        f"Decided by {', '.join(policies) or 'no policy'}; the agent's own rules made "
-        f"{counted(others, 'decision')} that the policy could not make."
+        f"Policies that decided: {', '.join(policies) or 'none'}. The agent's own rules made "
+        f"{counted(others, 'decision')} that a policy could not make."
     )
 
 
 def _by_version(
     source: Source, rows: list[dict[str, Any]], whole: dict[str, Any], window: tuple[datetime, datetime] | None
 ) -> TableView:
-    """Counts, interruption and overlap of each version that decided, and of all."""
+    """Return counts, interruption and overlap of each version that decided, and of all together."""
     few = f" Only {counted(whole['blocks'], 'such block')}: intervals are indicative." * bool(whole["indicative"])
     return TableView(
         "deployed_policies",
@@ -126,7 +126,7 @@ def _predictions(
     rows: list[dict[str, Any]],
     window: tuple[datetime, datetime] | None,
 ) -> None:
-    """Real waits against predicted ones: how many came as predicted, drawn and by version."""
+    """Compare actual with predicted waits: how many were as predicted, a plot, and a table by version."""
     judged = links.filter(pl.col("band").is_not_null()) if not links.is_empty() else links
     if judged.is_empty():
         section.missing.append("No job with a predicted wait and without a dependency has started yet.")
@@ -161,7 +161,7 @@ def _predictions(
 
 
 def _drawn(source: Source, judged: pl.DataFrame, ending: str) -> Figure:
-    """The band predicted for each wait, and the wait."""
+    """Plot the predicted band and the actual wait of each job."""
     both = ("start_estimate_s", "start_expected_s")
     low, high, real = (
         judged.select(values.cast(pl.Float64))[:, 0].to_numpy()
@@ -178,7 +178,7 @@ def _drawn(source: Source, judged: pl.DataFrame, ending: str) -> Figure:
 
 
 def _by_link(source: Source, links: pl.DataFrame, window: tuple[datetime, datetime] | None) -> TableView:
-    """Each job of a chain, the newest first."""
+    """Return each job of a chain, the newest first."""
     ordered = links.sort("submit_utc", "chain", "link", "attempt", descending=True, nulls_last=True)
     shown, left_out = cut(ordered.to_dicts(), MOST_ROWS)
     return TableView(

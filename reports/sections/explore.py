@@ -1,8 +1,8 @@
-"""The numbers behind the page's filters: jobs by user, partition and period, with the waits of each in order.
+"""The numbers behind the page's filters: jobs by user, partition and period, with the sorted waits of each.
 
-The page embeds them as compressed JSON and adds up what is chosen, so its counts and sums are exact, and so are its
-percentiles as long as the waits fit into MOST_BYTES. Beyond that waits, then periods, then names are made coarser, one
-GRAINS after the other, and `notes` says to a person which figure is how far off.
+The page embeds them as compressed JSON and sums what is chosen, so its counts and sums are exact. Percentiles are exact
+if the waits fit into MOST_BYTES. Otherwise waits, then periods, then names become coarser, one step of GRAINS after
+another, and `notes` states the error of each figure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from reports.sections.waiting_over_time import step_of
 from reports.source import Source
 from simulator.metrics import NOTICED_WAIT_S
 
-MOST_BYTES = 600_000  # of compressed JSON a cluster, as the page holds it
+MOST_BYTES = 600_000  # of compressed JSON per cluster, as embedded in the page
 UNNAMED = "(not named)"
 _SUMS = {
     "jobs": "count(*)",
@@ -41,9 +41,10 @@ _SUMS = {
 
 @dataclass(frozen=True)
 class Grain:
-    """How coarse the numbers are: names kept (users, and partitions), the period, and the leading bits kept of a wait.
+    """The resolution of the numbers.
 
-    `step` None is the one that suits the window; `bits` None keeps waits to the second.
+    `names` is the number of users, and of partitions, that are kept. `step` is the period; None selects the one that
+    suits the window. `bits` is the number of leading bits kept of a wait; None keeps waits to the second.
     """
 
     names: int
@@ -52,7 +53,7 @@ class Grain:
 
     @property
     def error(self) -> float:
-        """Largest relative error of any wait, and so of any percentile of waits."""
+        """The largest relative error of any wait, and therefore of any percentile of waits."""
         return 0.0 if self.bits is None else 2.0**-self.bits
 
 
@@ -70,19 +71,19 @@ GRAINS = (
 
 @dataclass(frozen=True)
 class _Numbers:
-    """What the warehouse holds: a row a user, partition and period with its sums, and one a wait that occurs in it."""
+    """What the warehouse holds: sums per user, partition and period, and the distinct waits with their counts."""
 
     step: str
-    unit: str  # of what jobs hold
+    unit: str  # of the main resource
     causes: list[str]
     sums: pl.DataFrame
     waits: pl.DataFrame
 
 
 def embedded(source: Source) -> str | None:
-    """Base64 of the compressed JSON of one cluster; None where there is no job to filter.
+    """Return base64 of the compressed JSON of one cluster; None if there is no job to filter.
 
-    It holds no character that HTML knows, whatever the names are.
+    It contains no character that is special in HTML, whatever the names are.
     """
     numbers = _numbers(source)
     if numbers is None:
@@ -100,21 +101,22 @@ def embedded(source: Source) -> str | None:
 
 
 def _with_texts(content: dict[str, Any], most: int) -> str:
-    """The content packed, with the texts of so many jobs: those of the users who waited longest."""
+    """Pack the content with the texts of the first `most` jobs, which are of the users who waited longest."""
     jobs = [job if place < most else [*job[:-1], None] for place, job in enumerate(content["longest"])]
     return packed({**content, "longest": jobs})
 
 
 def packed(content: dict[str, Any]) -> str:
-    """JSON, compressed (zlib) and as base64: what the page unpacks."""
+    """Return JSON, compressed (zlib) and as base64, which the page unpacks."""
     text = json.dumps(content, separators=(",", ":"))
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
 def rounded(waits: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
-    """Waits (s) of shape (n,) that keep their leading `bits` bits, at the middle of what they then stand for.
+    """Round waits (s) of shape (n,) to their leading `bits` bits, at the middle of each interval.
 
-    Monotone, exact below 2**bits, and off by at most 2**-bits of the wait: the buckets of HdrHistogram.
+    The result is monotone, exact below 2**bits, and off by at most 2**-bits of the wait, like the buckets of
+    HdrHistogram.
     """
     magnitude = np.abs(waits)
     width = np.int64(1) << np.maximum(np.frexp(magnitude.astype(np.float64))[1].astype(np.int64) - bits, 0)
@@ -149,7 +151,7 @@ _CELL = ["user", "part", "period"]
 
 
 def _content(numbers: _Numbers, jobs: list[dict[str, Any]], grain: Grain) -> dict[str, Any] | None:
-    """The page's numbers at one grain; None where they cannot fit."""
+    """Return the page's numbers at one grain; None if they cannot fit."""
     step = grain.step or numbers.step
     sums, waits = (frame.with_columns(_start_of(step)) for frame in (numbers.sums, numbers.waits))
     users, partitions = _by_waiting(sums, "user_name", grain.names), _by_waiting(sums, "partition", grain.names)
@@ -183,20 +185,20 @@ def _start_of(step: str) -> pl.Expr:
 
 
 def _by_waiting(sums: pl.DataFrame, column: str, most: int) -> dict[str | None, int]:
-    """The names that waited longest in sum, at most so many, and the place of each."""
+    """Return the `most` names with the longest total wait, and the place of each."""
     by = sums.group_by(column).agg(pl.col("wait_s", "jobs").sum()).with_columns(pl.col(column).cast(pl.String))
     by = by.sort("wait_s", "jobs", column, descending=[True, True, False], nulls_last=True)
     return {name: place for place, name in enumerate(by[column].head(most).to_list())}
 
 
-def _shown(places: dict[str | None, int], there_are: int) -> list[str]:
-    """The names in their order; those that are left out are one more."""
+def _shown(places: dict[str | None, int], total: int) -> list[str]:
+    """Return the names in order; the names left out become one more entry."""
     names = [UNNAMED if name is None else fmt.text(name) for name in places]
-    return [*names, f"the other {there_are - len(names):,}"] if there_are > len(names) else names
+    return [*names, f"the other {total - len(names):,}"] if total > len(names) else names
 
 
 def _placed(rows: pl.DataFrame, places: dict[str, dict[Any, int]]) -> pl.DataFrame:
-    """Rows with their places (columns of _CELL) in place of names and periods."""
+    """Replace names and periods by their places (columns of _CELL)."""
     for (column, known), cell in zip(places.items(), _CELL, strict=True):
         keys = pl.Series(column, list(known), pl.Datetime("us") if cell == "period" else pl.String)
         place = pl.DataFrame([keys.cast(rows.schema[column]), pl.Series(cell, range(len(known)), pl.Int64)])
@@ -209,7 +211,7 @@ def _placed(rows: pl.DataFrame, places: dict[str, dict[Any, int]]) -> pl.DataFra
 
 
 def _cells(sums: pl.DataFrame, waits: pl.DataFrame) -> list[list[Any]]:
-    """user, partition, period, sums, and the waits in order: each difference to the one before, and how many."""
+    """Return user, partition, period, sums, and the sorted waits as differences to the one before, with counts."""
     runs = waits.with_columns(pl.col("wait_s").diff().over(_CELL).fill_null(pl.col("wait_s")))
     runs = runs.group_by(_CELL, maintain_order=True).agg(pl.concat_list("wait_s", "n").explode().alias("runs"))
     joined = sums.join(runs, on=_CELL, how="left", maintain_order="left")
@@ -220,7 +222,7 @@ def _cells(sums: pl.DataFrame, waits: pl.DataFrame) -> list[list[Any]]:
 
 
 def _job(job: dict[str, Any], places: dict[str, dict[Any, int]], step: str) -> list[Any]:
-    """One job as the page reads it; its text comes last."""
+    """Return one job as the page reads it; its text comes last."""
     at = pl.Series("at_utc", [job["at_utc"]], pl.Datetime("us")).to_frame().select(_start_of(step)).item()
     return [
         places["user_name"][job["user_name"]], places["partition"].get(job["partition"], len(places["partition"])),
@@ -230,14 +232,14 @@ def _job(job: dict[str, Any], places: dict[str, dict[Any, int]], step: str) -> l
 
 
 def _completed(sums: pl.DataFrame, unit: str) -> dict[str, str]:
-    """The two sums whose ratio is the share that completed: by the time held where any is known, else by jobs."""
+    """Name the two sums whose ratio is the share that completed: by time held if any is known, else by jobs."""
     if sums["known_time_s"].sum():
         return {"part": "done_time_s", "whole": "known_time_s", "meaning": f"of the {unit} time"}
     return {"part": "done", "whole": "ran", "meaning": "of the jobs that ran"}
 
 
 def _notes(grain: Grain, is_coarse: bool) -> list[str]:
-    """How exact the figures are, for a person."""
+    """Say how exact the figures are."""
     if grain.bits is None:
         return ["Counts, sums and percentiles are exact. A percentile interpolates linearly between the sorted waits."]
     notes = [

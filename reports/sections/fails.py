@@ -1,4 +1,4 @@
-"""Section `fails`: how jobs end, and how long the bad ones ran first."""
+"""Section `fails`: how jobs end, and how long failing jobs ran."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from reports.source import Source
 from traces.counted import counted
 
 MOST_USERS = 25
-SHOWN_STATES = 6  # the palette tells so many apart; the rest is "other"
+SHOWN_STATES = 6  # the palette has colours for this many; the rest is "other"
 _RUNTIME = ("runtime_p50_s|ran, median|duration", "runtime_p90_s|p90|duration", "runtime_p95_s|p95|duration")
 
 
 def fails(source: Source) -> Section:
-    """States by jobs and time held, reasons, runtime to failure."""
+    """Return final states by jobs and by time held, reasons, and runtime to failure."""
     section = Section("fails", "What fails")
     by, bad = source.rows("failures_by"), source.rows("failures")
     if by.is_empty():
@@ -28,12 +28,12 @@ def fails(source: Source) -> Section:
         return section
     states, unit = _states(source, by), source.unit
     if (states["value"] == "UNKNOWN").all():
-        section.missing.append("The log does not say how its jobs ended.")
+        section.missing.append("The log does not record how its jobs ended.")
     else:
         section.sentences.append(_sentence(source, states))
     if source.read("SELECT count(*) AS n FROM jobs WHERE cluster = ? AND state_is_inferred")["n"][0]:
         section.missing.append(
-            "The log holds no state for some or all jobs; it was inferred from times, limit and exit code."
+            "The log holds no state for some or all jobs; the report infers it from times, limit and exit code."
         )
     section.figures.append(_states_figure(source, states))
     section.tables.append(
@@ -57,7 +57,7 @@ def fails(source: Source) -> Section:
 
 
 def _states(source: Source, by: pl.DataFrame) -> pl.DataFrame:
-    """The final states, most jobs first, with `hours` and `time_share` of the resource that the cluster is about."""
+    """Return the final states, most jobs first, with `hours` and `time_share` of the main resource."""
     held = source.jobs.group_by(pl.col("state").cast(pl.String).alias("value")).agg(
         pl.when(pl.col("unit_time_s").count() > 0).then(pl.col("unit_time_s").sum() / 3600).alias("hours")
     )
@@ -68,22 +68,22 @@ def _states(source: Source, by: pl.DataFrame) -> pl.DataFrame:
 
 
 def _sentence(source: Source, states: pl.DataFrame) -> str:
-    done = states.filter(pl.col("value") == "COMPLETED")
-    jobs = float(done["jobs_share"].sum() or 0)
+    completed = states.filter(pl.col("value") == "COMPLETED")
+    jobs = float(completed["jobs_share"].sum() or 0)
     words = f"{fmt.percent(jobs)} of the jobs that ran completed"
     if states["time_share"].null_count() < states.height:
-        return f"{words}, with {fmt.percent(float(done['time_share'].sum() or 0))} of the {source.unit} time."
-    return f"{words}; the log does not say what they held."
+        return f"{words}, with {fmt.percent(float(completed['time_share'].sum() or 0))} of the {source.unit} time."
+    return f"{words}; the log does not record what they held."
 
 
 def _total(states: pl.DataFrame, unit: str) -> str:
-    """What all attempts held of the resource that the cluster is about."""
+    """Return what all attempts held of the main resource, in parentheses; '' if nothing is known."""
     total = float(states["hours"].sum() or 0)
     return f" ({fmt.number(total)} {unit} h, with running jobs counted until the end of the log)" if total else ""
 
 
 def _times(states: pl.DataFrame, unit: str) -> tuple[str, ...]:
-    """Columns of the time held: of GPUs where any were held, and of what the cluster is about where that is another."""
+    """Return the columns of the time held: of GPUs if any were held, and of the main resource if it is another."""
     others = () if unit == "GPU" else (f"hours|{unit} hours|number", f"time_share|of {unit} time|percent")
     has_gpus = unit == "GPU" or bool(states["gpu_time_s"].sum())
     return (*others, *(("gpu_time_s|GPU time|gpu_time", "gpu_time_share|of GPU time|percent") if has_gpus else ()))
@@ -104,7 +104,7 @@ def _states_figure(source: Source, states: pl.DataFrame) -> Figure:
     return Figure(
         "states",
         "How jobs end",
-        f"Shares by final state, once by jobs and once by {source.unit} time. "
+        f"Shares of the final states, by jobs and by {source.unit} time. "
         + source.caption(int(states["jobs"].sum()), "jobs"),
         figures.shares(f"{source.slug}-states", labels, groups, labels),
         "Stacked shares of final states; the table of states has the figures.",
@@ -113,9 +113,9 @@ def _states_figure(source: Source, states: pl.DataFrame) -> Figure:
 
 def _failures(source: Source, section: Section, by: pl.DataFrame, bad: pl.DataFrame) -> None:
     lost = bad["unit_time_lost_s"].sum()
-    cost = f", which held {fmt.unit_time(float(lost), source.unit)}" if lost else ""
+    cost = f" after holding {fmt.unit_time(float(lost), source.unit)}" if lost else ""
     median = _median(bad, "runtime_to_failure_s")
-    soon = "" if median is None else f"; half of them within {fmt.duration(median)} of their start"
+    soon = "" if median is None else f", half of them within {fmt.duration(median)} of their start"
     section.sentences.append(f"{counted(bad.height, 'attempt')} ended badly{cost}{soon}.")
     curves: dict[str, tuple[NDArray[np.float64], str]] = {}
     ended = bad.filter(pl.col("runtime_to_failure_s") >= 0).group_by("state", maintain_order=True)
@@ -127,7 +127,7 @@ def _failures(source: Source, section: Section, by: pl.DataFrame, bad: pl.DataFr
             Figure(
                 "runtime_to_failure",
                 "Runtime to failure",
-                "Share of the attempts of each bad state (the four most frequent) that had ended after so long. "
+                "Share of attempts that ended within this run time, for the four most frequent bad states. "
                 + source.caption(bad.height, "attempts"),
                 figures.ecdf(f"{source.slug}-rtf", curves, "time run until failure", of="attempts"),
                 "Cumulative distribution of runtime to failure by state.",
@@ -147,7 +147,7 @@ def _failures(source: Source, section: Section, by: pl.DataFrame, bad: pl.DataFr
 
 
 def _bad_ends(source: Source, by: pl.DataFrame, bad: pl.DataFrame, dimension: str, title: str, label: str) -> TableView:
-    """Attempts that ended badly by one dimension; reasons also by size, as in the Philly study."""
+    """Return attempts that ended badly by one dimension; reasons also by size, as in the Philly study."""
     rows = by.filter(pl.col("dimension") == dimension).sort("attempts", descending=True)
     shown: tuple[str, ...] = ()
     if dimension == "reason":
@@ -163,12 +163,12 @@ def _bad_ends(source: Source, by: pl.DataFrame, bad: pl.DataFrame, dimension: st
     return TableView(
         f"failures_{dimension}",
         title,
-        "Attempts that ended badly; a job, a user: attempts for each that had one; shares are of all jobs that ran, of "
-        f"all {source.unit} time, and of the time run by bad ends. "
+        "Attempts that ended badly. Per job and per user: attempts for each job or user that had any. Shares are of "
+        f"all jobs that ran, of all {source.unit} time, and of the run time of attempts that ended badly. "
         + source.caption(int(rows["attempts"].sum()), "attempts"),
         columns(
             f"value|{label}|name", "attempts|attempts|count", "jobs|jobs|count", "users|users|count",
-            "repetition_per_job|a job|number", "repetition_per_user|a user|number", "jobs_share|of jobs|percent",
+            "repetition_per_job|per job|number", "repetition_per_user|per user|number", "jobs_share|of jobs|percent",
             f"unit_time_share|of {source.unit} time|percent", "runtime_share|of time to failure|percent", *_RUNTIME,
             *shown,
         ),
@@ -178,7 +178,7 @@ def _bad_ends(source: Source, by: pl.DataFrame, bad: pl.DataFrame, dimension: st
 
 
 def _retries(source: Source, section: Section) -> None:
-    """How often jobs ran again, and how often that helped."""
+    """Say how often jobs ran again, and how often they then completed."""
     retries = source.rows("retries")
     whole = retries.filter(pl.col("dimension") == "all").to_dicts() if not retries.is_empty() else []
     if not whole or not whole[0]["retried_jobs"]:
@@ -197,10 +197,10 @@ def _retries(source: Source, section: Section) -> None:
             "Retries by size",
             f"Recovered: retried jobs that completed in the end. {source.caption(all_['jobs'], 'jobs')}",
             columns(
-                f"value|{source.units}", "jobs|jobs|count", "attempts_mean|attempts a job|number",
+                f"value|{source.units}", "jobs|jobs|count", "attempts_mean|attempts per job|number",
                 "attempts_most|most|count",
                 "retried_jobs|retried|count", "retried_share|of jobs|percent", "recovered_jobs|recovered|count",
-                f"retry_unit_time_s|{source.unit} time after the first|{source.time_kind}",
+                f"retry_unit_time_s|{source.unit} time after the first attempt|{source.time_kind}",
             ),
             rows.to_dicts(),
         )
@@ -208,7 +208,7 @@ def _retries(source: Source, section: Section) -> None:
 
 
 def _causes(source: Source, section: Section, bad: pl.DataFrame) -> None:
-    """Where the causes most likely lie, and the evidence."""
+    """Show where the causes most likely lie, with the evidence."""
     unsigned = bad.filter(pl.col("reason") == "no signature").height
     again = bad.filter(pl.col("reason") == "failed or preempted").height
     rows = (
@@ -222,20 +222,19 @@ def _causes(source: Source, section: Section, bad: pl.DataFrame) -> None:
     )
     if again:
         section.missing.append(
-            f"{fmt.percent(again / bad.height)} of the bad ends are attempts that were run again and of which the log "
-            "gives no status: whether they failed or were preempted is not known."
+            f"{fmt.percent(again / bad.height)} of the bad ends are attempts that ran again and have no status in the "
+            "log. They may have failed or been preempted."
         )
     if unsigned:
         section.missing.append(
-            f"{fmt.percent(unsigned / bad.height)} of the bad ends carry no signature: give the tails of stdout and "
-            "stderr to infer their reasons."
+            f"{fmt.percent(unsigned / bad.height)} of the bad ends match no failure signature: give the tails of "
+            "stdout and stderr to infer their reasons."
         )
     section.tables.append(
         TableView(
             "causes",
             "Where the cause most likely lies",
-            "Hopeless: to run the same again makes no sense (a log signature that says so, or exit status 2, 126 or "
-            "127). "
+            "Hopeless: the same run would fail again, as shown by a log signature or exit status 2, 126 or 127. "
             + source.caption(bad.height, "attempts"),
             columns(
                 "category|cause", "reason_source|evidence", "attempts|attempts|count",

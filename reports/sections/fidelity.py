@@ -1,4 +1,4 @@
-"""Section `fidelity`: how far to trust the simulator. Simulated and calibrated waits against the recorded ones."""
+"""Section `fidelity`: how far to trust the simulator, by its waits compared with the recorded ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FORM_ORDER = {"frozen": 0, "causal": 1, "forked": 2, "informed": 3}
 
 
 def _not_replayed(source: Source) -> str:
-    """Without a replay job by job the mean wait is all there is to compare, where changed clusters were replayed."""
+    """Compare the mean waits alone, if only changed clusters were replayed and no replay was kept job by job."""
     replays = source.rows("what_if")
     base = replays.filter(pl.col("change") == AS_IT_IS).to_dicts() if not replays.is_empty() else []
     if not base or base[0]["mean_wait_s"] is None or source.mean_wait_s is None:
@@ -47,7 +47,7 @@ def _not_replayed(source: Source) -> str:
 
 
 def fidelity(source: Source) -> Section:
-    """Mean, p50, p95, mean absolute error and rank correlation for each scheduler that was simulated."""
+    """Return mean, p50, p95, mean absolute error and rank correlation for each simulated scheduler."""
     section = Section("fidelity", "Accuracy of the simulation: simulated against recorded waits")
     starts = source.columns("simulated_starts", *COMPARED)
     replayed = starts.height
@@ -64,7 +64,7 @@ def fidelity(source: Source) -> Section:
     if starts.height < replayed:
         section.sentences.append(
             f"{counted(replayed - starts.height, 'replayed job', 'lacks')} a start in the log or in the replay; the "
-            "figures exclude such jobs."
+            "figures exclude these jobs."
         )
     section.tables.append(
         TableView(
@@ -86,10 +86,12 @@ def fidelity(source: Source) -> Section:
 
 
 def _with_calibration(source: Source, section: Section) -> Section:
-    """The section with what calibration reached, what each mechanism contributes and which waits stay unexplained."""
+    """Add the calibrated waits, what each mechanism contributes, and which waits stay unexplained."""
     figures = source.rows("calibration_figures")
     if figures.is_empty():
-        section.missing.append("Calibration needs four weeks of log before a month, and no month has them.")
+        section.missing.append(
+            "There are no calibrated waits: `baton run` computes them for each month with four weeks of log before it."
+        )
         return section
     whole = figures.filter(pl.col("change") == "all").sort("from_utc", pl.col("form").replace_strict(_FORM_ORDER))
     newest = whole.filter((pl.col("form") == "forked") & (pl.col("from_utc") == pl.col("from_utc").max()))
@@ -99,12 +101,12 @@ def _with_calibration(source: Source, section: Section) -> Section:
     section.tables.append(
         TableView(
             "calibration",
-            "Calibrated waits, each month fitted on the log before it",
+            "Calibrated waits of each month, fitted on the log before it",
             "Frozen: the trace is replayed with parameters from before the month. Causal: as frozen, with the usable "
             "nodes taken from the log. Forked: each job is simulated from the recorded state of the queue at its "
             "submission. Informed: each job also sees the recorded jobs until it starts, which is easier. Ceiling: "
-            "Spearman of a model that knows every wait but ties those up to 10 s. Development: we developed methods "
-            "and settings on that month. " + source.caption(int(newest["jobs"].sum()), "jobs of the newest month"),
+            "Spearman of a model that knows every wait but ties those up to 10 s. Development: methods and settings "
+            "were developed on that month. " + source.caption(int(newest["jobs"].sum()), "jobs of the newest month"),
             columns("month|month|name", "form|form|name", *_CALIBRATED, "spearman_ceiling|ceiling|number"),
             [_calibrated_row(row, source.remarks.development_until) for row in whole.to_dicts()],
         )
@@ -126,7 +128,7 @@ def _with_calibration(source: Source, section: Section) -> Section:
 
 
 def _unexplained(source: Source) -> TableView:
-    """Jobs whose calibrated wait is far from the recorded one, by the direction of the error."""
+    """Return the jobs whose calibrated wait is far from the recorded one, by the direction of the error."""
     starts = source.rows("calibrated_starts")
     return TableView(
         "unexplained",
@@ -154,7 +156,7 @@ def _calibrated_row(row: dict[str, Any], development_until: datetime | None = No
 
 
 def _calibrated_sentence(row: dict[str, Any]) -> str:
-    """What an operator may expect of a calibrated wait."""
+    """Say how accurate a calibrated wait is."""
     recorded, error = row["recorded_mean_wait_s"], row["mean_absolute_error_s"]
     order = "undefined" if row["spearman"] is None else f"{row['spearman']:.2f}"
     return (
@@ -165,7 +167,7 @@ def _calibrated_sentence(row: dict[str, Any]) -> str:
 
 
 def _sentence(row: dict[str, Any]) -> str:
-    """An honest sentence: direction and size of the difference, and whether the order of jobs is kept."""
+    """Say the direction and size of the difference, and whether the order of jobs is kept."""
     recorded, simulated = row["recorded_mean_wait_s"], row["simulated_mean_wait_s"]
     if recorded > 0:
         ratio = simulated / recorded

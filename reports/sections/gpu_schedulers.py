@@ -1,4 +1,4 @@
-"""Part of the section `change`: the jobs under published GPU schedulers, who gains, who loses, what was assumed."""
+"""Part of section `change`: the jobs under published GPU schedulers, who gains and loses, and the assumptions."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from reports.layout import Section, TableView, columns, cut
 from reports.source import Source
 from traces.counted import counted
 
-KNOW_RUN_TIMES = ("sjf", "srtf")  # marks to reach: no cluster can run them
-NOT_TO_CHOOSE = ("mix=", "elastic=", "arrivals=")  # changes that an operator does not make
+KNOW_RUN_TIMES = ("sjf", "srtf")  # bounds: no cluster can run them
+NOT_TO_CHOOSE = ("mix=", "elastic=", "arrivals=")  # changes that an operator cannot make
 PODS = ("kubernetes", "as it is"), ("kubernetes", "kubernetes.gang=1")
-HELD = "kubernetes: pods whose job was not whole held "  # how the line begins that says what it cost
-MOST_PARTS = 20  # of those who gain and lose, by the time that they gain or lose together
+HELD = "kubernetes: pods whose job was not whole held "  # start of the line of assumptions with their cost
+MOST_PARTS = 20  # groups shown, by the time that they gain or lose in total
 
 
 def gpu_schedulers(source: Source, section: Section) -> None:
-    """Adds what the tables `what_if_schedulers` and `what_if_groups` hold of the cluster, or why there is nothing."""
+    """Add the tables `what_if_schedulers` and `what_if_groups` of the cluster, or the reason why they are empty."""
     replays = source.rows("what_if_schedulers")
     if replays.is_empty():
         section.missing.append(
@@ -40,7 +40,7 @@ def gpu_schedulers(source: Source, section: Section) -> None:
     section.tables.append(
         TableView(
             "what_if_assumed",
-            "What these replays rest on",
+            "Assumptions of these replays",
             "Values missing from the log are assumed or drawn at random with a seed; drawn values are generated, not "
             "recorded. The table of the schedulers shows how much the result varies over the draws, and its row "
             f"mix=none shows the result without drawn job models. {_caption(source, base)}",
@@ -51,7 +51,10 @@ def gpu_schedulers(source: Source, section: Section) -> None:
 
 
 def _recommended(base: dict[str, Any], others: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The shortest mean beyond chance and every draw of what an operator can do, if possible without a further GPU."""
+    """Return the best change that an operator can make: the shortest mean beyond chance and in every draw.
+
+    A change without further GPUs is preferred.
+    """
     sure = [
         row
         for row in sorted(others, key=lambda row: row["jct_change_s"])
@@ -88,7 +91,7 @@ def _caption(source: Source, row: dict[str, Any]) -> str:
 
 
 def _shown(source: Source, row: dict[str, Any]) -> dict[str, Any]:
-    """A row of `what_if_schedulers` as the table shows it."""
+    """Return a row of `what_if_schedulers` as the table shows it."""
     is_base = row["place"] == 1
     known = row["jct_change_low_s"] is not None
     change = row["change"]
@@ -111,7 +114,7 @@ def _is_sure(row: dict[str, Any], sign: int) -> bool:
 
 
 def _best(base: dict[str, Any], best: dict[str, Any] | None) -> str:
-    """Only what neither the weeks nor the draws make doubtful is called better."""
+    """Describe the best change; only one beyond chance and in every draw counts as better."""
     start = (
         f"In simulation, GPU jobs complete on average {fmt.duration(base['mean_jct_s'])} after submission under "
         f"{fmt.text(base['scheduler'])}"
@@ -135,14 +138,14 @@ def _best(base: dict[str, Any], best: dict[str, Any] | None) -> str:
 
 
 def _gangs(source: Source, rows: list[dict[str, Any]]) -> list[str]:
-    """Pods placed one by one against all pods of a job or none, where both were replayed; who gains, who loses."""
+    """Compare pods placed one by one with gangs (all pods of a job or none), if both were replayed."""
     by_pod, gangs = (next((row for row in rows if (row["scheduler"], row["asked"]) == key), None) for key in PODS)
     if by_pod is None or gangs is None:
         return []
-    said = next(line for line in by_pod["assumptions"].splitlines() if line.startswith(HELD)).removeprefix(HELD)
+    held = next(line for line in by_pod["assumptions"].splitlines() if line.startswith(HELD)).removeprefix(HELD)
     mean, before = (fmt.duration(row["mean_jct_s"]) for row in (gangs, by_pod))
     compared = (
-        f"Placed pod by pod, jobs with only some of their pods placed held {fmt.text(said)}. With all pods of a job "
+        f"Placed pod by pod, jobs with only some of their pods placed held {fmt.text(held)}. With all pods of a job "
         f"placed together (gangs), jobs complete on average {mean} after submission, compared with {before} pod by pod"
     )
     slowest, slowest_by_pod = (fmt.duration(row["p99_jct_s"]) for row in (gangs, by_pod))
@@ -173,7 +176,7 @@ def _named(row: dict[str, Any]) -> str:
 
 
 def _parts(source: Source, section: Section, best: dict[str, Any]) -> None:
-    """Who gains and who loses with the best of them, beyond chance and every draw; by what they gain together."""
+    """Show which groups gain and lose under the best change, beyond chance and in every draw, largest sums first."""
     groups = source.rows("what_if_groups")
     if groups.is_empty():
         return

@@ -1,4 +1,4 @@
-"""Section `read`: which raw files were read, what became of each record, and what was refused."""
+"""Section `read`: which raw files were read, how their records were counted, and which were rejected."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FROM_VALUE_ON = re.compile(r"['\"`:(\d].*", re.DOTALL)
 
 
 def intake(source: Source) -> Section:
-    """Files with their counts, rejects by reason with an escaped example, clock-change rows, superseded jobs."""
+    """Return the files with their counts, rejects by reason with an example, clock-change rows and superseded jobs."""
     section = Section("read", "What was read and rejected")
     files = source.files
     if files.is_empty():
@@ -37,7 +37,7 @@ def intake(source: Source) -> Section:
     section.sentences.extend(_conservation(files))
     superseded, ambiguous = int(files["superseded"].sum()), int(source.jobs["is_time_ambiguous"].sum())
     section.sentences.append(
-        f"{counted(superseded, 'job')} appeared in several files; the newest record of each was kept. "
+        f"{counted(superseded, 'job')} appeared in several files; the newest record of each is used. "
         f"{counted(ambiguous, 'job')} had an ambiguous local time in the hour of a clock change "
         f"(zone {fmt.text(source.timezone)})."
     )
@@ -54,18 +54,18 @@ def intake(source: Source) -> Section:
 
 
 def _conservation(files: pl.DataFrame) -> list[str]:
-    """A sentence for files whose counts do not add up, or one that says that all do."""
+    """Say whether the counts of each file add up to its records."""
     parts = pl.sum_horizontal("allocations", "steps", "samples", "duplicates", "rejects")
     wrong = files.filter(parts != pl.col("records")).height
     if wrong:
-        return [f"In {counted(wrong, 'file')} the counts do not add up: records were lost or counted twice there."]
+        return [f"In {counted(wrong, 'file')} the counts do not add up: records were lost or counted twice."]
     return ["In every file: records = allocations + steps + samples + duplicates + rejects."]
 
 
 def _files_table(source: Source, files: pl.DataFrame) -> TableView:
     def shown(row: dict[str, Any]) -> dict[str, Any]:
         path = PurePath(row["path"])
-        # a path can hold a user's name
+        # a path may contain a user's name
         name = f"file-{row['sha256'][:10]}" if source.names.are_hidden else path.name
         return {**row, "file": name, "sha256": row["sha256"][:12]}
 
@@ -73,7 +73,7 @@ def _files_table(source: Source, files: pl.DataFrame) -> TableView:
     return TableView(
         "trace_files",
         "Raw files",
-        f"One row a raw file. {source.caption(files.height, 'files')}",
+        f"One row per raw file. {source.caption(files.height, 'files')}",
         columns(
             "file|file", "format|read as", "bytes|size|bytes", "records|records|count", "allocations|allocations|count",
             "steps|steps|count", "samples|samples|count", "duplicates|duplicates|count", "rejects|rejects|count",
@@ -84,7 +84,7 @@ def _files_table(source: Source, files: pl.DataFrame) -> TableView:
 
 
 def _quality_table(source: Source, files: pl.DataFrame) -> TableView:
-    """Per file: rows in the hour of a clock change, jobs without an end, the longest time without a submission."""
+    """Return, for each file, ambiguous local times, jobs without an end and the longest gap in submissions."""
     rows = []
     for row in quality.of_jobs(source.jobs).to_dicts():
         path = files.filter(pl.col("sha256") == row["trace_sha256"])["path"]
@@ -95,9 +95,9 @@ def _quality_table(source: Source, files: pl.DataFrame) -> TableView:
     return TableView(
         "file_quality",
         "Quality of the jobs by file",
-        "Of the jobs that each file gave: the longest time without a submission and the median of such times, rows in "
-        "the hour of a clock change that nothing settles, jobs whose end is printed before their start (which is "
-        "read as the end), and jobs that ran and have no end. "
+        "Gap: the time between one submission and the next. Clock-change rows: jobs whose local time is ambiguous "
+        "because the clock changed. End before start: jobs whose recorded end lies before their start; the start is "
+        "set to that end. Without an end: share of the jobs that ran. "
         f"{source.caption(source.jobs.height, 'jobs')}",
         columns(
             "file|file", "jobs|jobs|count", "gap_s|longest gap|duration", "gap_from_utc|from (UTC)|utc",
@@ -109,7 +109,7 @@ def _quality_table(source: Source, files: pl.DataFrame) -> TableView:
 
 
 def _rejects_table(source: Source, rejected: pl.DataFrame) -> TableView:
-    """Rejects grouped by reason with the offending values taken out; the first of each as an example."""
+    """Group the rejects by reason, without the offending values; the first of each is the example."""
     hidden = source.names.are_hidden
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rejected.sort("path", "line").to_dicts():
@@ -128,7 +128,7 @@ def _rejects_table(source: Source, rejected: pl.DataFrame) -> TableView:
     return TableView(
         "rejects",
         "Refused records by reason",
-        f"Values in a reason are shown as …; the example is the first record refused for it, cut to "
+        f"Values in a reason are shown as …. The example is the first record refused for that reason, cut to "
         f"{EXAMPLE_CHARACTERS} characters. {source.caption(rejected.height, 'refused records')}",
         columns("reason|reason", "n|records|count", "where|first at|code", "example|example|code"),
         rows,

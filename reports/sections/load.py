@@ -1,4 +1,4 @@
-"""Section `load`: what arrives and runs day by day and month by month, and whether this week is like the last."""
+"""Section `load`: arrivals and running jobs by day and month, and drift from week to week."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ SHORTEST_PLOT = 3  # days
 
 
 def load(source: Source) -> Section:
-    """Arrivals, demand and concurrency over time, and the drift of every feature week over week."""
+    """Return arrivals, demand and concurrency over time, and the drift of every feature from week to week."""
     section = Section("load", "Load and drift")
     days = source.rows("load")
     if days.is_empty():
-        no_submission = "The log holds no submission, so nothing is known of its load."
+        no_submission = "The log holds no submission, so its load is unknown."
         section.missing.append(source.why_empty("load", "submit_utc", no_submission))
         return section
     days = days.sort("day_utc")
@@ -32,7 +32,7 @@ def load(source: Source) -> Section:
     if days["running_peak"].max():
         section.sentences.append(_running(days))
     else:
-        section.missing.append("How many jobs ran or queued at once is not known: the log holds no start.")
+        section.missing.append("The number of jobs that ran or queued at once is unknown: the log holds no start.")
     if days.height >= SHORTEST_PLOT:
         section.figures.append(_arrivals(source, days))
         if days["running_peak"].max():
@@ -48,17 +48,17 @@ def load(source: Source) -> Section:
 
 
 def _sentence(days: pl.DataFrame) -> str:
-    last = days.filter(pl.col("arrivals") > 0)["day_utc"].max()  # later days only see the last jobs run out
+    last = days.filter(pl.col("arrivals") > 0)["day_utc"].max()  # on later days the last jobs only run out
     arrivals = days.filter(pl.col("day_utc") <= last)["arrivals"]
     peak = days.sort("arrivals", descending=True).to_dicts()[0]
     variation = days["interarrival_variation"].median()
     bursts = (
-        f"; in the median day the time between submissions varies {variation:.1f} times as much as for Poisson arrivals"
+        f"; on the median day the time between submissions varies {variation:.1f} times as much as for Poisson arrivals"
         if isinstance(variation, float)
         else ""
     )
     return (
-        f"{float(str(arrivals.mean())):,.0f} jobs a day are submitted on average, at most {peak['arrivals']:,} "
+        f"{float(str(arrivals.mean())):,.0f} jobs a day are submitted on average, and at most {peak['arrivals']:,} "
         f"({fmt.day(peak['day_utc'])}){bursts}."
     )
 
@@ -66,7 +66,7 @@ def _sentence(days: pl.DataFrame) -> str:
 def _running(days: pl.DataFrame) -> str:
     running, queued = (float(str(days[f"{what}_mean"].mean())) for what in ("running", "queued"))
     peak = float(str(days["queued_peak"].max()))
-    return f"In the mean {running:,.1f} run and {queued:,.1f} queue at once (at most {fmt.count(peak)})."
+    return f"On average {running:,.1f} jobs run and {queued:,.1f} jobs queue at once (at most {fmt.count(peak)} queue)."
 
 
 def _floats(days: pl.DataFrame, column: str) -> NDArray[np.float64]:
@@ -77,7 +77,7 @@ def _arrivals(source: Source, days: pl.DataFrame) -> Figure:
     return Figure(
         "arrivals",
         "Submissions a day",
-        f"Jobs submitted a day (UTC). {source.caption(days.height, 'days')}",
+        f"Jobs submitted per day (UTC). {source.caption(days.height, 'days')}",
         figures.over_time(
             f"{source.slug}-arrivals",
             days["day_utc"].to_list(),
@@ -93,7 +93,7 @@ def _concurrency(source: Source, days: pl.DataFrame) -> Figure:
     return Figure(
         "concurrency",
         "Running and queued jobs",
-        f"Means over a day; queued: eligible and not yet started. {source.caption(days.height, 'days')}",
+        f"Daily means. Queued: eligible but not yet started. {source.caption(days.height, 'days')}",
         figures.over_time(
             f"{source.slug}-concurrency",
             days["day_utc"].to_list(),
@@ -108,10 +108,10 @@ def _concurrency(source: Source, days: pl.DataFrame) -> Figure:
 
 
 def _drift(source: Source, section: Section) -> None:
-    """The features of the last weeks against the week before each, and how often each shifted over the whole log."""
+    """Compare each feature of the newest week with the week before, and count the shifts over the whole log."""
     drift = source.rows("drift")
     if drift.is_empty():
-        section.missing.append("Drift is not known: it takes two weeks with submissions to compare.")
+        section.missing.append("Drift is unknown: it needs two weeks with submissions.")
         return
     weeks = drift["week_utc"].unique().sort().to_list()
     by = (
@@ -136,22 +136,22 @@ def _drift(source: Source, section: Section) -> None:
         f"In the week of {fmt.day(weeks[-1])} "
         + ("(cut short by the end of the log) " if is_cut else "")
         + (
-            f"{listed(shifted)} shifted against the week before (population stability index over 0.25)."
+            f"{listed(shifted)} shifted compared with the week before (population stability index over 0.25)."
             if shifted
-            else "no feature shifted against the week before (population stability index at most 0.25)."
+            else "no feature shifted compared with the week before (population stability index at most 0.25)."
         )
     )
     section.tables.append(
         TableView(
             "drift",
             "Week over week, by feature",
-            "Population stability index (PSI) of a week's jobs against those of the week with jobs before it, ten bins "
-            "of equal mass; over 0.25 it is called a shift. KS: Kolmogorov-Smirnov distance and its asymptotic "
-            f"p-value; none for names. {source.caption(len(weeks), 'weeks')}",
+            "Population stability index (PSI) of a week's jobs compared with the previous week with jobs, in ten bins "
+            "of equal mass; a PSI over 0.25 counts as a shift. KS: Kolmogorov-Smirnov distance and its asymptotic "
+            f"p-value, for numbers only. {source.caption(len(weeks), 'weeks')}",
             columns(
                 "name|feature", "weeks|weeks compared|count", "shifted|with a shift|count",
-                "psi_median|median PSI|number", "week_utc|last week|utc", "psi_last|PSI then|number",
-                "ks_last|KS then|number", "ks_p_last|p|number",
+                "psi_median|median PSI|number", "week_utc|last week|utc", "psi_last|last PSI|number",
+                "ks_last|last KS|number", "ks_p_last|p|number",
             ),
             [{**row, "name": FEATURES.get(row["feature"], row["feature"])} for row in by.to_dicts()],
         )

@@ -1,4 +1,4 @@
-"""What jobs did with what they held: measured utilization of GPUs, CPUs and memory, and GPUs held idle."""
+"""Part of section `waste`: measured utilization of GPUs, CPUs and memory, and GPUs held idle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHARES = ("mean_percent|mean, %|number", "p50_percent|median, %|number", "p90_p
 
 
 def measured(source: Source, section: Section) -> None:
-    """Utilization by size and status, by resource, number of servers and sharing; idle time by user and by job."""
+    """Add utilization by size and status, resource, number of servers and sharing, and idle time by user and job."""
     by = source.rows("utilization_by")
     with_samples = by.filter(pl.col("samples") > 0) if not by.is_empty() else by
     if not with_samples.is_empty():
@@ -26,7 +26,7 @@ def measured(source: Source, section: Section) -> None:
         )
     else:
         section.missing.append(
-            "What jobs did with their GPUs is not known: the trace holds no utilization samples that fall into a run."
+            "What jobs did with their GPUs is unknown: the trace has no utilization samples taken during a run."
         )
     if not by.is_empty():
         section.tables.append(_by_size_and_state(source, by, is_measured=not with_samples.is_empty()))
@@ -41,7 +41,7 @@ def _by_size_and_state(source: Source, by: pl.DataFrame, *, is_measured: bool) -
     return TableView(
         "utilization_by",
         "GPU time" + (" and measured utilization" if is_measured else "") + " by size and final state",
-        ("Idle while held: share of node minutes in which every GPU counted read exactly 0. " if is_measured else "")
+        ("Idle while held: share of node minutes in which every counted GPU was exactly 0 %. " if is_measured else "")
         + source.caption(int(by["attempts"].sum()), "attempts"),
         columns(
             "size_bucket|GPUs", "state|state|name", "jobs|jobs|count", "gpu_time_s|GPU time|gpu_time",
@@ -51,7 +51,7 @@ def _by_size_and_state(source: Source, by: pl.DataFrame, *, is_measured: bool) -
     )  # fmt: skip
 
 
-# The tables over samples: name, title, the groupings whose rows it shows, and its first columns.
+# The tables over samples: name, title, groupings shown, and first columns.
 _VIEWS: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
     (
         "utilization_resources",
@@ -82,7 +82,7 @@ _VIEWS: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
 
 
 def _percentiles(source: Source, section: Section) -> None:
-    """Mean and percentiles over samples: by resource and size, by status, by number of servers, by sharing."""
+    """Add mean and percentiles over samples, by resource and size, status, number of servers and sharing."""
     percentiles = source.rows("utilization_percentiles")
     if percentiles.is_empty():
         return
@@ -107,7 +107,7 @@ def _percentiles(source: Source, section: Section) -> None:
             TableView(
                 name,
                 title,
-                "Over samples of a minute; CPU and memory are the whole node's, others' work included. "
+                "Over one-minute samples. CPU and memory are those of the whole node, other jobs included. "
                 + source.caption(n, "samples"),
                 columns(
                     *(key if "|" in key else f"{key}|{key}" for key in keys),
@@ -120,7 +120,7 @@ def _percentiles(source: Source, section: Section) -> None:
 
 
 def _idle(source: Source, section: Section) -> None:
-    """GPU hours held while every GPU of the attempt on a node read 0, in the minutes that were measured."""
+    """Add the GPU hours in which every GPU of the attempt on a node was at 0 %, in the measured minutes."""
     idle = source.rows("idle_gpu_time")
     whole = idle.filter(pl.col("dimension") == "all").to_dicts() if not idle.is_empty() else []
     if not whole or not whole[0]["measured_gpu_time_s"]:
@@ -129,7 +129,7 @@ def _idle(source: Source, section: Section) -> None:
     section.sentences.append(
         f"Of the {fmt.unit_time(all_['measured_gpu_time_s'])} held and measured, "
         f"{fmt.unit_time(all_['idle_gpu_time_s'])} ({fmt.percent(all_['idle_share'])}) were idle: "
-        "allocated, with every GPU at 0."
+        "allocated, with every GPU at 0 %."
     )
     for dimension, title, label in (
         ("user_name", "Idle but allocated, by user", "user"),
@@ -147,8 +147,8 @@ def _idle(source: Source, section: Section) -> None:
             TableView(
                 f"idle_by_{dimension}",
                 title,
-                "GPU time in minutes in which every GPU of the attempt on that node read exactly 0; what was not "
-                f"measured counts nowhere. {source.caption(int(rows['attempts'].sum()), 'attempts')}",
+                "GPU time in minutes in which every GPU of the attempt on that node was at exactly 0 %. Unmeasured "
+                f"minutes are left out. {source.caption(int(rows['attempts'].sum()), 'attempts')}",
                 columns(
                     f"value|{label}|name", "attempts|attempts|count", "gpu_time_s|GPU time|gpu_time",
                     "measured_gpu_time_s|measured|gpu_time", "idle_gpu_time_s|idle|gpu_time",

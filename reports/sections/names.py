@@ -1,4 +1,4 @@
-"""Names of the report's sections, in the order of the page; what makes them is in `reports.build`."""
+"""The names of the report's sections, in the order of the page; `reports.build` makes the sections."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ SECTION_NAMES = (
 
 
 def check_section(name: str) -> None:
-    """Raises InputError for a section that there is not, listing those that there are."""
+    """Raise InputError for an unknown section name, and list the known ones."""
     if name not in SECTION_NAMES:
-        raise InputError(f"unknown section {fmt.text(name)!r}: known are {', '.join(SECTION_NAMES)}")
+        raise InputError(f"unknown section {fmt.text(name)!r}; known sections: {', '.join(SECTION_NAMES)}")

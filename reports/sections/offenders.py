@@ -1,7 +1,7 @@
-"""Whom to write to: users whose GPUs stood idle, who ran again what could not work, or who asked for far too long.
+"""The list of users to write to, because of idle GPUs, hopeless retries or far too long time limits.
 
-One row a user and row, as CSV beside the report, each with a mail that may be sent as it is. A list to start a
-conversation with, not a verdict: thresholds are low enough to meet habits and high enough to leave single jobs alone.
+It is a CSV file beside the report, with one row per finding and user, each with a mail that can be sent as it is. The
+list is meant to start a conversation: thresholds are low enough to catch habits and high enough to skip single jobs.
 """
 
 from __future__ import annotations
@@ -18,22 +18,28 @@ from traces.export.tables import write_csv
 
 IDLE, EARLY, LATE = "idle GPUs", "early hopeless retries", "late hopeless retries"
 LIMITS = "over-asked limits"
-IDLE_GPU_S, IDLE_SHARE = 24 * 3600, 0.25  # a GPU day idle, and a quarter of what was measured: no pause between epochs
-REPEATS = 3  # of hopeless failures of a user, early and late together: the second may be a slip
-EARLY_S = 600  # of run time: a failure up to here is met by a short trial, a later one is not
-ASKED_JOBS, ASKED_S = 10, 3600  # completed jobs with a limit of at least an hour: a habit, and one that planning feels
-ASKED_SHARE = 0.25  # of the limit used, in the median: backfill is planned with the other three quarters
-SLACK, STEP_S = 1.1, 600  # a limit that fits: a tenth over the 95th percentile, in whole steps
+IDLE_GPU_S, IDLE_SHARE = (
+    24 * 3600,
+    0.25,
+)  # a GPU day idle and a quarter of the measured time: more than pauses between epochs
+REPEATS = 3  # hopeless failures of a user, early and late together; the second may be a slip
+EARLY_S = 600  # of run time; a short trial would show a failure up to here, but not a later one
+ASKED_JOBS, ASKED_S = (
+    10,
+    3600,
+)  # completed jobs with a limit of at least an hour: enough jobs for a habit, and long enough to affect planning
+ASKED_SHARE = 0.25  # of the limit, used in the median; backfill is planned around the unused three quarters
+SLACK, STEP_S = 1.1, 600  # a limit that fits: 10 % over the 95th percentile, rounded up to a whole step
 EXAMPLES = 5  # jobs, those that cost most first
 
-Mail = tuple[str, str, list[str]]  # subject, text, a line for each of the jobs that cost most
+Mail = tuple[str, str, list[str]]  # subject, text, a line for each of the most costly jobs
 
 SCHEMA = {
     "cluster": pl.String,
     "finding": pl.String,  # a key of FINDINGS
     "user_name": pl.String,
-    "jobs": pl.Int64,  # with the finding
-    "of_jobs": pl.Int64,  # that were looked at
+    "jobs": pl.Int64,  # jobs with the finding
+    "of_jobs": pl.Int64,  # jobs examined
     "time_s": pl.Int64,  # of `unit`: idle, or held by the retries; null for limits
     "unit": pl.String,  # GPU s, core s, GiB s or node s
     "share": pl.Float64,  # idle share of the measured GPU time, or median share of the limit used; null for retries
@@ -43,21 +49,24 @@ SCHEMA = {
 }
 
 
-def beside(report: Path) -> Path:
-    """Where the list of a report lies: offenders.csv beside report.html, and a part's list beside that part."""
+def offenders_path(report: Path) -> Path:
+    """Return the path of a report's list: offenders.csv beside report.html, otherwise named after the report."""
     if "report" in report.stem:
         return report.with_name(f"{report.stem.replace('report', 'offenders')}.csv")
     return report.with_name(f"{report.stem}-offenders.csv")
 
 
 def write_offenders(path: Path, sources: Iterable[Source]) -> int:
-    """Write the list of those clusters, whole or not at all; returns its rows. Formulas are defused as in exports."""
+    """Write the list of these clusters, whole or not at all, and return the number of rows.
+
+    Spreadsheet formulas are defused as in exports.
+    """
     frames = [offenders(source) for source in sources]
     return write_csv(path, [pl.concat([pl.DataFrame(schema=SCHEMA), *frames])])
 
 
 def offenders(source: Source) -> pl.DataFrame:
-    """Rows of one cluster, those that cost most first within a finding; columns of SCHEMA. Names hidden if asked."""
+    """Return one cluster's rows (columns of SCHEMA), the most costly of each finding first; names hidden on request."""
     rows: list[dict[str, Any]] = []
     for find, mail in FINDINGS.values():
         rows += [_row(source, row, *mail(row)) for row in find(source).to_dicts()]
@@ -70,8 +79,8 @@ def _row(source: Source, row: dict[str, Any], subject: str, text: str, jobs: Ite
     listed = "\n".join(f"  {line}" for line in jobs)
     mail = (
         f"Dear {user},\n\n{text}\n\nThe jobs that cost most:\n{listed}\n\n"
-        f"This is about cluster {cluster} from {fmt.day(first)} to {fmt.day(last)}. If something on our side stands in "
-        "the way, please tell us: we are glad to help.\n\nKind regards\nthe cluster's operators\n"
+        f"This is about cluster {cluster} from {fmt.day(first)} to {fmt.day(last)}. If something on our side is in "
+        "the way, please let us know: we are glad to help.\n\nKind regards\nthe cluster's operators\n"
     )
     return {
         **{name: row.get(name) for name in SCHEMA if name != "examples"},
@@ -83,12 +92,12 @@ def _row(source: Source, row: dict[str, Any], subject: str, text: str, jobs: Ite
 
 
 def _examples(*facts: str) -> pl.Expr:
-    """The first jobs of a group, which is sorted by cost: job_id and those facts of each."""
+    """Select the first jobs of a group, which is sorted by cost, as job_id and the given facts."""
     return pl.struct("job_id", *facts).head(EXAMPLES).alias("examples")
 
 
 def _line(job: dict[str, Any], *facts: str) -> str:
-    """One example in a mail: the job and what is known of it."""
+    """Format one example of a mail: the job and what is known of it."""
     known = ", ".join(fact for fact in facts if fact)
     return fmt.text(job["job_id"]) + (f": {known}" if known else "")
 
@@ -97,7 +106,7 @@ def _line(job: dict[str, Any], *facts: str) -> str:
 
 
 def idle_gpus(source: Source) -> pl.DataFrame:
-    """Users whose GPUs read 0 for long, by samples; nothing where the log has none."""
+    """Return the users whose GPUs were at 0 % for long, by samples; an empty frame if the log has no samples."""
     if "idle_gpu_time" not in source.tables:
         return _none()
     jobs = source.read(
@@ -126,10 +135,10 @@ def idle_gpus(source: Source) -> pl.DataFrame:
 def _idle_mail(row: dict[str, Any]) -> Mail:
     return (
         f"{fmt.unit_time(row['time_s'])} of GPUs held and idle",
-        f"your jobs held GPUs that did nothing for {fmt.number(row['time_s'] / 3600)} GPU hours: "
-        f"{fmt.percent(row['share'])} of what we measured of them, in {row['jobs']:,} of {row['of_jobs']:,} "
-        "jobs. Others wait for these GPUs. Could you ask for fewer, end sessions that you have left, or move loading "
-        "and preparing of data into a job without GPUs?",
+        f"your jobs held GPUs that were idle for {fmt.number(row['time_s'] / 3600)} GPU hours: "
+        f"{fmt.percent(row['share'])} of their measured time, in {row['jobs']:,} of {row['of_jobs']:,} "
+        "jobs. Others wait for these GPUs. Could you request fewer, end sessions that you no longer use, or move data "
+        "loading and preparation into a job without GPUs?",
         [
             _line(job, f"idle for {fmt.unit_time(job['idle_s'])} of {fmt.unit_time(job['measured_s'])}", _ran(job))
             for job in row["examples"]
@@ -145,20 +154,20 @@ def _ran(job: dict[str, Any]) -> str:
 
 
 def early_retries(source: Source) -> pl.DataFrame:
-    """Users whose repeats of a hopeless failure fail within EARLY_S."""
+    """Return the users whose repeats of a hopeless failure fail within EARLY_S."""
     return _retries(source).filter(pl.col("finding") == EARLY)
 
 
 def late_retries(source: Source) -> pl.DataFrame:
-    """Users whose repeats of a hopeless failure run for longer, or for a time that the log does not tell."""
+    """Return the users whose repeats of a hopeless failure run longer than EARLY_S, or for an unknown time."""
     return _retries(source).filter(pl.col("finding") == LATE)
 
 
 def _retries(source: Source) -> pl.DataFrame:
-    """Users who ran again what had failed for a reason that running again does not mend; a row a user and finding.
+    """Return the users who reran what had failed for a reason that a rerun does not change; a row per user and finding.
 
-    A repeat is a hopeless failure of a job (or, by name, of another job of that user) that no completed run of that
-    name divides from the one before.
+    A repeat is a hopeless failure that follows another one of the same job (or, by name, of another job of that user),
+    with no completed run of that name in between.
     """
     if "failures" not in source.tables:
         return pl.DataFrame(schema={"finding": pl.String})
@@ -222,8 +231,8 @@ def _retries_mail(row: dict[str, Any], when: str, advice: str) -> Mail:
     again = f"{row['repeats']:,} {'times' if row['repeats'] > 1 else 'time'}"
     return (
         f"{row['repeats']:,} {'runs' if row['repeats'] > 1 else 'run'} that could not work",
-        f"your jobs failed {again} again with an error that they had failed with before{when}, most often: "
-        f"{fmt.text(row['reason'])}{held}. Such an error does not go away by itself: {advice}? Please also switch off "
+        f"your jobs failed {again} with an error that had already made them fail{when}, most often: "
+        f"{fmt.text(row['reason'])}{held}. Such an error does not go away on its own: {advice}? Please also switch off "
         "automatic requeueing for these jobs.",
         [
             _line(job, _ran(job), fmt.unit_time(job["lost_s"], row["unit"]) if job["lost_s"] is not None else "")
@@ -236,7 +245,7 @@ def _retries_mail(row: dict[str, Any], when: str, advice: str) -> Mail:
 
 
 def over_asked(source: Source) -> pl.DataFrame:
-    """Users whose completed jobs used a small part of their limit, in the median."""
+    """Return the users whose completed jobs used, in the median, a small part of their limit."""
     jobs = source.read(
         "SELECT user_name, job_id, limit_s, run_s FROM jobs WHERE cluster = ? AND state = 'COMPLETED' "  # noqa: S608
         f"AND limit_s >= {ASKED_S} AND run_s IS NOT NULL AND user_name IS NOT NULL ORDER BY limit_s - run_s DESC, 2"

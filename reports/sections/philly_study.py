@@ -1,10 +1,10 @@
-"""Section `study`: the published figures of Microsoft's Philly cluster beside the same figures of this log.
+"""Section `study`: the published figures of Microsoft's Philly cluster, compared with the same figures of this log.
 
-Only where the log is one of Philly's. Published figures: Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU
+The section applies only to Philly logs. Published figures: Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU
 Clusters for DNN Training Workloads", USENIX ATC 2019 (75 days, 96,260 jobs); and of the trace that was released with
 it, the summary in Hu et al., "Characterization of Large Language Model Development in the Datacenter", NSDI 2024
-(112,956 jobs). Idle time held: the case study of affinode.io on the same logs. The two differ in window and in jobs: so
-will a log.
+(112,956 jobs). Idle time held: the case study of affinode.io on the same logs. The study and the released trace differ
+in window and in jobs, so a log will differ from both.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BUSY = (0.60, 0.73)  # "two thirds of the GPUs in use"
 
 @dataclass(frozen=True)
 class _Figure:
-    """One published figure; `here` is None where this log cannot tell."""
+    """One published figure; `here` is None if this log does not provide it."""
 
     what: str
     published: str
@@ -39,7 +39,7 @@ class _Figure:
 
 
 def study(source: Source) -> Section:
-    """The table of published against this log, or a sentence that says that the log is not Philly's."""
+    """Return the table of published figures and this log's, or a sentence that the log is not one of Philly's."""
     section = Section("study", "Comparison with the Philly study")
     formats = [] if source.files.is_empty() else source.files["format"].to_list()
     if not any(name.startswith("philly") for name in formats) or source.jobs.is_empty():
@@ -48,8 +48,8 @@ def study(source: Source) -> Section:
         return section
     figures = [*_outcomes(source), *_times(source), *_hardware(source), *_failures(source)]
     known = [figure for figure in figures if figure.here is not None]
-    whose = "of this generated log, which was made to resemble them" if source.is_generated else "of this log"
-    section.sentences.append(f"{len(known)} published figures of Philly stand beside those {whose}.")
+    log = "this generated log, which was made to resemble Philly" if source.is_generated else "this log"
+    section.sentences.append(f"The table compares {len(known)} published figures of Philly with those of {log}.")
     section.tables.append(
         TableView(
             "study",
@@ -71,7 +71,7 @@ def study(source: Source) -> Section:
     )  # fmt: skip
     unknown = ", ".join(figure.what for figure in figures if figure.here is None)
     if unknown:
-        section.missing.append(f"The log does not tell: {unknown}.")
+        section.missing.append(f"The log does not provide: {unknown}.")
     return section
 
 
@@ -79,7 +79,7 @@ def _outcomes(source: Source) -> list[_Figure]:
     """Status shares by jobs and by GPU time (section 2.3 of the study)."""
     jobs = source.jobs.filter(~pl.col("state").is_in(["RUNNING", "PENDING", "UNKNOWN"]))
     if source.read("SELECT count(*) AS n FROM jobs WHERE cluster = ? AND state_is_inferred")["n"][0]:
-        jobs = jobs.clear()  # a state made up from times is no outcome
+        jobs = jobs.clear()  # an inferred state is no recorded outcome
     time = float(jobs["gpu_time_s"].sum() or 0)
     figures = []
     for state, (name, jobs_published, time_published) in OUTCOMES.items():
@@ -96,7 +96,7 @@ def _outcomes(source: Source) -> list[_Figure]:
 
 
 def _times(source: Source) -> list[_Figure]:
-    """Waits and run times of jobs that ran, gaps between attempts included in the latter."""
+    """Return waits and run times of jobs that ran; run times include gaps between attempts."""
     figures = []
     for what, column, mean, median in (
         ("wait", "wait_s", "1 h 3 min", "3 min 9 s"),
@@ -111,7 +111,7 @@ def _times(source: Source) -> list[_Figure]:
 
 
 def _failures(source: Source) -> list[_Figure]:
-    """Repetition of failures, and how many carry no signature (section 4 of the study)."""
+    """Return the repetition of failures, and how many match no signature (section 4 of the study)."""
     by = source.rows("failures_by")
     bad = by.filter(pl.col("dimension") == "reason") if not by.is_empty() else by
     attempts = int(bad["attempts"].sum()) if not bad.is_empty() else 0
@@ -125,16 +125,16 @@ def _failures(source: Source) -> list[_Figure]:
         whole = source.read(
             "SELECT count(DISTINCT job_key) AS job, count(DISTINCT user_name) AS user FROM failures WHERE cluster = ?"
         ).to_dicts()[0]
-        repeated = {who: attempts / n if n else None for who, n in whole.items()}
+        repeated = {of: attempts / n if n else None for of, n in whole.items()}
     return [
-        _Figure("failed attempts a failing job", "2.3", ATC19, repeated["job"], "number", attempts),
-        _Figure("failed attempts a failing user", "38.8", ATC19, repeated["user"], "number", attempts),
+        _Figure("failed attempts per failing job", "2.3", ATC19, repeated["job"], "number", attempts),
+        _Figure("failed attempts per failing user", "38.8", ATC19, repeated["user"], "number", attempts),
         _Figure("failures without a signature", "4.2 %", ATC19, unsigned, "percent", attempts),
     ]
 
 
 def _hardware(source: Source) -> list[_Figure]:
-    """Measured utilization of held GPUs, idle time, and empty servers at two thirds in use."""
+    """Return measured utilization of held GPUs, idle time, and empty servers with two thirds of the GPUs in use."""
     by, free, held = source.rows("utilization_by"), source.rows("fragmentation"), source.rows("idle_gpu_time")
     whole = held.filter(pl.col("dimension") == "all").to_dicts() if not held.is_empty() else []
     idle, measured_s = (whole[0]["idle_share"], int(whole[0]["measured_gpu_time_s"])) if whole else (None, 0)

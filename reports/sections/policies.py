@@ -1,4 +1,4 @@
-"""Section `policies`: the comparison of provisioning policies, chosen settings, loads and the release decision."""
+"""Section `policies`: the comparison of provisioning policies, chosen settings, loads and release decisions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from features.conventions import (
 )
 from reports import champion, drift, figures
 from reports import format as fmt
-from reports.hand_over import Compared, compared, sentences, world
+from reports.hand_over import SizeComparison, comparisons_by_size, sentences, world
 from reports.layout import Figure, Section, TableView, columns
 from reports.sections.promises import promises
 from reports.source import Source
@@ -57,10 +57,10 @@ _INTERVALS = {  # column: figure of ci95
 
 
 def policies(source: Source) -> Section:
-    """What users lose and a policy would, then for each size of pairs the tables and the curve; the release log."""
+    """Return what users lose and a policy would, the tables and curve of each size of pairs, and the releases."""
     section = Section("policies", "Provisioning policies")
-    section.sentences += [said for said in (champion.why(source),) if said]
-    parts, curves = compared(source), source.rows("policy_curves")
+    section.sentences += [sentence for sentence in (champion.why(source),) if sentence]
+    parts, curves = comparisons_by_size(source), source.rows("policy_curves")
     if not parts:
         section.missing.append(
             f"No policies can be compared here: {fmt.text(source.remarks.no_policies).rstrip('.')}."
@@ -78,7 +78,7 @@ def policies(source: Source) -> Section:
     return section
 
 
-def _pair_size(source: Source, section: Section, pairs: Compared, curves: pl.DataFrame) -> None:
+def _pair_size(source: Source, section: Section, pairs: SizeComparison, curves: pl.DataFrame) -> None:
     rows = [_with_intervals(row) for row in sorted(pairs.rows, key=lambda row: float(row["cost_w1"]))]
     first = pairs.any_row
     if pairs.size == ALL_SIZES or not pairs.is_recorded:
@@ -104,7 +104,7 @@ def _pair_size(source: Source, section: Section, pairs: Compared, curves: pl.Dat
 
 
 def _comparison_tables(rows: list[dict[str, Any]], what: str, tag: str, simulated: str, ending: str) -> list[TableView]:
-    """What every policy costs, its further figures, and its interruption at equal overlap."""
+    """Return the tables of what every policy costs, its further figures, and interruption at equal overlap."""
     best = next((row["best_rule"] for row in rows if row["best_rule"] is not None), None)
     rule = f"{fmt.text(best)}, the rule with the least cost on the select window" if best else "none"
     return [
@@ -133,13 +133,13 @@ def _comparison_tables(rows: list[dict[str, Any]], what: str, tag: str, simulate
             "Mean interruption per pair, h, interpolated on each policy's curve at that mean overlap. It describes the "
             f"curve; no setting is selected with it. {ending}",
             columns(*_AT_OVERLAP),
-            [row for row in rows if row["policy"] not in NEVER_CHOSEN],  # of one point there is no curve
+            [row for row in rows if row["policy"] not in NEVER_CHOSEN],  # these have no curve, only one point
         ),
     ]
 
 
 def _with_intervals(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with its intervals as [low, high]; ci95 is JSON {figure: [low, high]}."""
+    """Return the row with its intervals as [low, high]; ci95 is JSON {figure: [low, high]}."""
     intervals = _json(row["ci95"])
 
     def interval(figure: str) -> list[float] | None:
@@ -163,8 +163,8 @@ def _json(text: str | None) -> dict[str, Any]:
     return loaded if isinstance(loaded, dict) else {}
 
 
-def _curve_figure(source: Source, pairs: Compared, curves: pl.DataFrame, ending: str, tag: str) -> Figure | None:
-    """The curve of every policy but those of the untrained learners, which lie where the rules do."""
+def _curve_figure(source: Source, pairs: SizeComparison, curves: pl.DataFrame, ending: str, tag: str) -> Figure | None:
+    """Plot the curve of every policy except the untrained learners, whose curves lie on those of the rules."""
     if not curves.is_empty():
         drawn = [name for name in curves["policy"].unique() if not name.endswith(UNTRAINED)]
         report = (pl.col("window") == "report") & (pl.col("size") == pairs.size) & pl.col("policy").is_in(drawn)
@@ -190,17 +190,21 @@ def _curve_figure(source: Source, pairs: Compared, curves: pl.DataFrame, ending:
         "One point per setting on the report window. The ring marks the setting chosen on the select window. Lower and "
         f"further left is better. {ending}",
         figures.pareto(f"{source.slug}-pareto-{tag.replace('.', '-')}", lines, chosen),
-        "Mean interruption against mean overlap, a curve a policy and the oracle; the table has the figures.",
+        "Mean interruption against mean overlap, one curve per policy and the oracle; the table has the figures.",
     )
 
 
 def _chosen_table(rows: list[dict[str, Any]], what: str, ending: str, tag: str) -> TableView | None:
-    """Settings picked on the select window for each overlap budget, and what they did on the report window."""
+    """Return the settings picked on the select window per overlap budget, and their report-window results."""
     picked = [
-        {"policy": row["policy"], "budget": float(budget), **(did if isinstance(did, dict) else {"setting": did})}
+        {
+            "policy": row["policy"],
+            "budget": float(budget),
+            **(result if isinstance(result, dict) else {"setting": result}),
+        }
         for row in rows
-        for budget, did in _json(row["chosen"]).items()
-        if did is not None
+        for budget, result in _json(row["chosen"]).items()
+        if result is not None
     ]
     if not picked:
         return None
@@ -217,7 +221,7 @@ def _chosen_table(rows: list[dict[str, Any]], what: str, ending: str, tag: str) 
     )  # fmt: skip
 
 
-def _load_table(source: Source, pairs: Compared, tag: str) -> TableView | None:
+def _load_table(source: Source, pairs: SizeComparison, tag: str) -> TableView | None:
     what, results = pairs.what, source.rows("policy_results")
     loads = results.filter((pl.col("size") == pairs.size) & pl.col("load").is_in(LOADS) & (pl.col("policy") != USERS))
     if loads.is_empty():
@@ -241,7 +245,10 @@ def _load_table(source: Source, pairs: Compared, tag: str) -> TableView | None:
 
 
 def _releases(source: Source, section: Section, *, is_asked_for: bool) -> None:
-    """The decisions of the gate, newest first; that there was none is said only of a cluster with a comparison."""
+    """Add the release decisions, newest first.
+
+    The absence of a decision is reported only for a cluster with a comparison.
+    """
     log = source.rows("release_log")
     if log.is_empty():
         if is_asked_for:
@@ -249,27 +256,28 @@ def _releases(source: Source, section: Section, *, is_asked_for: bool) -> None:
         return
     log = log.sort("released_utc", descending=True)
     last = log.to_dicts()[0]
-    done = GATE_SAID[last["verdict"]]
+    verdict = GATE_SAID[last["verdict"]]
     version, provisional = last["registered_version"], ", provisionally" if last["provisional"] else ""
     section.sentences.append(
-        f"Release: on {fmt.moment(last['released_utc'])} UTC the candidate {fmt.text(last['policy'])} {done} "
+        f"Release: on {fmt.moment(last['released_utc'])} UTC the candidate {fmt.text(last['policy'])} {verdict} "
         f"({fmt.text(last['reason']).rstrip('.')}); "
         + (f"version {version} is champion{provisional}." if version is not None else "there is no champion.")
     )
-    if said := drift.sentence(source.rows("champion_drift")):
-        section.sentences.append(said)
+    if drifted := drift.sentence(source.rows("champion_drift")):
+        section.sentences.append(drifted)
     section.tables.append(
         TableView(
             "releases",
             "Release decisions",
-            f"The cost difference is candidate minus champion, paired {100 * GATE_LEVEL:.0f} % interval, weight 1; not "
-            f"worse means that its upper end is at most {NOT_WORSE_H:g} h. {source.caption(log.height, 'decisions')}",
+            f"The cost difference is candidate minus champion at weight 1, with its paired {100 * GATE_LEVEL:.0f} % "
+            f"interval. Not worse: its upper end is at most {NOT_WORSE_H:g} h. "
+            f"{source.caption(log.height, 'decisions')}",
             columns(
                 "released_utc|decided, UTC|utc", "policy|candidate", "outcome|gate", "reason|reason",
                 "pairs|pairs|count", "blocks|blocks|count",
                 "cost_difference_low_h|difference, low, h|number", "cost_difference_high_h|high, h|number",
                 "registered_version|champion after|count", "candidate_version|candidate|count",
-                "champion_version|held against|count",
+                "champion_version|compared with|count",
             ),
             [{**row, "outcome": _outcome(row)} for row in log.to_dicts()],
         )

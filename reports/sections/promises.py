@@ -1,4 +1,4 @@
-"""The part of section `policies` about promises: interrupted with probability at most so much, and at what price."""
+"""Part of section `policies`: promised and observed shares of interrupted pairs, and their price in overlap."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from features.conventions import BLOCK_DAYS
 from reports import figures
 from reports import format as fmt
-from reports.hand_over import best_on_select, judged
+from reports.hand_over import best_on_select, headline_comparison
 from reports.layout import Figure, Section, TableView, columns
 from reports.source import Source
 from simulator.metrics import NOTICED_WAIT_S
@@ -22,29 +22,29 @@ _TINTS = ("class0", "class1", "class2", "class3")
 
 
 def promises(source: Source, section: Section) -> None:
-    """Adds a sentence, the table of all policies, and the weekly coverage of the one that the section speaks of."""
-    told = source.rows("policy_promises")
-    if told.is_empty():
+    """Add a sentence, the table of all policies, and the weekly coverage of the policy that the section features."""
+    promised = source.rows("policy_promises")
+    if promised.is_empty():
         return
-    rows = [_shown(row) for row in told.sort("policy", "risk").to_dicts()]
-    pairs = judged(source)
+    rows = [_shown(row) for row in promised.sort("policy", "risk").to_dicts()]
+    pairs = headline_comparison(source)
     best = best_on_select(source, pairs.size) if pairs is not None else None
-    spoken = [row for row in rows if row["policy"] == best] or [
+    featured = [row for row in rows if row["policy"] == best] or [
         row for row in rows if row["policy"] == rows[0]["policy"]
     ]
-    section.sentences.append(_sentence(spoken))
-    first = spoken[0]
+    section.sentences.append(_sentence(featured))
+    first = featured[0]
     ending = source.caption(first["n"], "pairs", first["seeds"], (first["from_utc"], first["to_utc"]))
     few = f" Only {counted(first['blocks'], 'block')} of {BLOCK_DAYS} days: intervals are indicative." * bool(
         first["indicative"]
     )
     section.tables.append(_table(rows, f"{few} {ending}"))
-    if len(spoken[0]["weekly"]) > 1:
-        section.figures.append(_figure(source, spoken, ending))
+    if len(first["weekly"]) > 1:
+        section.figures.append(_figure(source, featured, ending))
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with its interval, its weeks and the next setting as a reader takes them."""
+    """Return the row with its interval, its weeks and the next setting parsed for the table."""
     ends = [row["interrupted_low"], row["interrupted_high"]]
     after = "cannot" if not row["is_next_promised"] else "at once"
     is_set = row["is_next_promised"] and row["next_setting"] is not None
@@ -59,7 +59,7 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sentence(rows: list[dict[str, Any]]) -> str:
-    """How the policy that is spoken of kept each promise, and its price."""
+    """Say how the featured policy kept each promise, and at what price."""
     name = fmt.text(rows[0]["policy"])
     parts = []
     for row in rows:
@@ -97,7 +97,7 @@ def _table(rows: list[dict[str, Any]], ending: str) -> TableView:
 
 
 def _figure(source: Source, rows: list[dict[str, Any]], ending: str) -> Figure:
-    """Coverage by week of the policy that is spoken of, a line a risk."""
+    """Plot the weekly coverage of the featured policy, one line per risk."""
     weeks = [instants.parse(week["from_utc"]) for week in rows[0]["weekly"]]
     series = {
         f"at most {fmt.percent(row['risk'])}": (
@@ -111,5 +111,5 @@ def _figure(source: Source, rows: list[dict[str, Any]], ending: str) -> Figure:
         f"Share of the week's pairs that were not interrupted for over {_MINUTES} minutes. A line of at most 5, 10 or "
         f"20 % interrupted promises 95, 90 or 80 %. {ending}",
         figures.over_time(f"{source.slug}-promises", weeks, series, "share not interrupted", as_share=True),
-        "Share of pairs not interrupted by week, a line a promise; the table has the figures.",
+        "Share of pairs not interrupted by week, one line per promise; the table has the figures.",
     )

@@ -1,4 +1,4 @@
-"""In which order the queue was served, and what a relaxed placement bought."""
+"""Part of section `waits`: the order in which the queue was served, and what a relaxed placement saved."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from reports.source import Source
 
 
 def order(source: Source, section: Section) -> None:
-    """Starts out of order, and which of them took nothing from those overtaken."""
+    """Add the starts out of order, and how many of them took nothing from the overtaken jobs."""
     orders = source.rows("start_order_by")
     whole = orders.filter(pl.col("dimension") == "all").to_dicts() if not orders.is_empty() else []
     if not whole or not whole[0]["starts"]:
         return
     (all_,) = whole
-    known = all_["harmless_share"] is not None and all_["harmless_share"] >= 0.005
+    is_named = all_["harmless_share"] is not None and all_["harmless_share"] >= 0.005
     harmless = (
-        f"; at least {fmt.percent(all_['harmless_share'])} of these were harmless: no job overtaken would have fitted "
-        "meanwhile"
+        f"; at least {fmt.percent(all_['harmless_share'])} of these were harmless: no overtaken job would have fitted "
+        "in the meantime"
     )
     section.sentences.append(
         f"{fmt.percent(all_['out_of_order_share'])} of the starts overtook a job of the same queue that had been "
-        f"eligible longer{harmless if known else ''}."
+        f"eligible longer{harmless if is_named else ''}."
     )
     rows = pl.concat(
         [
@@ -38,9 +38,9 @@ def order(source: Source, section: Section) -> None:
         TableView(
             "start_order",
             "Starts out of order",
-            "Out of order: a job of the same partition or virtual cluster, eligible earlier, still waited. Harmless: "
-            f"by count of {source.units} none of those overtaken would have fitted while the overtaker ran, had it "
-            f"not (a lower bound). {source.caption(all_['starts'], 'starts')}",
+            "Out of order: a job of the same partition or virtual cluster had been eligible longer and still waited. "
+            f"Harmless: counted in {source.units}, no overtaken job would have fitted while this job ran, even without "
+            f"it (a lower bound). {source.caption(all_['starts'], 'starts')}",
             columns(
                 "by|by", "value|value|name", "starts|starts|count", "out_of_order|out of order|count",
                 "out_of_order_share|of starts|percent", "harmless|harmless|count",
@@ -52,7 +52,7 @@ def order(source: Source, section: Section) -> None:
 
 
 def locality(source: Source, section: Section) -> None:
-    """Waits by nodes beyond the fewest possible: shown where any job was placed so."""
+    """Add waits by nodes beyond the fewest possible, if any job was placed on more."""
     spreads = source.rows("locality")
     if spreads.is_empty() or not spreads.filter(pl.col("excess_nodes") > 0)["jobs"].sum():
         return
@@ -61,8 +61,8 @@ def locality(source: Source, section: Section) -> None:
         TableView(
             "locality",
             "Waits by how far the placement was relaxed",
-            "Nodes of the first placement beyond the fewest that hold the job's GPUs; shared: mean share of its "
-            f"node-seconds with another job on the node. {source.caption(int(spreads['jobs'].sum()), 'jobs')}",
+            "Nodes of the first placement beyond the fewest that can hold the job's GPUs. Shared: mean share of its "
+            f"node time with another job on the node. {source.caption(int(spreads['jobs'].sum()), 'jobs')}",
             columns(
                 "size_bucket|GPUs", "excess|nodes beyond the fewest", "jobs|jobs|count",
                 "wait_p50_s|median wait|duration",

@@ -16,13 +16,13 @@ from reports.source import Source
 from traces.counted import counted, listed
 
 TREND_WEEKS = 4
-MOST_ALSO = 2  # what would help besides, at most
+MOST_ALSO = 2  # further actions on the page
 
 
 def summary(source: Source) -> Section:
-    """Three sentences (who, why, what to do), five numbers, one plot, and the recommended action."""
+    """Return three sentences (who, why, what to do), five numbers, one plot, and the recommended actions."""
     section = Section("summary", "The finding")
-    sentences = findings.of(source)
+    sentences = findings.of_source(source)
     if source.jobs.is_empty():
         section.missing = [finding["sentence"] for finding in sentences]
         return section
@@ -35,27 +35,31 @@ def summary(source: Source) -> Section:
 
 
 def _lacks(source: Source) -> list[str]:
-    """What this log does not hold, once, with what to add to the dump; and what it contradicts of the machine."""
-    said = []
+    """Say what the log does not record and what to add to the dump, and what it contradicts of the cluster's size."""
+    sentences = []
     lacks = source.missing_fields
     if lacks is not None:
-        asked = f": add {', '.join(lacks.add)} to sacct --format" if lacks.add else ""
-        said.append(f"The log holds no {listed(lacks.what, 'or')}, so what needs these is not inferred{asked}.")
+        remedy = f" To add them, dump the log with {', '.join(lacks.add)} in sacct --format." if lacks.add else ""
+        sentences.append(
+            f"The log does not record {listed(lacks.what, 'or')}, so the report lacks what depends on them.{remedy}"
+        )
     contradicted = source.machine.get("contradictions")
     if contradicted:
-        said.append(f"The log contradicts the machine, and the larger number counts: {fmt.text(contradicted)}.")
-    return said
+        sentences.append(
+            f"The log contradicts the known size of the cluster, so the larger number counts: {fmt.text(contradicted)}."
+        )
+    return sentences
 
 
 def lead(source: Source) -> str:
-    """What the log is: jobs, people, window and machine, in one line."""
+    """Describe the log in one line: jobs, users, window and machine."""
     jobs, (first, last) = source.jobs, source.window
     users = jobs["user_name"].drop_nulls().n_unique()
     ran = int(jobs["start_utc"].is_not_null().sum())
     size = source.machine
     machine = f" on {counted(size['nodes'], 'node')}" if size.get("nodes") else ""
-    of = {"GPU": "gpus", "core": "cpus"}.get(size.get("resource", ""))
-    machine += f" with {counted(size[of], source.unit)}" if machine and of and size[of] else ""
+    amount = {"GPU": "gpus", "core": "cpus"}.get(size.get("resource", ""))
+    machine += f" with {counted(size[amount], source.unit)}" if machine and amount and size[amount] else ""
     machine += f" ({size['known_by']})" if machine else ""
     people = f" of {counted(users, 'user')}" if users else ""
     return (
@@ -68,10 +72,11 @@ def _tiles(source: Source) -> list[Tile]:
     jobs = source.jobs
     waits = jobs["wait_s"].drop_nulls()
     known = jobs.filter(pl.col("state") != "UNKNOWN")
-    done, weighted = _completed(known)
-    waited = f"Start minus submission of the {counted(len(waits), 'job')} with both"
-    of = f"{source.unit} time" if weighted else "jobs that ran"
-    held = f"{source.unit[0].upper()}{source.unit[1:]} time held by" if weighted else "Number of"
+    completed_share, is_weighted = _completed(known)
+    waited = f"Start minus submission of the {counted(len(waits), 'job')} that have both"
+    whole = f"{source.unit} time" if is_weighted else "jobs that ran"
+    unit = f"{source.unit[0].upper()}{source.unit[1:]}"
+    held = f"{unit} time held by" if is_weighted else "Number of"
     return [
         Tile("jobs", fmt.count(jobs.height), "submitted in the window", "All jobs of the log, whether they ran or not.",
              _trend(_weekly(source, pl.len()), fmt.count)),
@@ -79,26 +84,26 @@ def _tiles(source: Source) -> list[Tile]:
              f"{waited}; half of them waited less.",
              _trend(_weekly(source, pl.col("wait_s").median()), fmt.duration)),
         Tile("95th percentile of the wait", fmt.duration(_quantile(waits, 0.95)), "of jobs that ran",
-             f"{waited}; linear interpolation between the two nearest of the sorted waits.",
+             f"{waited}; linear interpolation between the two nearest sorted waits.",
              _trend(_weekly(source, pl.col("wait_s").quantile(0.95, interpolation="linear")), fmt.duration)),
         Tile("allocated", fmt.percent(findings.allocated_share(source)), f"of the {source.unit} hours",
-             f"{source.unit[0].upper()}{source.unit[1:]} time held by jobs over what the cluster has, summed over "
-             f"{_hours(source)}. The cluster is about {source.resource}: {source.machine.get('why', '')}.",
+             f"{unit} time held by jobs divided by the capacity, summed over {_hours(source)}. "
+             f"The main resource is {source.resource}: {source.machine.get('why', '')}.",
              _trend(_weekly_allocated(source), fmt.percent)),
-        Tile("completed", fmt.percent(done), f"of the {of}",
-             f"{held} jobs in state COMPLETED, over that of all {known.height:,} whose last state is known.",
-             _trend(_weekly(source, _completed_share(weighted)), fmt.percent) if known.height else None),
+        Tile("completed", fmt.percent(completed_share), f"of the {whole}",
+             f"{held} jobs in state COMPLETED, divided by that of all {known.height:,} jobs with a known final state.",
+             _trend(_weekly(source, _completed_share(is_weighted)), fmt.percent) if known.height else None),
     ]  # fmt: skip
 
 
 def _completed(jobs: pl.DataFrame) -> tuple[float | None, bool]:
-    """Share that completed, and whether it is weighted by time held of the cluster's resource, where that is known."""
-    weighted = (jobs["unit_time_s"].sum() or 0) > 0
-    return _float(jobs.select(_completed_share(bool(weighted))).item()), bool(weighted)
+    """Return the share that completed, and whether it is weighted by the time held of the main resource."""
+    is_weighted = bool((jobs["unit_time_s"].sum() or 0) > 0)
+    return _float(jobs.select(_completed_share(is_weighted)).item()), is_weighted
 
 
-def _completed_share(weighted: bool) -> pl.Expr:
-    weight = pl.col("unit_time_s").fill_null(0) if weighted else pl.col("start_utc").is_not_null().cast(pl.Int64)
+def _completed_share(is_weighted: bool) -> pl.Expr:
+    weight = pl.col("unit_time_s").fill_null(0) if is_weighted else pl.col("start_utc").is_not_null().cast(pl.Int64)
     return weight.filter(pl.col("state") == "COMPLETED").sum() / weight.sum()
 
 
@@ -112,7 +117,7 @@ def _allocated_hours(source: Source) -> pl.DataFrame:
 
 
 def _hours(source: Source) -> str:
-    """The hours that the share in use is of, and why not those before."""
+    """Name the hours that the share in use covers, and why earlier hours are left out."""
     held = _allocated_hours(source)
     if held.is_empty():
         return "the hours of the window"
@@ -137,7 +142,10 @@ def _weekly(source: Source, value: pl.Expr) -> pl.DataFrame:
 
 
 def _trend(weeks: pl.DataFrame, show: Callable[[float | None], str]) -> Trend | None:
-    """The weeks but the first and the last, which the window may cut; None where fewer than three have a value."""
+    """Return the trend of the weeks, without the first and the last, which the window may cut.
+
+    Returns None if fewer than three weeks have a value.
+    """
     known = [(week, _float(value)) for week, value in weeks.iter_rows()][1:-1]
     days = [week for week, value in known if value is not None]
     values = tuple(value for _, value in known if value is not None)
@@ -146,16 +154,16 @@ def _trend(weeks: pl.DataFrame, show: Callable[[float | None], str]) -> Trend | 
     words = "weekly"
     if len(values) >= 2 * TREND_WEEKS:
         newest, before = sum(values[-TREND_WEEKS:]), sum(values[-2 * TREND_WEEKS : -TREND_WEEKS])
-        words = f"weekly; last {TREND_WEEKS} weeks {_change(newest, before)} the {TREND_WEEKS} before"
+        words = f"weekly; last {TREND_WEEKS} weeks: {_change(newest, before)} the {TREND_WEEKS} before"
     return Trend(values, fmt.day(days[0]), fmt.day(days[-1]), show(min(values)), show(max(values)), words)
 
 
 def _change(newest: float, before: float) -> str:
-    """The second as a change on the first: a percentage, or so many times where it more than trebled."""
+    """Compare two sums in words: a percentage, or a multiple if the newest is more than three times the other."""
     if not before:
-        return "as" if not newest else "above"
+        return "equal to" if not newest else "above"
     ratio = newest / before
-    return f"{ratio:.0f} times" if ratio > 3 else f"{100 * (ratio - 1):+.0f} % on"
+    return f"{ratio:.0f} times" if ratio > 3 else f"{100 * (ratio - 1):+.0f} % compared with"
 
 
 def _quantile(values: pl.Series, share: float) -> float | None:

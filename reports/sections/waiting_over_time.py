@@ -1,4 +1,4 @@
-"""The one plot of the first page: what jobs waited for, over the window; without waits, how much was in use."""
+"""The plot of the first page: hours waited by cause over the window, or the share in use if nothing waited."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from reports.layout import Figure
 from reports.source import Source
 
 _STEPS = (("hour", timedelta(days=3)), ("day", timedelta(days=62)), ("week", timedelta(days=800)))
-_SHORTEST = 3  # points that make a line
+_SHORTEST = 3  # points; fewer make no line
 
 
 def over_time(source: Source) -> Figure | None:
-    """Waiting by time of submission and cause; the share in use where nothing waited; None where neither is known."""
+    """Plot the waiting by time of submission and cause; else the share in use; None if neither is known."""
     return _waited(source) or _in_use(source)
 
 
 def step_of(window: timedelta) -> str:
-    """The pieces into which a window is cut: hour, day, week or month, so that there are neither few nor many."""
+    """Choose the step into which a window is cut (hour, day, week or month) for a readable number of steps."""
     return next((step for step, most in _STEPS if window <= most), "month")
 
 

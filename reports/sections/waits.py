@@ -1,4 +1,4 @@
-"""Section `waits`: who waits, when, and for what."""
+"""Section `waits`: which jobs wait, when, and for what."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ MOST_USERS = 25
 _BY_COLUMNS = (
     "jobs|jobs|count", "never_ran|never ran|count", "wait_p50_s|median|duration", "wait_mean_s|mean|duration",
     "wait_p90_s|p90|duration", "wait_p95_s|p95|duration", "wait_p99_s|p99|duration",
-    f"over_10min_share|over {NOTICED_WAIT_S // 60} min|percent", "wait_gpu_time_weighted_s|mean by GPU time|duration",
-    "wait_total_s|all waits|duration",
+    f"over_10min_share|over {NOTICED_WAIT_S // 60} min|percent",
+    "wait_gpu_time_weighted_s|mean, weighted by GPU time|duration",
+    "wait_total_s|total wait|duration",
 )  # fmt: skip
 
 
-_ELIGIBLE = ("eligible_wait_mean_s|mean from eligible|duration", "eligible_wait_p95_s|p95 from eligible|duration")
+_ELIGIBLE = ("eligible_wait_mean_s|mean since eligible|duration", "eligible_wait_p95_s|p95 since eligible|duration")
 
 
 def waits(source: Source) -> Section:
-    """Waits by size, partition, user and hour of the week; what they waited for."""
+    """Return waits by size, partition, user and hour of the week, and what the jobs waited for."""
     section = Section("waits", "Who waits and why")
     delays, by = source.columns("queueing_delay", "wait_s", "size_bucket", *NEEDED), source.rows("queueing_by")
     if delays.is_empty() or by.is_empty():
@@ -128,7 +129,7 @@ def _by_table(source: Source, by: pl.DataFrame, dimension: str, title: str, labe
     return TableView(
         f"by_{dimension}",
         title,
-        f"Jobs that started, unless the heading says otherwise. {source.caption(int(rows['jobs'].sum()), 'jobs')}",
+        f"Jobs that started; “never ran” counts the others. {source.caption(int(rows['jobs'].sum()), 'jobs')}",
         columns(f"value|{label}", *_BY_COLUMNS, *(_ELIGIBLE if by["held_s"].sum() else ())),
         shown,
         left_out,

@@ -1,4 +1,4 @@
-"""Section `waste`: how much of what the cluster is about (GPUs, cores, memory, nodes) is idle, held or not."""
+"""Section `waste`: how much of the main resource (GPUs, cores, memory, nodes) is idle, held or not."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ _WASTED: dict[Resource, str] = {"GPU": "GPUs are", "core": "cores are", "memory"
 
 
 def waste(source: Source) -> Section:
-    """Held share over time, by partition, user, account and node, efficiency of jobs, and for GPUs fragmentation,
-    spread and measured utilization."""
+    """Return the held share over time, by partition, user, account and node, and the efficiency of jobs.
+
+    For GPUs it adds fragmentation, spread over nodes and measured utilization.
+    """
     section = Section("waste", f"Where {_WASTED[source.machine.get('resource', 'node')]} wasted")
     _allocated(source, section)
     usage.partitions(source, section)
@@ -44,7 +46,7 @@ def _floats(frame: pl.DataFrame, column: str) -> NDArray[np.float64]:
 
 def _allocated(source: Source, section: Section) -> None:
     held = source.rows("utilization_allocated")
-    unknown = "How much was allocated over time is not known: no run has both a time and a size."
+    unknown = "How much was allocated over time is unknown: no run has both a time and a size."
     if held.is_empty():
         section.missing.append(source.why_empty("utilization_allocated", "start_utc", unknown))
         return
@@ -57,21 +59,22 @@ def _allocated(source: Source, section: Section) -> None:
     section.sentences += [
         f"{in_use}: {float(held['allocated_s'].sum()) / 3600:,.0f} {unit} h, with running jobs counted until the end "
         "of the log.",
-        f"Shares are of {source.resource}: {machine['why']}.",
+        f"Shares are counted in {source.resource}: {machine['why']}.",
     ]
     if held["capacity_s"].null_count():
         section.sentences.append(
-            f"No job of the log ended before {fmt.moment(machine['since_utc'])} UTC, though many had started: it lacks "
-            "those that did, so shares of the capacity are of the time from then on."
+            f"No job of the log ended before {fmt.moment(machine['since_utc'])} UTC, although many had started. The "
+            "log lacks the jobs that ended earlier, so shares of the capacity cover only the time after that."
         )
     if machine["contradictions"]:
         section.sentences.append(
-            f"The log contradicts the size of the cluster, and the larger number counts: {machine['contradictions']}."
+            "The log contradicts the known size of the cluster, so the larger number counts: "
+            f"{machine['contradictions']}."
         )
     if machine["known_by"] == KNOWN_BY["peak in use"]:
         section.missing.append(
-            "Nothing says the size of the cluster. The most that was in use at once is taken for it, so shares are "
-            "upper bounds: give a node list, or set the nodes and their GPUs and CPUs in clusters.toml."
+            "The size of the cluster is unknown. The report assumes the most that was in use at once, so shares are "
+            "upper bounds. Give a node list, or set the nodes and their GPUs and CPUs in clusters.toml."
         )
     if held.height < SHORTEST_PLOT:
         section.missing.append("The window is too short for a plot over time.")
@@ -98,7 +101,7 @@ def _allocated_share(source: Source, held: pl.DataFrame) -> Figure:
 
 
 def _by_user(source: Source, section: Section) -> None:
-    """Who held the cluster, over the whole log and in its last four weeks."""
+    """Show which users held the cluster, over the whole log and in its last four weeks."""
     held = source.rows("allocated_by_user")
     if held.is_empty() or not held["allocated_s"].sum() or held["user_name"].null_count() == held.height:
         return
@@ -119,16 +122,16 @@ def _by_user(source: Source, section: Section) -> None:
     )
     top = users["share"].head(3).sum()
     section.sentences.append(
-        f"The three users who held most held {fmt.percent(float(top))} of all {unit} hours."
+        f"The three largest users held {fmt.percent(float(top))} of all {unit} hours."
         if users.height > 3
-        else f"{counted(users.height, 'user')} held all of them."
+        else f"{counted(users.height, 'user')} held all {unit} hours."
     )
     rows, left_out = cut(users.to_dicts(), MOST_USERS)
     section.tables.append(
         TableView(
             "allocated_by_user",
             f"{unit} hours held, by user",
-            f"Weeks: those in which the user held anything. {source.caption(users.height, 'users')}",
+            f"Weeks: number of weeks in which the user held anything. {source.caption(users.height, 'users')}",
             columns(
                 "user_name|user|name", f"hours|{unit} hours|number", "share|of all|percent", "weeks|weeks|count",
                 "recent_share|of the last 4 weeks|percent",
@@ -152,31 +155,33 @@ def _fragmentation(source: Source, section: Section) -> None:
     known = state.with_columns(pl.col(free).alias("free"), pl.col(gang).alias("gang")).drop_nulls("free")
     _fitted(source, section)
     if known.is_empty():
-        section.missing.append(f"Free {unit}s over time are not known: nothing says what the cluster has of them.")
+        section.missing.append(f"Free {unit}s over time are unknown: nothing shows how many {unit}s the cluster has.")
         return
     free_mean, gang_mean = (float(str(known[name].mean() or 0)) for name in ("free", "gang"))
     section.sentences.append(
-        f"On average {free_mean:,.1f} GPUs were free, of which {gang_mean:,.1f} on empty nodes, where a gang could "
+        f"On average {free_mean:,.1f} GPUs were free, {gang_mean:,.1f} of them on empty nodes, where a gang could "
         "start at once."
         if in_gpus
         else f"On average {free_mean:,.1f} nodes had no job."
     )
     note = ""
     if state["basis"][0] == "node counts":
-        note = "The log names no nodes, so every job is taken to hold whole ones and free GPUs are never scattered. "
+        note = (
+            "The log names no nodes, so the report assumes that jobs hold whole nodes and free GPUs are not scattered. "
+        )
         if in_gpus:
-            section.missing.append("Whether free GPUs are scattered over nodes is not known: the log names no nodes.")
+            section.missing.append("Whether free GPUs are scattered over nodes is unknown: the log names no nodes.")
     elif in_gpus and isinstance(unusable := known["unusable_free_share"].mean(), float):
         section.sentences.append(
-            f"A job drawn from the trace's own mix could not use {fmt.percent(unusable)} of the free GPUs, because its "
-            "node has too few of them free."
+            f"A job drawn from the trace's own mix could not use {fmt.percent(unusable)} of the free GPUs, because "
+            "they are on nodes with too few free GPUs for it."
         )
     if known.height >= SHORTEST_PLOT:
         section.figures.append(_free_over_time(source, known, unit, note))
 
 
 def _fitted(source: Source, section: Section) -> None:
-    """How much of the waiting passed while the job would have fitted, by the causes that ask that of its own nodes."""
+    """Say how much of the waiting passed although the job would have fitted on the nodes that it could use."""
     whole = source.whole("queueing_by")
     if whole is None or not whole["wait_total_s"] or whole["behind_s"] is None:
         return
@@ -188,14 +193,17 @@ def _fitted(source: Source, section: Section) -> None:
 
 
 def _free_over_time(source: Source, known: pl.DataFrame, unit: str, note: str) -> Figure:
-    """`known` holds the columns time_utc, free and gang, the latter two in `unit`; the caption begins with `note`."""
+    """Plot what was free over time.
+
+    `known` holds the columns time_utc, free and gang, the latter two in `unit`. The caption begins with `note`.
+    """
     series = {f"free {unit}s": (_floats(known, "free"), "free")}
     if unit == "GPU":
         series["largest gang"] = (_floats(known, "gang"), "gang")
     return Figure(
         "fragmentation",
         "Free GPUs against the largest gang that could start" if unit == "GPU" else "Nodes without a job",
-        f"{note}Instants are averaged into at most {figures.MOST_POINTS} points. "
+        f"{note}Values are averaged into at most {figures.MOST_POINTS} points. "
         + source.caption(known.height, "instants"),
         figures.over_time(f"{source.slug}-fragmentation", known["time_utc"].to_list(), series, f"{unit}s"),
         f"Free {unit}s{' and the largest startable gang' if unit == 'GPU' else ''} over time.",
@@ -203,7 +211,7 @@ def _free_over_time(source: Source, known: pl.DataFrame, unit: str, note: str) -
 
 
 def _empty_nodes(source: Source, section: Section) -> None:
-    """Nodes without a job at each tenth of use: what defragmentation could give back."""
+    """Show the share of empty nodes at each tenth of use, which bounds what defragmentation could give back."""
     empty = source.rows("empty_nodes")
     if empty.is_empty():
         return
@@ -220,8 +228,9 @@ def _empty_nodes(source: Source, section: Section) -> None:
         TableView(
             "empty_nodes",
             "Empty nodes by how much is in use",
-            f"Instants by the share of {unit}s in use. On empty nodes: of the free {unit}s, those on nodes without a "
-            "job. Not usable: of the free GPUs, expected for a job drawn from the trace's mix (Weng et al., ATC'23). "
+            f"One row per range of {unit}s in use. Free, on empty nodes: share of the free {unit}s on nodes without a "
+            "job. Free, not usable: expected share of the free GPUs that a job drawn from the trace's mix cannot use "
+            "(Weng et al., ATC'23). "
             + source.caption(int(empty["instants"].sum()), "instants"),
             columns(
                 f"used|{unit}s in use", "instants|instants|count", "empty_node_share_mean|empty nodes, mean|percent",
@@ -234,14 +243,16 @@ def _empty_nodes(source: Source, section: Section) -> None:
 
 
 def _spread(source: Source, section: Section) -> None:
-    """Nodes used beyond the fewest possible, by size."""
-    wanted = ("size_bucket", "gpus", "nodes", "fewest_nodes", "excess_nodes", "shared_share")
-    spread = source.columns("placement_spread", *wanted)
+    """Show the nodes that jobs used beyond the fewest possible, by size."""
+    names = ("size_bucket", "gpus", "nodes", "fewest_nodes", "excess_nodes", "shared_share")
+    spread = source.columns("placement_spread", *names)
     if spread.is_empty():
         return
     known = spread.filter(pl.col("excess_nodes").is_not_null() & (pl.col("gpus") > 0))
     if known.is_empty():
-        section.missing.append("Spread of jobs over nodes is not known: the log lacks GPUs or nodes of its jobs.")
+        section.missing.append(
+            "The spread of jobs over nodes is unknown: the log does not record the GPUs or nodes of its jobs."
+        )
         return
     rows = (
         known.group_by("size_bucket")
@@ -258,8 +269,8 @@ def _spread(source: Source, section: Section) -> None:
         TableView(
             "spread",
             "Spread over nodes by size",
-            f"Nodes an attempt used against the fewest that hold its GPUs; shared: mean share of node time with "
-            f"another job on the node. {source.caption(known.height, 'attempts')}",
+            "Nodes that an attempt used, compared with the fewest that can hold its GPUs. Time shared: mean share of "
+            f"node time with another job on the node. {source.caption(known.height, 'attempts')}",
             columns(
                 "size_bucket|GPUs", "attempts|attempts|count", "nodes|mean nodes|number",
                 "fewest|fewest possible|number",

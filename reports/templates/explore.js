@@ -1,11 +1,11 @@
-// The numbers behind the filters: unpacks them, adds up what is chosen, and says values as reports.format does.
+// The numbers behind the filters: unpacks them, sums the selection, and formats values as reports.format does.
 var baton = {
   // One cluster's numbers: base64 of zlib-compressed JSON (reports.sections.explore).
   unpack: function (text) {
     var bytes = Uint8Array.from(atob(text.trim()), function (letter) { return letter.charCodeAt(0); });
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
   },
-  // Sums by name and waits (how many jobs by seconds) of some cells.
+  // A group of cells: sums by name, and waits as a map from seconds to the number of jobs.
   group: function () { return { sums: {}, waits: new Map() }; },
   add: function (data, group, cell) {
     data.sums.forEach(function (name, i) { group.sums[name] = (group.sums[name] || 0) + cell[3][i]; });
@@ -14,7 +14,7 @@ var baton = {
       group.waits.set(wait, (group.waits.get(wait) || 0) + cell[4][i + 1]);
     }
   },
-  // Percentiles of the waits by linear interpolation between the two nearest in order; nulls where nothing waited.
+  // Percentiles of the waits by linear interpolation between the two nearest sorted waits; nulls without waits.
   quantiles: function (group, shares) {
     var waits = Array.from(group.waits).sort(function (a, b) { return a[0] - b[0]; });
     var total = waits.reduce(function (sum, wait) { return sum + wait[1]; }, 0);
@@ -31,7 +31,7 @@ var baton = {
       return low + (high - low) * (rank - Math.floor(rank));
     });
   },
-  // What is chosen in all, by period, by user and by partition. `choice` has user, part (null: all), from, to (periods).
+  // Sums of the selection: in total, by period, by user and by partition. `choice` has user, part (null: all), from, to.
   select: function (data, choice) {
     var found = { all: baton.group(), periods: [], users: {}, parts: {} };
     for (var i = choice.from; i <= choice.to; i += 1) { found.periods.push(baton.group()); }
@@ -44,13 +44,13 @@ var baton = {
     });
     return found;
   },
-  // Of a cell or a job, which both begin with user, partition and period (-1: not known).
+  // Whether a cell or a job is selected; both begin with user, partition and period (-1: unknown).
   isChosen: function (data, choice, cell) {
     var isAllTime = choice.from === 0 && choice.to >= data.periods.length - 1;
     return (choice.user === null || cell[0] === choice.user) && (choice.part === null || cell[1] === choice.part)
       && (isAllTime || cell[2] >= choice.from && cell[2] <= choice.to);
   },
-  // Places of groups, the longest waiting first.
+  // Places of the groups, longest total wait first.
   byWaiting: function (groups) {
     return Object.keys(groups).sort(function (a, b) {
       return groups[b].sums.wait_s - groups[a].sums.wait_s || groups[b].sums.jobs - groups[a].sums.jobs;

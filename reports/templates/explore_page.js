@@ -1,4 +1,4 @@
-// The filters of each cluster: draws what is chosen of its numbers, and marks what is not filtered.
+// The filters of each cluster: draws the selection, and marks the parts of the page that are not filtered.
 document.querySelectorAll("article").forEach(function (article) {
   var packed = article.querySelector(".explore script");
   if (!packed) { return; }
@@ -24,18 +24,18 @@ document.querySelectorAll("article").forEach(function (article) {
   var quantile = function (share) { return function (group) { return baton.quantiles(group, [share])[0]; }; };
   var share = function (value) { return value === null ? "–" : baton.percent(value, 1); };
 
-  // label, figure of a group, how it is said, what it means, how it was counted
+  // label, value of a group, format, meaning, how it was counted
   var tiles = function () {
     return [
       ["jobs", sum("jobs"), baton.count, "submitted", "The chosen jobs, whether they ran or not."],
       ["median wait", quantile(0.5), baton.duration, "of jobs that ran", "Start minus submission; half of them waited less."],
       ["95th percentile of the wait", quantile(0.95), baton.duration, "of jobs that ran",
-        "Linear interpolation between the two nearest of the sorted waits."],
-      ["over 10 minutes", ratio("long", "waited"), share, "of jobs that ran", "Jobs that waited over 10 minutes, over those with a wait."],
+        "Linear interpolation between the two nearest sorted waits."],
+      ["over 10 minutes", ratio("long", "waited"), share, "of jobs that ran", "Jobs that waited over 10 minutes, divided by all jobs with a wait."],
       [data.held.name, sum(data.held.sum), function (s) { return s ? baton.hours(s) : "–"; }, "held by these jobs",
-        "All that the chosen jobs held, whenever they held it."],
+        "Everything that the chosen jobs held, also outside the chosen period."],
       ["completed", ratio(data.completed.part, data.completed.whole), share, data.completed.meaning,
-        "In state COMPLETED, over all whose last state is known."],
+        "Jobs in state COMPLETED, divided by all jobs with a known final state."],
     ];
   };
   var trend = function (tile, of, show, periods) {
@@ -67,7 +67,7 @@ document.querySelectorAll("article").forEach(function (article) {
       return tile;
     }));
   };
-  var parts = function (seconds) { // of a wait, by cause in the order of data.causes
+  var parts = function (seconds) { // shares of a wait by cause, in the order of data.causes
     var whole = seconds.reduce(function (a, b) { return a + b; }, 0), box = tag("div", undefined, "causes");
     data.causes.forEach(function (cause, i) {
       if (!whole || !seconds[i]) { return; }
@@ -100,7 +100,7 @@ document.querySelectorAll("article").forEach(function (article) {
       drawn(svg, "text", Object.assign({ x: 455, y: 178, "text-anchor": "end" }, words), periods[periods.length - 1].name);
       drawn(svg, "text", Object.assign({ x: 5, y: 11 }, words), "at most " + baton.hours(most) + " h");
     }
-    box.setAttribute("aria-label", "Hours waited by " + data.step + " of submission, in what is chosen");
+    box.setAttribute("aria-label", "Hours waited by " + data.step + " of submission, in the selection");
     found.querySelector(".over").textContent = "Hours waited, by " + data.step + " of submission";
   };
   var heads = function (table, labels) {
@@ -126,7 +126,7 @@ document.querySelectorAll("article").forEach(function (article) {
       body.append(row);
     });
   };
-  // From a user to the jobs that waited longest to what `baton explain` says of them.
+  // The jobs of the chosen user that waited longest, each with the output of `baton explain`.
   var jobs = function (choice) {
     var box = found.querySelector(".jobs"), own = data.longest.filter(function (job) { return job[0] === choice.user; });
     var chosen = own.filter(function (job) { return baton.isChosen(data, choice, job); });
@@ -136,8 +136,8 @@ document.querySelectorAll("article").forEach(function (article) {
       return;
     }
     box.append(tag("p", own.length ? chosen.length + " of the " + own.length
-      + " jobs of this user that waited longest in the whole log are in what is chosen." : "No job of this user waited, or the "
-      + "page does not hold them.", "muted"));
+      + " jobs of this user that waited longest in the whole log are in the selection." : "No job of this user waited, or the "
+      + "page does not contain them.", "muted"));
     chosen.forEach(function (job) {
       var fold = tag("details", undefined, "job"), head = tag("summary"), command = tag("p", job[8] ? "With a replay: " : "Explain it: ");
       head.append(tag("b", "job " + job[3]), " waited " + baton.duration(job[4]) + ", " + job[6]);
@@ -148,7 +148,7 @@ document.querySelectorAll("article").forEach(function (article) {
       box.append(fold);
     });
   };
-  // Tables of the page that these numbers hold: what each of their columns is of a group.
+  // Columns of the page's tables that these numbers can fill: value of a group, and format.
   var columns = {
     jobs: [sum("waited"), baton.count],
     never_ran: [function (group) { return group.sums.jobs - group.sums.ran; }, baton.count],
@@ -178,10 +178,10 @@ document.querySelectorAll("article").forEach(function (article) {
       });
       scroll.append(table);
       figure.querySelectorAll(".instead").forEach(function (old) { old.remove(); });
-      figure.append(scroll, tag("p", "Filtered, the 25 that waited longest in sum. Columns that cannot be filtered are left out.", "muted instead"));
+      figure.append(scroll, tag("p", "Filtered: the 25 with the longest total wait. Columns that cannot be filtered are left out.", "muted instead"));
     });
   };
-  // What the page shows is replaced where these numbers hold it, and marked where they do not.
+  // Replaces the parts of the page that these numbers can fill, and marks the others as not filtered.
   var mark = function () {
     var badge = function (text) { return tag("span", text, "badge unfiltered"); };
     var labels = tiles().map(function (one) { return one[0]; });
@@ -252,7 +252,7 @@ document.querySelectorAll("article").forEach(function (article) {
     ["users", "partitions", "periods"].forEach(function (name) {
       article.querySelectorAll("[data-of=" + name + "]").forEach(function (label) { label.hidden = data[name].length < 2; });
     });
-    found.querySelector(".notes").textContent = data.notes.join(" ") + " Periods are those of submission (UTC).";
+    found.querySelector(".notes").textContent = data.notes.join(" ") + " Periods refer to the time of submission (UTC).";
     article.querySelector(".chosen").addEventListener("change", show);
     article.querySelector(".clear").addEventListener("click", function () { reset(); show(); });
     mark();
@@ -261,7 +261,7 @@ document.querySelectorAll("article").forEach(function (article) {
   };
   baton.unpack(packed.textContent).then(function (content) { data = content; start(); }, function () {
     article.querySelector(".chosen").hidden = true;
-    article.querySelector(".status").textContent = "This browser cannot unpack the numbers behind the filters: a newer one can.";
+    article.querySelector(".status").textContent = "This browser cannot unpack the numbers behind the filters; use a newer one.";
   }).then(function () {
     article.querySelectorAll(".explore, .now").forEach(function (part) { part.hidden = false; });
   });

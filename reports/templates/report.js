@@ -1,5 +1,5 @@
 "use strict";
-// Shows the first rows of a long table until all are asked for; on paper, and without this script, all are there.
+// Shows only the first rows of a long table until the reader asks for all; on paper and without this script all show.
 document.querySelectorAll("table[data-table]").forEach(function (table) {
   var rows = table.tBodies[0].rows.length;
   if (rows <= 14) { return; }
@@ -24,7 +24,7 @@ document.querySelectorAll("table[data-table] thead button").forEach(function (bu
     var column = heading.cellIndex;
     var isNumber = heading.classList.contains("n");
     var now = heading.getAttribute("aria-sort");
-    // numbers are first asked for from the top, text from A
+    // the first click sorts numbers from the largest and text from A
     var isDown = now === null ? isNumber : now === "ascending";
     heading.parentNode.querySelectorAll("th").forEach(function (other) { other.removeAttribute("aria-sort"); });
     heading.setAttribute("aria-sort", isDown ? "descending" : "ascending");
@@ -38,7 +38,7 @@ document.querySelectorAll("table[data-table] thead button").forEach(function (bu
     }).forEach(function (row) { body.appendChild(row); });
   });
 });
-// Opens the fold-out that a link of the contents leads to, and all of them on paper.
+// Opens the section that a link of the contents leads to, and all sections when printing.
 (function () {
   var openTarget = function () {
     var place = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));

@@ -1,1 +1,1 @@
-"""What a person reads at a terminal: a comparison of policies as a table, a job or a user explained in sentences."""
+"""Text for a terminal: comparisons of policies as tables, and explanations of a job or a user."""

@@ -1,4 +1,4 @@
-"""What chains of jobs lost under each policy, as a plain-text table; the rows of `models.study.chains`."""
+"""Losses of chains of jobs under each policy, as a plain-text table; the rows come from `models.study.chains`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ HEADINGS = ("policy", "I h/link", "95 %", "O h/link", "I h/chain", "O h/chain", 
 
 
 def format_chains(rows: Sequence[Mapping[str, Any]]) -> str:
-    """One line a policy, the least lost first. I is mean interruption, O mean overlap; '-' where there is no figure."""
+    """Format one line per policy, the least loss first.
+
+    I is mean interruption and O mean overlap; '-' means that there is no figure.
+    """
     first = rows[0]
     note = ", intervals only indicative" if first["indicative"] else ""
     title = (
@@ -27,7 +30,7 @@ def format_chains(rows: Sequence[Mapping[str, Any]]) -> str:
         for line in lines
     ]
     beyond = max(row["beyond_log"] for row in rows)
-    last = [f"{beyond} of {first['n']} chains went on after the log's last submission"] if beyond else []
+    last = [f"{beyond} of {first['n']} chains continued after the last submission of the log"] if beyond else []
     return "\n".join([title, *padded, *last])
 
 

@@ -1,4 +1,4 @@
-"""The comparison as a plain-text table for a terminal; the same rows as `baton evaluate --json`."""
+"""The comparison of policies as a plain-text table, with the same rows as `baton evaluate --json`."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ HEADINGS = (
 
 
 def format_table(rows: Sequence[Mapping[str, Any]], load: str = "all") -> str:
-    """One block of lines a size of pairs, one line a policy, least cost first; '-' where a figure does not exist.
+    """Format one block of lines per size of pairs, one line per policy, least cost first.
 
-    I is mean interruption, O mean overlap, cost I + O, I@x interruption and zero@x the zero-interruption share at a
-    mean overlap of x h, "to rule" the cost less that of the best rule that learned nothing; all in hours a pair.
+    Figures are hours per pair; '-' means that a figure does not exist. I is mean interruption, O is mean overlap, and
+    cost is I + O. I@x is the interruption and zero@x the share without interruption at a mean overlap of x h. "to rule"
+    is the cost minus that of the best rule, which learned nothing.
     """
     blocks: list[str] = []
     for size, limit_h in sorted({(row["size"], row["limit_h"]) for row in rows}, key=_order):
@@ -43,7 +44,7 @@ def format_table(rows: Sequence[Mapping[str, Any]], load: str = "all") -> str:
 
 
 def world_words(world_error: Mapping[str, Any]) -> str:
-    """How far the world's waits are from the recorded ones, in one line."""
+    """Say in one line how far the world's waits are from the recorded ones."""
     if not world_error["jobs"]:
         return "world: no job of this window ran, so the error of its waits is unknown"
     figures = {
@@ -53,7 +54,7 @@ def world_words(world_error: Mapping[str, Any]) -> str:
         "recorded, h": world_error["recorded_mean_wait_h"],
     }
     listed = ", ".join(f"{name} {_hours(value)}" for name, value in figures.items())
-    return f"world against the record, {counted(world_error['jobs'], 'job')} of the window: {listed}"
+    return f"world compared with the record, {counted(world_error['jobs'], 'job')} of the window: {listed}"
 
 
 def _order(size_and_limit: tuple[str, float | None]) -> tuple[int, float]:
@@ -62,14 +63,14 @@ def _order(size_and_limit: tuple[str, float | None]) -> tuple[int, float]:
 
 
 def _block(rows: Sequence[Mapping[str, Any]]) -> str:
-    first = max(rows, key=lambda row: row["n"])  # not what users did, which is known for some pairs only
+    first = max(rows, key=lambda row: row["n"])  # not the row of users, which is known for some pairs only
     note = ", intervals only indicative" if first["indicative"] else ""
     rule = next((row["difference_to_best_rule"]["rule"] for row in rows if row["difference_to_best_rule"]), None)
     to_rule = (
         f"to rule: cost minus that of {rule}, the best rule on the select window; one window does not show which "
-        f"policy is better, {POOLED_WINDOWS} pooled windows may"
+        f"policy is better; {POOLED_WINDOWS} pooled windows may"
         if rule
-        else "to rule: empty, since no rule was picked without a select window"
+        else "to rule: empty, because a rule is picked on a select window and there is none"
     )
     title = (
         f"{_what(first)}, {first['cluster']}, {first['scenario']}, load {first['load']}: "

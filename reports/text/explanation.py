@@ -1,4 +1,4 @@
-"""A job or a user explained, as text for a terminal. All names in it are made harmless by `reports.format.text`."""
+"""Explanations of a job or a user, as text for a terminal; `reports.format.text` makes all names in them harmless."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ _INFERRED = ("dependency_s", "own_jobs_s", "array_limit_s")  # causes that `evid
 
 
 def job_text(job: dict[str, Any]) -> str:
-    """What `features.explain.job` returns, with `what_if` of `models.what_if.job` or the reason why there is none."""
+    """Format the result of `features.explain.job`.
+
+    `job` also holds `what_if` of `models.what_if.job`, or the reason why there is none.
+    """
     return "\n".join([*_head(job), *_waited(job), *_meanwhile(job), *_ran(job), *_what_if(job)]) + "\n"
 
 
 def user_text(user: dict[str, Any]) -> str:
-    """What `features.explain_user.user` returns."""
-    own, all_ = user, user["of_the_cluster"]
+    """Format the result of `features.explain_user.user`."""
+    cluster = user["of_the_cluster"]
     states = ", ".join(f"{row['jobs']:,} {fmt.text(row['state'])}" for row in user["states"])
     lines = [
         f"user {fmt.text(user['user_name'])} on cluster {fmt.text(user['cluster'])}: "
         f"{_many(user['jobs'], 'job')} ({states})",
-        f"waited {fmt.duration(own['wait_p50_s'])} in the median, {fmt.duration(own['wait_p95_s'])} at the 95th "
-        f"percentile (the cluster: {fmt.duration(all_['wait_p50_s'])} and {fmt.duration(all_['wait_p95_s'])}); "
+        f"waited {fmt.duration(user['wait_p50_s'])} in the median, {fmt.duration(user['wait_p95_s'])} at the 95th "
+        f"percentile (the cluster: {fmt.duration(cluster['wait_p50_s'])} and {fmt.duration(cluster['wait_p95_s'])}); "
         f"{user['never_ran']:,} never ran",
         *_causes(user["wait_s_by_cause"], _pools(user["pools"])),
         *_user_held(user),
@@ -41,14 +44,14 @@ def user_text(user: dict[str, Any]) -> str:
     for row in user["waited_longest"]:
         lines.append(
             f"  {fmt.text(row['job_id'])}, submitted {fmt.moment(row['submit_utc'])}: waited "
-            f"{fmt.duration(row['wait_s'])}, most of it: {row['main_cause'] or fmt.MISSING}"
+            f"{fmt.duration(row['wait_s'])}, main cause: {row['main_cause'] or fmt.MISSING}"
             + (f" ({fmt.text(row['evidence'])})" if row["evidence"] else "")
         )
     return "\n".join(lines) + "\n"
 
 
 def _user_held(user: dict[str, Any]) -> Iterator[str]:
-    """What their jobs held of the cluster, and what they used of it."""
+    """Say what the user's jobs held of the cluster, and how much of it they used."""
     held = []
     if user["gpu_time_s"]:
         held.append((fmt.unit_time(user["gpu_time_s"]), user["gpu_time_share"]))
@@ -69,7 +72,7 @@ def _many(number: float | None, unit: str) -> str:
 
 
 def _size(nodes: int | None, gpus: int | None, cpus: int | None) -> list[str]:
-    """Nodes, and GPUs where there are any, else cores; what is not known is left out."""
+    """Name nodes, and GPUs if there are any, else cores; unknown amounts are left out."""
     parts = [] if nodes is None else [_many(nodes, "node")]
     if gpus:
         return [*parts, _many(gpus, "GPU")]
@@ -77,13 +80,13 @@ def _size(nodes: int | None, gpus: int | None, cpus: int | None) -> list[str]:
 
 
 def _head(job: dict[str, Any]) -> Iterator[str]:
-    asked = _size(job["requested_nodes"], job["requested_gpus"], job["requested_cpus"])
+    requested = _size(job["requested_nodes"], job["requested_gpus"], job["requested_cpus"])
     limit = "no limit known" if job["limit_s"] is None else f"limit {fmt.duration(job['limit_s'])}"
     yield (
         f"job {fmt.text(job['job_id'])} of {fmt.text(job['user_name'])} on cluster {fmt.text(job['cluster'])}, "
         f"partition {fmt.text(job['partition'])}: {job['state']}"
     )
-    yield f"asked for {', '.join([*asked, limit])}; name {fmt.text(job['job_name'])}"
+    yield f"asked for {', '.join([*requested, limit])}; name {fmt.text(job['job_name'])}"
     yield (
         f"submitted {fmt.moment(job['submit_utc'])}, eligible {fmt.moment(job['eligible_utc'])}, started "
         f"{fmt.moment(job['start_utc'])}, ended {fmt.moment(job['end_utc'])} (UTC)"
@@ -91,16 +94,18 @@ def _head(job: dict[str, Any]) -> Iterator[str]:
 
 
 def _waited(job: dict[str, Any]) -> Iterator[str]:
-    reason = fmt.text(job["reason"]) if job["reason"] not in (None, "", "None") else ""  # None: Slurm's word for none
+    reason = (
+        fmt.text(job["reason"]) if job["reason"] not in (None, "", "None") else ""
+    )  # Slurm writes None for no reason
     if job["wait_s"] is None:
-        gave_up = job["abandoned_wait_s"]
+        abandoned_s = job["abandoned_wait_s"]
         if job["ran"] is not None:
-            head = "how long it waited is not known: the log lacks its submission or its start"
+            head = "its wait is unknown: the log lacks its submission or its start"
         else:
             head = "it still waits" if job["state"] == "PENDING" else "it never ran"
         yield (
             head
-            + ("" if gave_up is None else f": {fmt.duration(gave_up)} in the queue")
+            + ("" if abandoned_s is None else f": {fmt.duration(abandoned_s)} in the queue")
             + (f"; the scheduler's reason: {reason}" if reason else "")
         )
         return
@@ -113,7 +118,7 @@ def _waited(job: dict[str, Any]) -> Iterator[str]:
 
 
 def _pools(pools: list[dict[str, Any]]) -> str:
-    """How many nodes could be used, and how that is known; '' where it is not."""
+    """Say how many nodes could be used and how that number is known; '' if it is unknown."""
     if not pools:
         return ""
     low, high = min(pool["nodes"] for pool in pools), max(pool["nodes"] for pool in pools)
@@ -122,7 +127,7 @@ def _pools(pools: list[dict[str, Any]]) -> str:
 
 
 def _causes(seconds: dict[str, int | None], pool: str, evidence: str | None = None) -> Iterator[str]:
-    """A line a cause that took any time, with the nodes that it is about or the evidence for it."""
+    """Format one line per cause that took any time, with the nodes concerned or the evidence."""
     total = sum(value or 0 for value in seconds.values())
     for cause in CAUSES:
         if value := seconds[cause.column]:
@@ -143,13 +148,13 @@ def _meanwhile(job: dict[str, Any]) -> Iterator[str]:
     most = "; those that held most:" if meanwhile["held_by"] else ""
     yield f"meanwhile {_many(meanwhile['held_by_jobs'], 'job')} held {meanwhile['held']}{most}"
     yield from (f"  {_other(row)} for {fmt.duration(row['held_s'])}" for row in meanwhile["held_by"])
-    last = "its start" if job["ran"] is not None else "it left the queue"
+    last = "this job started" if job["ran"] is not None else "this job left the queue"
     for row in meanwhile["ended_just_before"]:
-        yield f"  just before {last} ended {_other(row)}, at {fmt.moment(row['until_utc'])}"
+        yield f"  {_other(row)} ended just before {last}, at {fmt.moment(row['until_utc'])}"
 
 
-def _several(of: dict[str, int]) -> str:
-    return f"{_many(of['jobs'], 'job')} of {_many(of['users'], 'user')}, {_many(of['nodes'], 'node')}"
+def _several(counts: dict[str, int]) -> str:
+    return f"{_many(counts['jobs'], 'job')} of {_many(counts['users'], 'user')}, {_many(counts['nodes'], 'node')}"
 
 
 def _other(row: dict[str, Any]) -> str:
@@ -189,12 +194,12 @@ def _ran(job: dict[str, Any]) -> Iterator[str]:
 
 
 def _memory(ran: dict[str, Any]) -> str:
-    """Of a job of several nodes the log holds the largest task's memory alone."""
+    """Name the memory used: for a job of several nodes the log holds only that of the largest task."""
     return "of its memory" + ("" if ran["nodes"] == 1 else " by its largest task")
 
 
 def _held(ran: dict[str, Any]) -> Iterator[str]:
-    """GPUs and GPU time where it held any, else cores and core time, else node time; nothing where none is known."""
+    """Name GPUs and GPU time if the job held any, else cores and core time, else node time, if known."""
     if ran["gpus"] or ran["gpu_time_s"]:
         yield from (_many(ran["gpus"], "GPU"), fmt.unit_time(ran["gpu_time_s"]))
     elif ran["core_time_s"] is not None:
@@ -209,19 +214,19 @@ def _what_if(job: dict[str, Any]) -> Iterator[str]:
         yield f"no simulation: {job['why_no_what_if']}"
         return
     if answer["replayed_wait_s"] is None:
-        yield "no simulation: with nothing changed, it does not start within ten days in it"
+        yield "no simulation: with nothing changed, the job does not start within ten days"
         return
     distance_s = answer["distance_s"]
     caution = ""
     if distance_s is not None:
         than = "more" if distance_s >= 0 else "less"
-        caution = f": {fmt.duration(abs(distance_s))} {than} than recorded. Trust only differences larger than that"
+        caution = f", {fmt.duration(abs(distance_s))} {than} than recorded. Trust only differences larger than that"
     since = "became eligible" if answer["is_from_eligible"] else "was submitted"
     waits = fmt.duration(answer["replayed_wait_s"])
-    yield f"simulated from when it {since}, with nothing changed, it waits {waits}{caution}"
+    yield f"simulated from when it {since}: with nothing changed, it waits {waits}{caution}"
     for row in answer["changes"]:
         what = f"  with {row['change']} ({_many(row['nodes'], 'node')}, {fmt.duration(row['limit_s'])})"
-        cut = "; it would have been cut there" if row["would_be_cut"] else ""
+        cut = "; that limit would have ended it early" if row["would_be_cut"] else ""
         difference = row["difference_s"]
         if difference is None:
             yield f"{what} it does not start within ten days{cut}"

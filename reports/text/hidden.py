@@ -1,4 +1,4 @@
-"""What it costs policies to be shown less, as a plain-text table; the rows of `models.comparison.masked`."""
+"""The cost of hiding information from policies, as a plain-text table of the rows of `models.comparison.masked`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ HEADINGS = ("policy", "pairs", "n", "cost", "hidden", "more", "95 %", "setting")
 
 
 def format_hidden(rows: Sequence[Mapping[str, Any]]) -> str:
-    """One line a policy and size of pairs: cost with everything seen, with less, and the difference, hours a pair."""
+    """Format one line per policy and size of pairs: cost, cost with less information, and the difference.
+
+    All three are in hours per pair.
+    """
     first = rows[0]
     note = ", intervals only indicative" if any(row["indicative"] for row in rows) else ""
     title = f"without {', '.join(first['hidden'])}: {counted(first['blocks'], 'block')} of {BLOCK_DAYS} days{note}"

@@ -1,4 +1,4 @@
-"""How policies keep the promise of each risk, as a plain-text table; the rows of `models.comparison.promises`."""
+"""How policies keep the promise of each risk, as a plain-text table of the rows of `models.comparison.promises`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ HEADINGS = ("policy", "at most", "interrupted", "95 %", "kept", "weeks", "O h", 
 
 
 def format_promises(rows: Sequence[Mapping[str, Any]]) -> str:
-    """One line a policy and risk. "weeks" are those for which it was promised, of all; "next week" is the setting."""
+    """Format one line per policy and risk.
+
+    "weeks" counts the weeks with a promise among all weeks. "next week" is the setting for the week after the window.
+    """
     first = rows[0]
     note = ", intervals only indicative" if first["indicative"] else ""
     title = (
@@ -37,7 +40,7 @@ def format_promises(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def next_words(row: Mapping[str, Any]) -> str:
-    """The setting for the week after the window, in words: the policy says so where nothing keeps the risk."""
+    """Name the setting for the week after the window; "cannot" means that no setting keeps the risk."""
     if not row["is_next_promised"]:
         return "cannot"
     return "at once" if row["next_setting"] is None else f"{row['next_setting']:g}"

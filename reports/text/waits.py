@@ -1,4 +1,4 @@
-"""Queue-time prediction at a terminal: the scores of methods as a table."""
+"""Queue-time predictions for a terminal: the scores of methods as a table, and the answer about one job."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ from traces.counted import counted
 
 
 def scores_text(result: dict[str, Any]) -> str:
-    """The table of `baton wait --from --to`, a line a method, best first."""
+    """Format the table of `baton wait --from --to`, one line per method, best first."""
     lines = [
         f"{result['cluster']}: {counted(result['jobs'], 'job')} submitted from {result['from_utc']} to "
         f"{result['to_utc']} that "
         f"started ({result['never_started']:,} did not), mean wait {result['mean_wait_h']:.2f} h, "
-        f"{result['short_share']:.0%} under ten minutes; fitted on {result['fitted_on']:,} "
+        f"{result['short_share']:.0%} under ten minutes; fitted on {result['fitted_on']:,} jobs "
         f"known at {(result['refitted_utc'] or [result['known_utc']])[-1]}"
         + (f", the last of {len(result['refitted_utc']) + 1} fits" if result["refitted_utc"] else "")
     ]
     if result["request_only"]:
-        lines.append(f"by request and past waits alone, for the queue cannot be rebuilt: {result['request_only']}")
+        lines.append(
+            f"uses only requests and past waits, because the queue cannot be rebuilt: {result['request_only']}"
+        )
     rows = sorted(result["results"], key=lambda row: row["crps_h"])
-    wide = max([18, *(len(row["method"]) + 2 for row in rows)])
+    width = max([18, *(len(row["method"]) + 2 for row in rows)])
     if rows and rows[0]["indicative"]:
         lines.append(f"{counted(rows[0]['blocks'], 'block')} of 7 days: intervals are indicative")
     lines.append(
-        f"{'method':<{wide}}{'CRPS h':>8}{'less best naive, 95 %':>26}{'bal.acc.':>9}{'Brier':>7}{'med.err h':>10}"
+        f"{'method':<{width}}{'CRPS h':>8}{'minus best naive, 95 %':>26}{'bal.acc.':>9}{'Brier':>7}{'med.err h':>10}"
         f"{'in x2':>7}{'rho':>7}{'50 %':>7}{'80 %':>7}{'95 %':>7}{'width h':>9}"
     )
     for row in rows:
@@ -32,12 +34,12 @@ def scores_text(result: dict[str, Any]) -> str:
         shown = "" if difference is None else _signed(difference["crps_h"], difference["ci95"])
         coverage = "".join(f"{_figure(row['coverage'][name]):>7}" for name in ("0.5", "0.8", "0.95"))
         lines.append(
-            f"{row['method'] + ('*' if row['is_naive'] else ''):<{wide}}{_figure(row['crps_h']):>8}{shown:>26}"
+            f"{row['method'] + ('*' if row['is_naive'] else ''):<{width}}{_figure(row['crps_h']):>8}{shown:>26}"
             f"{_figure(row['balanced_accuracy']):>9}{_figure(row['brier']):>7}{_figure(row['median_ae_h'], 2):>10}"
             f"{_figure(row['within_factor_2']):>7}{_figure(row['spearman']):>7}{coverage}"
             f"{_figure(row['width_h'], 1):>9}"
         )
-    lines.append("* naive; errors and shares within a factor of two are of waits over ten minutes")
+    lines.append("* naive; med.err and in x2 (share within a factor of two) cover only waits over ten minutes")
     return "\n".join(lines) + "\n"
 
 
@@ -52,18 +54,18 @@ def _signed(value: float | None, ends: list[float] | None) -> str:
 
 
 def answer_text(result: dict[str, Any]) -> str:
-    """The answer about one job, as a person reads it."""
-    asked = result["request"]
+    """Format the answer about one job."""
+    request = result["request"]
     lines = [
-        f"{result['cluster']}, {asked['nodes']:,} {result['unit']} for {_span(asked['limit_s'])}, submitted at "
-        f"{result['submitted_utc']} UTC, {'now' if result['live'] else 'where the log ends'}"
+        f"{result['cluster']}, {request['nodes']:,} {result['unit']} for {_span(request['limit_s'])}, submitted at "
+        f"{result['submitted_utc']} UTC, {'now' if result['live'] else 'at the end of the log'}"
     ]
     if result["never"]:
         lines.append(f"    {result['never']}")
     else:
-        told = result["quantiles_s"]
+        quantiles = result["quantiles_s"]
         lines += [
-            f"    50 %: within {_span(told['0.5'])}, 90 %: within {_span(told['0.9'])}; under ten minutes: "
+            f"    50 %: within {_span(quantiles['0.5'])}, 90 %: within {_span(quantiles['0.9'])}; under ten minutes: "
             f"{result['p_under_600s']:.0%}",
             "    because " + "\n            ".join(result["reasons"]),
         ]

@@ -314,4 +314,6 @@ def test_files_for_people_that_cannot_be_written_stop_no_chain(tmp_path: Path) -
     (lab.folder.path / "decisions.jsonl").mkdir()
     assert lab.agent(metrics=tmp_path / "nowhere" / "baton.prom").run() == DONE
     assert [name for name, _ in lab.links()] == ["1.1", "2.1"]
-    assert any("lines are not written yet" in line for line in lab.log) and any("baton.prom" in line for line in lab.log)
+    assert any("lines are not written yet" in line for line in lab.log) and any(
+        "baton.prom" in line for line in lab.log
+    )

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from assets.metadata import figures, numbers, plot, shown, spread, table
+from assets.metadata import figures, materialization, numbers, plot, spread, table
 
 
 def records(value: dg.TableMetadataValue) -> list[dict[str, Any]]:
@@ -81,6 +81,6 @@ def test_a_plot_is_self_contained() -> None:
 
 
 def test_row_counts_are_where_the_ui_looks() -> None:
-    result = shown(rows=3, reused=True, version="abc")
+    result = materialization(rows=3, reused=True, version="abc")
     assert result.metadata is not None and result.data_version == dg.DataVersion("abc")
     assert result.metadata["dagster/row_count"] == 3

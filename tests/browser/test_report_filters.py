@@ -126,7 +126,7 @@ def test_what_is_not_filtered_is_marked_and_what_can_be_is_replaced(unfiltered: 
         "return [...document.querySelectorAll('h2')].map(h => h.firstChild.textContent.trim())"
     )
     assert set(sections[1:]) <= set(marked) and "allocated" in marked
-    assert "Waits by user: the longest in sum" not in marked and "Waits by GPUs asked for" in marked
+    assert "Waits by user, longest total wait first" not in marked and "Waits by GPUs requested" in marked
     shown = page.execute_script(
         "return [...document.querySelectorAll('.summary .tile')].filter(t => t.checkVisibility())"
         ".map(t => t.dataset.tile)"

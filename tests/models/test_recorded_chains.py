@@ -217,7 +217,7 @@ def test_figures_of_chains() -> None:
     ]  # fmt: skip
     text = format_chains(rows)
     assert "chains of 3 links of 10 h, world calibrated: n 2, 2 blocks" in text and "97%" in text
-    assert text.endswith("1 of 2 chains went on after the log's last submission")
+    assert text.endswith("1 of 2 chains continued after the last submission of the log")
 
 
 def test_figures_of_chains_are_those_of_the_twin() -> None:

@@ -200,7 +200,7 @@ def first_champion(life: Life, text: str) -> int:
     champion = registered.champion_version(data, "lab")
     assert champion is not None, "a first champion, if only a provisional one"
     report = (data.reports / "report.html").read_text()
-    assert "retraining is asked for" not in report and "provisional" in report
+    assert "Retraining is requested" not in report and "provisional" in report
     assert at_work.tick(triggers.raw_files) == [] == at_work.tick(triggers.drifted)
     return champion
 
@@ -220,7 +220,7 @@ def drift_is_seen(life: Life, text: str, champion: int) -> None:
     newest = drift.filter(pl.col("week_utc") == datetime(2026, 9, 21))
     assert "user_name" in newest.filter("is_beyond")["feature"].to_list()
     report = (data.reports / "report.html").read_text()
-    assert "who submits" in report and "retraining is asked for" in report
+    assert "who submits" in report and "Retraining is requested" in report
 
 
 def trained_again(life: Life, champion: int) -> None:
@@ -268,7 +268,9 @@ def test_logs_arrive_the_champion_drifts_is_trained_again_and_the_agent_takes_up
     (request,) = at_work.tick(triggers.raw_files)
     at_work.run(request, "intake")
     report = (data.reports / "report.html").read_text()
-    assert "Deployed policy" in report and "baton-agent kept 1 chain of 2 jobs" in report and "1 handover" in report
+    assert (
+        "Deployed policy" in report and "baton-agent maintained 1 chain of 2 jobs" in report and "1 handover" in report
+    )
 
     sunday = dg.build_schedule_context(
         instance=at_work.instance, scheduled_execution_time=datetime(2026, 10, 11, 3, tzinfo=UTC)

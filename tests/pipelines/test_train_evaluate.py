@@ -78,7 +78,7 @@ def test_train_then_evaluate(baton: Baton, data: Path) -> None:
     assert all(row["weeks"] == 1 and row["seeds"] == 2 and row["weekly"][0]["known"] > 0 for row in promised)
     assert told["fitted_on"] == "lab"
     text = baton(*compare, "--data", data).out
-    assert "reactive" in text and "world against the record" in text
+    assert "reactive" in text and "world compared with the record" in text
     assert "share of pairs interrupted for over 10 minutes, promised and observed" in text
 
 

@@ -53,7 +53,7 @@ def said(root: Path, log: list[dict[str, Any]], costs: dict[str, float]) -> str:
 def test_a_rule_is_champion_where_no_learned_policy_costs_less(tmp_path: Path) -> None:
     assert said(tmp_path, [decision(0)], CALM) == (
         f"{PROVISIONAL}No learned policy costs less on the 17 pairs of the select window (xgboost 3.0 min, reactive "
-        "3.0 min of interruption and overlap a pair). To change that, add newer logs and run again: a learned policy "
+        "3.0 min of interruption and overlap per pair). To change that, add newer logs and run again: a learned policy "
         "must cost less there and pass the gate, which needs 20 pairs that reactive submission interrupts for over "
         "2 h (now 16) and 4 blocks of 7 days (now 1)."
     )
@@ -63,8 +63,8 @@ def test_a_rule_is_champion_where_the_gate_cannot_tell_of_a_cheaper_learned_poli
     words = said(tmp_path, [decision(0, losing_pairs=20, blocks=4)], BUSY)
     assert words == (
         f"{PROVISIONAL}A learned policy costs less on the 17 pairs of the select window (xgboost 30 min, reactive "
-        "1 h of interruption and overlap a pair), but the gate does not show it better. To change that, add newer "
-        "logs and run again: it must pass the gate."
+        "1 h of interruption and overlap per pair), but the gate does not show that it is better. To change that, add "
+        "newer logs and run again: it must pass the gate."
     )
 
 

@@ -17,7 +17,7 @@ from reports import format as fmt
 from reports.advice import actions
 from reports.build import build_report, section_data
 from reports.causes import CAUSES, shares
-from reports.findings import findings, of, who, why
+from reports.findings import findings, of_source, who, why
 from reports.patterns import patterns
 from reports.source import Names, Source
 from reports.trust import trust_in_replays
@@ -75,10 +75,11 @@ def test_each_finding_names_who_why_and_what_to_do(full_data: DataFolder) -> Non
     )
     assert "\x00" in user  # a hostile name, shown with its control characters made visible
     assert found[0]["sentence"].startswith(
-        f"User abc\\u202etxt.exe\\x00\\n has {100 * share:.1f} % of the {fmt.duration(total)} "
-        f"that jobs waited in all, with {100 * of_jobs:.1f} % of the jobs that started; partition gpu has "
+        f"User abc\\u202etxt.exe\\x00\\n accounts for {100 * share:.1f} % of the {fmt.duration(total)} "
+        f"that jobs waited in total, with {100 * of_jobs:.1f} % of the jobs that started; "
     )
-    assert "How far to trust that: " in found[2]["sentence"]
+    assert " % of the waiting was in partition gpu" in found[0]["sentence"]
+    assert "How far to trust it: " in found[2]["sentence"]
 
 
 def test_names_are_hidden_in_every_finding(full_data: DataFolder) -> None:
@@ -93,9 +94,9 @@ def test_the_size_and_the_hour_that_wait_longest(tmp_path: Path) -> None:
 
     rows = _jobs(960, wait_s=wait, requested_gpus=lambda n: 32 if n % 5 == 1 else 1, user_name=lambda n: f"u{n % 19}")
     words = who(Source(_data(tmp_path, rows), "lab"))
-    assert words.startswith("The waiting is spread over 19 users: nobody has more than ")
-    assert "jobs of more than 8 GPUs (" in words
-    assert "jobs submitted from 07:00 to 07:59 (America/Chicago) (11 h 7 min on average" in words
+    assert words.startswith("The waiting is spread over 19 users: no user accounts for more than ")
+    assert "Jobs of more than 8 GPUs (" in words
+    assert "jobs submitted from 07:00 to 07:59 (America/Chicago) (11 h 7 min on average) wait longest" in words
 
 
 def test_a_pattern_that_one_user_makes_or_few_jobs_show_is_no_pattern(tmp_path: Path) -> None:
@@ -120,15 +121,15 @@ def test_a_pattern_that_one_user_makes_or_few_jobs_show_is_no_pattern(tmp_path: 
         ({"wait_s": 5000, "user_name": None}, SETTINGS, "Jobs waited 1 h 23 min on average (the log names no users)."),
         (
             {"wait_s": 0}, SETTINGS,
-            "Hardly anybody waits: 95 % of the jobs that started did so within 0 s; user ann held all GPU hours.",
+            "Hardly anybody waits: 95 % of the jobs that started waited at most 0 s; user ann held all GPU hours.",
         ),
         (
             {"wait_s": None, "run_s": None, "state": "CANCELLED", "attempts": 0}, SETTINGS,
-            "The log does not say how long jobs waited.",
+            "The log does not record how long jobs waited.",
         ),
         (
             {"wait_s": 30, "requested_gpus": None, "allocated_gpus": 0}, replace(SETTINGS, gpus_per_node=None),
-            "Hardly anybody waits: 95 % of the jobs that started did so within 30 s; user ann held all node hours.",
+            "Hardly anybody waits: 95 % of the jobs that started waited at most 30 s; user ann held all node hours.",
         ),
     ],
     ids=["one user", "no users", "no waits", "nothing ran", "CPU only"],
@@ -197,8 +198,9 @@ def test_why_names_the_largest_cause_and_the_next_where_it_counts(tmp_path: Path
     data = _data(tmp_path, _jobs(30, wait_s=5000))
     source = _with_causes(data, cluster_full_s=0.7, held_s=0.25, behind_s=0.05)
     assert why(source).startswith(
-        "70.0 % of the waiting passed with the cluster full (too little free on the nodes that the job could use), "
-        "25.0 % before the job was eligible (dependency, hold or begin time); "
+        "70.0 % of the waiting passed while the cluster was full (too little was free on the nodes that the job could "
+        "use); "
+        "25.0 % passed before the job was eligible (dependency, hold or begin time); "
     )
     assert "cluster full" in build_report(data).read_text(encoding="utf-8")  # the plot's legend, and the filters
     assert list(shares({cause.column: 0 for cause in CAUSES})) == []
@@ -210,7 +212,7 @@ def test_why_names_the_largest_cause_and_the_next_where_it_counts(tmp_path: Path
         ("own_limit_s", "Review the limits of users and groups, first those of user bob"),
         ("dependency_s", "Ask user bob whether these jobs must run one after another"),
         ("own_jobs_s", "Ask user bob why the jobs wait for each other"),
-        ("nodes_down_s", "Bring the nodes back"),
+        ("nodes_down_s", "Bring out-of-service nodes back into use"),
         ("reservation_s", "Look at reservations and maintenance"),
         ("unknown_s", "Dump the log again with the field Reason"),
         ("fragmented_s", "Pack small jobs together, so that whole nodes stay free"),
@@ -221,8 +223,8 @@ def test_what_no_replay_knows_is_advised_by_its_cause(tmp_path: Path, cause: str
     data = _data(tmp_path, _jobs(40, wait_s=5000, user_name=lambda n: "bob" if n < 30 else "ann"))
     first = actions(_with_causes(data, **{cause: 0.6, "held_s": 0.4}))[0]
     assert first.do.startswith(do) and "60.0 % of all waiting" in first.effect
-    assert "mostly of 40 jobs. 75.0 % of that is of user bob." in first.effect
-    assert first.trust.startswith("As an upper bound, counted in the log and not simulated.")
+    assert "mostly in 40 jobs. 75.0 % of that was in jobs of user bob." in first.effect
+    assert first.trust.startswith("It is an upper bound, counted in the log and not simulated.")
 
 
 def test_a_cause_of_next_to_nothing_is_no_advice(tmp_path: Path) -> None:
@@ -303,9 +305,9 @@ def test_a_change_within_chance_or_too_small_is_not_recommended(waiting: Source)
     small = ("easy scheduling", 8, 4700.0, -200.0, -250.0, -150.0)
     chance = ("+1 nodes (+12 %)", 9, 2000.0, -2000.0, -4500.0, 500.0)
     (only,) = actions(_replays(waiting, BASE, small, chance))
-    assert only.do == "No change that was simulated is worth it" and "try EASY backfill" in only.effect
+    assert only.do == "No simulated change is worth making" and "try EASY backfill" in only.effect
     (only,) = actions(_replays(waiting, BASE, chance))
-    assert only.do == "No change that was tried is sure to help"
+    assert only.do == "No simulated change is certain to help"
 
 
 def test_an_effect_within_the_replays_own_error_or_of_a_replay_far_from_the_record_is_not_offered(
@@ -313,14 +315,20 @@ def test_an_effect_within_the_replays_own_error_or_of_a_replay_far_from_the_reco
 ) -> None:
     easy = ("easy scheduling", 8, 3000.0, -1000.0, -1500.0, -500.0)
     off = ("as it is", 8, 4000.0, 0.0, 0.0, 0.0)  # by 1,000 s, as much as the effect
-    assert actions(_replays(waiting, off, easy))[0].do == "No change that was tried is sure to help"
+    assert actions(_replays(waiting, off, easy))[0].do == "No simulated change is certain to help"
     assert actions(_replays(waiting, ("as it is", 8, 4001.0, 0.0, 0.0, 0.0), easy))[0].do == EASY
     far = ("as it is", 8, 1000.0, 0.0, 0.0, 0.0)  # a fifth of the recorded mean
     assert actions(_replays(waiting, far, ("easy scheduling", 8, 10.0, -4500.0, -4600.0, -4400.0)))[0].do != EASY
 
 
 @pytest.mark.parametrize(
-    ("simulated", "verdict"), [(1.1, "Well"), (0.6, "Moderately"), (0.2, "Little"), (4.0, "Little")]
+    ("simulated", "verdict"),
+    [
+        (1.1, "Trust direction and size"),
+        (0.6, "Trust the order of magnitude"),
+        (0.2, "Trust the direction, not the size"),
+        (4.0, "Trust the direction, not the size"),
+    ],
 )
 def test_trust_is_the_distance_from_the_record(waiting: Source, simulated: float, verdict: str) -> None:
     waits = [100 * number + 60 for number in range(40)]
@@ -333,13 +341,16 @@ def test_trust_is_the_distance_from_the_record(waiting: Source, simulated: float
     ).select(SIMULATED_STARTS.names)  # fmt: skip
     _add(waiting.data, "simulated_starts", rows)
     words = trust_in_replays(Source(waiting.data, "lab"), 4000.0)
-    assert words.startswith(f"{verdict}: ") and "recorded waits is 1.00" in words
-    assert "The log has 0 whole weeks: the interval is indicative." in words
+    assert words.startswith(f"{verdict}. ") and "recorded waits is 1.00" in words
+    assert "The log has 0 whole weeks, so the interval is only indicative." in words
 
 
 def test_without_starts_the_mean_waits_are_compared(waiting: Source) -> None:
     words = trust_in_replays(waiting, 1000.0)
-    assert words.startswith("Little: ") and "mean wait of 17 min; the recorded mean wait is 1 h 23 min." in words
+    assert (
+        words.startswith("Trust the direction, not the size. ")
+        and "mean wait of 17 min; the recorded mean wait is 1 h 23 min." in words
+    )
 
 
 def test_a_policy_that_costs_clearly_less_is_offered(full_data: DataFolder) -> None:
@@ -357,9 +368,9 @@ def test_a_policy_that_costs_clearly_less_is_offered(full_data: DataFolder) -> N
 
 def test_idle_gpus_are_asked_back(full_data: DataFolder) -> None:
     source = Source(full_data, "gpu-lab")
-    idle = next(action for action in actions(source) if action.do.startswith("Ask for idle GPUs back"))
+    idle = next(action for action in actions(source) if action.do.startswith("Reclaim idle GPUs"))
     ((seconds, share),) = _sql(
         full_data, "SELECT idle_gpu_time_s, idle_share FROM idle_gpu_time WHERE dimension = 'all'"
     )
     assert fmt.unit_time(seconds) in idle.effect and f"{100 * share:.1f} %" in idle.effect
-    assert of(source)[2]["kind"] == "do"
+    assert of_source(source)[2]["kind"] == "do"

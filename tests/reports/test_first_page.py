@@ -26,8 +26,8 @@ PAGE: dict[str, dict[str, list[str]]] = {
     "a100": {
         "lead": ["jobs", "users", "first", "last", "nodes", "capacity", "started"],
         "who": [
-            "waiting_user", "waiting_users_share", "waited", "waiting_users_jobs", "=8", "size_mean", "mean_wait",
-            "hour", "hour_end", "hour_mean", "mean_wait",
+            "waiting_user", "waiting_users_share", "waited", "waiting_users_jobs", "=8", "size_mean", "hour",
+            "hour_end", "hour_mean", "mean_wait",
         ],
         "why": ["cause_1", "cause_2", "in_use", "capacity", "nodes", "shown_since", "holder", "holders_share"],
         "do": ["cause_1", "jobs_1"],
@@ -208,7 +208,7 @@ def test_every_week_of_a_tile_is_that_of_the_raw_text(log: str, page: Page, raw:
         assert tile.trend.values == pytest.approx(weeks, rel=1e-3), tile.label
         assert agrees(tile.trend.low, min(weeks)), (tile.label, tile.trend.low)
         assert agrees(tile.trend.high, max(weeks)), (tile.label, tile.trend.high)
-        change = re.search(r"weeks ([+-]\d+) % on", tile.trend.words)
+        change = re.search(r"weeks: ([+-]\d+) % compared with", tile.trend.words)
         if change:
             ratio = sum(weeks[-TREND_WEEKS:]) / sum(weeks[-2 * TREND_WEEKS : -TREND_WEEKS])
             assert float(change[1]) == pytest.approx(100 * (ratio - 1), abs=0.5), tile.label

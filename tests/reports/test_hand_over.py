@@ -81,7 +81,7 @@ def test_it_leads_with_what_users_lose_and_what_the_policy_would_on_the_same_job
     data = folder(tmp_path, pairs_of([1, 1, 2], [12, 24, 48], GAPS, [1.0, None, 6.0]))
     section = section_data(data, "tiny", "policies")
     assert section["sentences"][0] == (
-        "Of 3 jobs submitted from 1970-01-01 to 1970-01-03 and cut by their limit (of at least 12 h), users "
+        "Of 3 jobs submitted from 1970-01-01 to 1970-01-03 and ended by their time limit (of at least 12 h), users "
         "continued 2 within an hour and lost 7 h between two jobs (median 3.5 h, mean 3.5 h). With lead the same jobs "
         "lose 0.0 h on average, with 1.0 h of overlap."
     )
@@ -98,7 +98,7 @@ def test_it_leads_with_what_users_lose_and_what_the_policy_would_on_the_same_job
 def test_nobody_went_on_and_one_user_are_said(tmp_path: Path) -> None:
     pairs = pairs_of([1, 1, 2], [12, 24, 48], GAPS, [None] * 3)
     words = words_of(folder(tmp_path, pairs, users=("ann", "ann", "ann")))
-    assert "(of at least 12 h), all of them of one user, users continued none within an hour" in words
+    assert "(of at least 12 h), all of one user, users continued none within an hour" in words
     assert "so the time lost between two jobs is unknown" in words
 
 

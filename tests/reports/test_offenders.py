@@ -13,7 +13,7 @@ import pytest
 from features.tables.failures import FAILURES
 from features.tables.utilization import IDLE_GPU_TIME, RESOURCES
 from reports.build import build_report
-from reports.sections.offenders import SCHEMA, beside, offenders, write_offenders
+from reports.sections.offenders import SCHEMA, offenders, offenders_path, write_offenders
 from reports.source import Names, Source
 from tests.reports import warehouse
 from tests.reports.warehouse import START, job, trace_file
@@ -93,7 +93,7 @@ def test_a_retry_is_hopeless_until_a_job_of_that_name_completes(tmp_path: Path) 
     (row,) = offenders(source(tmp_path, jobs, bad, [])).to_dicts()
     assert (row["finding"], row["user_name"], row["jobs"]) == ("early hopeless retries", "ann", 3)
     assert (row["time_s"], row["share"], row["examples"]) == (3 * 600, None, "1, 2, 3")
-    assert "failed 3 times again" in row["mail_text"] and "command not found" in row["mail_text"]
+    assert "failed 3 times with an error" in row["mail_text"] and "command not found" in row["mail_text"]
 
 
 def test_a_cluster_about_cores_counts_core_time(tmp_path: Path) -> None:
@@ -120,7 +120,10 @@ def test_late_failures_are_apart_from_early_ones_and_the_mail_quotes_what_cost_m
     assert early["examples"] == "3, 2, 1" and "for a few minutes" in early["mail_text"]
     assert (late_row["finding"], late_row["jobs"], late_row["time_s"]) == ("late hopeless retries", 3, 180 * 3600)
     assert late_row["examples"] == "5, 4, 6" and "for a few minutes" not in late_row["mail_text"]
-    assert "checkpoints" in late_row["mail_text"] and "4 times again" in late_row["mail_text"]
+    assert (
+        "checkpoints" in late_row["mail_text"]
+        and "failed 4 times with an error that had already made them fail" in late_row["mail_text"]
+    )
     lines = [line.strip() for line in late_row["mail_text"].splitlines() if line.startswith("  ")]
     assert lines == ["5: ran 20 h, 80.00 GPU h", "4: ran 20 h, 60.00 GPU h", "6: ran 20 h, 40.00 GPU h"]
 
@@ -131,7 +134,10 @@ def test_one_late_failure_after_early_ones_is_named_too(tmp_path: Path) -> None:
     bad = [failure(n, 1 + n) for n in range(3)] + [failure(3, 9, runtime_to_failure_s=None, unit_time_lost_s=None)]
     early, late = offenders(source(tmp_path, jobs, bad, [])).to_dicts()
     assert (early["jobs"], late["jobs"], late["time_s"]) == (2, 1, None)
-    assert "failed 1 time again" in late["mail_text"] and "10 min" not in late["mail_text"]
+    assert (
+        "failed 1 time with an error that had already made them fail" in late["mail_text"]
+        and "10 min" not in late["mail_text"]
+    )
     assert "\n  3\n" in late["mail_text"]
 
 
@@ -169,7 +175,7 @@ def test_it_lies_beside_the_report_that_links_to_it(tmp_path: Path) -> None:
 
 def test_the_list_of_a_part_never_takes_the_place_of_the_whole(tmp_path: Path) -> None:
     names = {"report.html": "offenders.csv", "report-lab.html": "offenders-lab.csv", "a b.html": "a b-offenders.csv"}
-    assert {name: beside(Path(name)).name for name in names} == names
+    assert {name: offenders_path(Path(name)).name for name in names} == names
     jobs = [job("lab", n, limit_s=36_000, run_s=60) for n in range(12)]
     page = build_report(source(tmp_path, jobs, [], []).data, out=tmp_path / "a b.html").read_text()
     assert 'href="a%20b-offenders.csv"' in page and not (tmp_path / "offenders.csv").exists()

@@ -139,7 +139,7 @@ def test_policies_show_intervals_chosen_settings_loads_and_the_release(full_data
     assert {row["load"] for row in tables["loads-1-48-plain"]} == {"light", "medium", "heavy"}
     assert tables["releases"][0]["outcome"] == "passed"
     assert section["sentences"][0] == "dqn, a learned policy, is the champion."
-    assert "version 1 is champion" in section["sentences"][-2] and "retraining is asked" in section["sentences"][-1]
+    assert "version 1 is champion" in section["sentences"][-2] and "Retraining is requested" in section["sentences"][-1]
 
 
 def test_policies_are_ordered_by_cost_and_the_best_named_is_no_oracle(full_data: DataFolder) -> None:
@@ -241,7 +241,7 @@ def test_the_order_of_the_queue_and_the_quotas_are_those_of_the_tables(full_data
     assert (whole["starts"], whole["out_of_order"]) == (starts, late)
     rows = section["tables"]["quota_sensitivity"]
     assert [row["is_default"] for row in rows].count("yes") == 1
-    assert any("hangs on how" in sentence for sentence in section["sentences"])
+    assert any("the split depends on how" in sentence for sentence in section["sentences"])
 
 
 def test_the_study_is_beside_a_philly_log_and_no_other(full_data: DataFolder, tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_missing_tables_are_said_not_left_blank(tmp_path: Path) -> None:
     # where a model was made
     assert "hold nothing for this cluster" in html
     for table in ("failures_by", "load", "utilization_allocated", "queueing_by"):  # the log is not to blame
-        assert f"The table {table} is not made yet for this cluster: run `baton analyze`." in html
+        assert f"The table {table} has not been computed for this cluster yet: run `baton analyze`." in html
     assert "no job of it has a start" not in html and "holds no submission" not in html
 
 
@@ -340,7 +340,7 @@ def test_generated_data_is_called_generated(tmp_path: Path, cluster: str, genera
     warehouse.write(data, {"jobs": jobs, "trace_files": pl.DataFrame([file])})
     assert Source(data, cluster).is_generated is generated
     html = build_report(data).read_text(encoding="utf-8")
-    assert ("stands for no real cluster" in html) is generated
+    assert ("does not represent a real cluster" in html) is generated
     assert ("Generated trace" in html) is generated
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reports.schedule import Shown, places, write_page
+from reports.schedule import DrawnTrace, places, write_page
 from simulator.flat.replay import replay
 from simulator.metrics import mean_level
 from simulator.workload import Workload
@@ -54,23 +54,23 @@ def test_the_page_holds_every_plot_and_no_trusted_name(tmp_path: Path) -> None:
     jobs = Workload(jobs.job_id, jobs.submit_s, jobs.size, jobs.run_s, jobs.limit_s, jobs.submit_s + 60)
     replays = [replay(jobs, scheduler=name, capacity=32) for name in ("easy", "fifo")]
     page = tmp_path / "page.html"
-    write_page(page, Shown(HOSTILE, jobs, 32, "nodes"), replays, [{"scheduler": "easy", "jobs": 300}], ["Said."])
+    write_page(page, DrawnTrace(HOSTILE, jobs, 32, "nodes"), replays, [{"scheduler": "easy", "jobs": 300}], ["Said."])
     html = page.read_text()
     assert "<script>alert" not in html and "&lt;script&gt;" in html
     titles = re.findall(r"<h3>(.*?)</h3>", html)
     charts = [f"Gantt chart, {name}" for name in ("easy", "fifo", "recorded")]
     assert titles == ["Jobs in the queue", "Nodes in use", "Waits", *charts, "Schedules side by side"]
     assert html.count("<svg") == 6 and not re.search(r'(?:src|href)="http', html)
-    write_page(page, Shown("again", jobs, 32, "nodes"), replays, [], [], (0, 3600))
+    write_page(page, DrawnTrace("again", jobs, 32, "nodes"), replays, [], [], (0, 3600))
     many = workload([(0, 1, 1, 1)] * 2100)
     crowd = [replay(many, scheduler="fifo", capacity=32)]
     with pytest.raises(InputError, match="shorter --gantt"):
-        write_page(page, Shown("many", many, 32, "nodes"), crowd, [], [], (0, 90))
+        write_page(page, DrawnTrace("many", many, 32, "nodes"), crowd, [], [], (0, 90))
 
 
 def test_a_trace_of_one_job_is_drawn(tmp_path: Path) -> None:
     jobs = workload([(5, 1, 0, 1)])
     write_page(
-        tmp_path / "one.html", Shown("one", jobs, 1, "nodes"), [replay(jobs, scheduler="easy", capacity=1)], [], []
+        tmp_path / "one.html", DrawnTrace("one", jobs, 1, "nodes"), [replay(jobs, scheduler="easy", capacity=1)], [], []
     )
     assert "Gantt chart, easy" in (tmp_path / "one.html").read_text()

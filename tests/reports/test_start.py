@@ -21,24 +21,26 @@ def test_the_section_says_who_answers_how_well_and_where_it_fails(full_data: Dat
         "Half of the 120 jobs that waited over 10 minutes started within 1 h 30 min of the start that boosting "
         "predicted" in how_well
     )
-    assert "95 % intervals held 86.0 % of all 200 waits" in how_well
+    assert "95 % intervals contained 86.0 % of all 200 waits" in how_well
     assert (
         "Version 2, boosting, makes the predictions (the newest candidate, boosting, was better than the best naive"
         in who
     )
-    assert "It predicts worst in the week of 2024-02-15: its 95 % intervals held 60.0 % of 50 waits" in where
+    assert (
+        "Its predictions are worst in the week of 2024-02-15: its 95 % intervals contained 60.0 % of 50 waits" in where
+    )
     assert "longer than predicted (median 9 h, predicted 2 h)" in where and "1 of 6 weeks and size classes" in where
     assert drifted == (
         "In the week of 2024-03-11 queue-time champion version 2 had, on 50 jobs, a CRPS of 1.50 h (promised 1.25 h, "
-        "at most 2.50 h) and 20.0 % of waits outside its 95 % intervals (promised 6.0 %, at most 15.0 %); promised are "
-        "the medians of the 9 weeks that it was judged by. That is worse than these weeks (by chance one week in 10 "
-        "would be): training is asked for."
+        "at most 2.50 h) and 20.0 % of waits outside its 95 % intervals (promised 6.0 %, at most 15.0 %). The promised "
+        "values are the medians of the 9 weeks in which it was evaluated. It is worse than in those weeks (by chance, "
+        "one week in 10 would be). Retraining is requested."
     )
 
 
 def test_a_week_as_promised_asks_for_nothing() -> None:
     said = queue_time_sentence(queue_time_drift("lab", value=0.05))
-    assert said.endswith("It does no worse than promised.") and "asked for" not in said
+    assert said.endswith("It is no worse than promised.") and "requested" not in said
     assert queue_time_sentence(queue_time_drift("lab", value=0.05).clear()) == ""
 
 

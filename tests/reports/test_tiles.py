@@ -31,7 +31,7 @@ def _sql(data: DataFolder, sql: str) -> list[tuple[Any, ...]]:
 
 def test_weeks_are_spoken_of_where_there_is_a_trend(full_data: DataFolder, tmp_path: Path) -> None:
     long = [tile.trend.words for tile in summary(Source(full_data, CLUSTER)).tiles if tile.trend]
-    assert len(long) == 5 and all(re.match(r"weekly; last 4 weeks .* the 4 before$", words) for words in long), long
+    assert len(long) == 5 and all(re.match(r"weekly; last 4 weeks: .* the 4 before$", words) for words in long), long
     short = warehouse.one_job(tmp_path)
     assert [tile.trend for tile in summary(Source(short, "tiny")).tiles] == [None] * 5
 

@@ -82,12 +82,12 @@ def test_the_section_is_about_cores_and_says_how_their_number_is_known(data: Dat
     first, why, contradiction, *_ = waste["sentences"]
     cores = 6 * 32  # six nodes ran jobs at once, four are declared: the larger number counts
     share = f"{100 * held / (cores * span):.1f} %"
-    assert first.startswith(f"{share} of the {cores} cores of 6 nodes (declared) were in use")
+    assert first.startswith(f"{share} of the {cores} cores on 6 nodes (declared) were in use")
     assert f": {held:,.0f} core h, with running jobs counted" in first
-    assert why.startswith("Shares are of cores: jobs that hold GPUs take ")
-    assert contradiction.startswith("The log contradicts the size of the cluster, and the larger number counts: ")
-    assert "4 nodes are declared, but jobs ran on 6 at once" in contradiction
-    assert "on 2 nodes, jobs held more GPUs at once than declared (most: n1, 1)" in contradiction
+    assert why.startswith("Shares are counted in cores: jobs that hold GPUs take ")
+    assert contradiction.startswith("The log contradicts the known size of the cluster, so the larger number counts: ")
+    assert "4 nodes are declared, and jobs ran on 6 at once" in contradiction
+    assert "2 nodes gave out more GPUs at once than declared (most: n1, 1)" in contradiction
     assert not [text for text in waste["sentences"] + waste["missing"] if "GPUs were free" in text or "samples" in text]
     assert not {"spread", "empty_nodes", "utilization_by"} & set(waste["tables"])
 
@@ -122,9 +122,7 @@ def test_efficiency_is_that_of_the_runs_whose_steps_record_it(data: DataFolder, 
         assert row["memory_used_share"] == pytest.approx(0.25)
     ((whole,),) = sql(data, f"SELECT sum(cpu_time_s) / sum(s * a.cpus) FROM {HELD} a JOIN steps USING (job_key)")
     share = f"{100 * whole:.1f} %"
-    assert said(
-        waste, f"Jobs whose steps record it used {share} of their CPU time (200 runs) and 25.0 % of their memory"
-    )
+    assert said(waste, f"Jobs used {share} of their CPU time (200 runs) and 25.0 % of their memory")
 
 
 def test_nodes_by_use(waste: dict[str, Any]) -> None:
@@ -132,7 +130,7 @@ def test_nodes_by_use(waste: dict[str, Any]) -> None:
     shares = [row["core_share"] for row in rows]
     assert len(rows) == 6 and shares == sorted(shares, reverse=True)
     least = f"{100 * sorted(shares, reverse=True)[2]:.1f} %"
-    assert said(waste, f"Of half of the 6 nodes at least {least} of the cores were held")
+    assert said(waste, f"On half of the 6 nodes, jobs held at least {least} of the cores")
 
 
 def test_months_change_on_the_month_before(data: DataFolder) -> None:
