@@ -29,7 +29,7 @@ from agent.memory import holds_nodes
 from agent.slurm.accounting import DAY_S, PastJob
 from agent.slurm.limits import UserLimits
 from agent.slurm.queue import SqueueJob
-from agent.slurm.settings import BASIC, SlurmSettings
+from agent.slurm.settings import BASIC, ScontrolConfig
 from features.ahead import plain
 from features.ahead.arrivals import MOST_S
 from features.ahead.played import FutureInputs, ObservedJob, PastArrival, starts
@@ -168,7 +168,7 @@ class Live:
     partition: str  # of the successor
     user: str
     priority: int
-    settings: SlurmSettings | None
+    settings: ScontrolConfig | None
     limits: UserLimits | None
 
 
@@ -277,7 +277,7 @@ def script_name(name: str) -> str:
     return LINK.sub("", name)
 
 
-def points_per_hour(settings: SlurmSettings | None, site: Site) -> float | None:
+def points_per_hour(settings: ScontrolConfig | None, site: Site) -> float | None:
     """Return the growth of a pending job's priority per hour; None: first come, first served."""
     if settings is None:
         return site.points_per_hour

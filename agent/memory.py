@@ -20,7 +20,7 @@ from traces.slurm.text import parse_job_id, parse_state
 HOLDING = frozenset({"RUNNING", "SUSPENDED", "RESIZING"})  # base states (`traces.slurm.text.parse_state`)
 
 
-class RecentJobs(NamedTuple):
+class AccountedJobs(NamedTuple):
     """The fields of `features.snapshot.Snapshot` with the same names: the last RECENT jobs, and a day's arrivals."""
 
     recent_start_s: Int64s
@@ -74,12 +74,12 @@ class Memory:
         jobs = (job for job in self._jobs.values() if counts(job.partition))
         return sorted(jobs, key=lambda job: (job.submit_s, *_number(job)))
 
-    def recent(self, now_s: int, counts: Callable[[str], bool]) -> RecentJobs:
+    def recent(self, now_s: int, counts: Callable[[str], bool]) -> AccountedJobs:
         """Return the recent jobs whose partition satisfies `counts`."""
         jobs = [job for job in self._jobs.values() if counts(job.partition)]
         started = _last_started(jobs)
         arrived = [job for job in jobs if 0 <= now_s - job.submit_s <= DAY_S]
-        return RecentJobs(
+        return AccountedJobs(
             _ints([job.start_s or 0 for job in started]),
             _ints([max((job.start_s or 0) - job.submit_s, 0) for job in started]),
             _ints([job.nodes for job in started]),

@@ -22,12 +22,12 @@ from functools import lru_cache
 import numpy as np
 
 from agent.ahead import Live
-from agent.memory import Memory, RecentJobs, holds_nodes
+from agent.memory import Memory, AccountedJobs, holds_nodes
 from agent.slurm.accounting import PastJob
 from agent.slurm.limits import UserLimits
 from agent.slurm.nodes import SinfoStates
 from agent.slurm.queue import JOBS, UNLIMITED_S, Queue, SqueueJob
-from agent.slurm.settings import BASIC, Partition, SlurmSettings
+from agent.slurm.settings import BASIC, Partition, ScontrolConfig
 from features.observe import FEATURES, HIDDEN_TOGETHER, observe
 from features.snapshot import Int64s, Snapshot
 from traces.slurm.text import expand_nodes, parse_job_id, parse_state
@@ -64,7 +64,7 @@ class SlurmContext:
 
     partitions: dict[str, Partition]
     nodes: SinfoStates | None
-    settings: SlurmSettings | None
+    settings: ScontrolConfig | None
     limits: UserLimits | None
     limits_why: str = ""  # one line if limits is None
     past_why: str = ""  # one line if past jobs are not known
@@ -152,7 +152,7 @@ def snapshot_of(
     recent = memory.recent(queue.now_s, _counts(sharing))
     if context.past_why:
         nothing = np.zeros(0, np.int64)
-        recent = RecentJobs(nothing, nothing, nothing, np.zeros(0), recent.arrived_submit_s, recent.arrived_node_s)
+        recent = AccountedJobs(nothing, nothing, nothing, np.zeros(0), recent.arrived_submit_s, recent.arrived_node_s)
     return Snapshot(
         now_s=queue.now_s,
         capacity=max(len(place), usable),
@@ -280,7 +280,7 @@ def _place(
 
 
 def _enters_with(
-    pending: list[SqueueJob], predecessor: SqueueJob | None, request: SlurmRequest, settings: SlurmSettings | None
+    pending: list[SqueueJob], predecessor: SqueueJob | None, request: SlurmRequest, settings: ScontrolConfig | None
 ) -> int:
     """Return the priority of the successor, or of a job without predecessor; -1: behind all others."""
     if predecessor is not None:
@@ -291,7 +291,7 @@ def _enters_with(
     return max(comparable, key=lambda job: (job.submit_s, -job.priority)).priority if comparable else -1
 
 
-def _priority(predecessor: SqueueJob, settings: SlurmSettings | None) -> int:
+def _priority(predecessor: SqueueJob, settings: ScontrolConfig | None) -> int:
     """Return the priority with which the successor would enter the queue; -1: behind all others."""
     if settings is not None and settings.priority_type == BASIC:
         return -1

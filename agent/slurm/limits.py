@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent.slurm.commands import Commands, SlurmError
-from agent.slurm.settings import Partition, SlurmSettings
+from agent.slurm.settings import Partition, ScontrolConfig
 from features.snapshot import NO_LIMIT
 from traces.slurm.text import parse_tres
 
@@ -37,7 +37,7 @@ class _Level:
 
 
 def read_limits(
-    commands: Commands, settings: SlurmSettings, partition: Partition, *, user: str, account: str, qos: str
+    commands: Commands, settings: ScontrolConfig, partition: Partition, *, user: str, account: str, qos: str
 ) -> UserLimits:
     """Read the limits on a user's jobs in a partition. Raises SlurmError, also if the association is not visible."""
     if not ENFORCING & settings.enforced:

@@ -12,7 +12,7 @@ BASIC = "priority/basic"
 
 
 @dataclass(frozen=True)
-class SlurmSettings:
+class ScontrolConfig:
     """Settings of slurm.conf, from `scontrol show config`."""
 
     version: str
@@ -38,12 +38,12 @@ class Partition:
     whole: dict[str, int]
 
 
-def read_settings(commands: Commands) -> SlurmSettings:
+def read_settings(commands: Commands) -> ScontrolConfig:
     """Read the current settings. Raises SlurmError."""
     return parse_settings(commands.run("scontrol", "show", "config"))
 
 
-def parse_settings(text: str) -> SlurmSettings:
+def parse_settings(text: str) -> ScontrolConfig:
     """Parse `scontrol show config`: `Key = Value` lines under a line with the time (epoch s). Raises SlurmError."""
     lines = [line.partition("=") for line in text.splitlines()]
     values = {key.strip(): value.strip() for key, equals, value in lines if equals}
@@ -56,7 +56,7 @@ def parse_settings(text: str) -> SlurmSettings:
         age_most_s = int(parse_duration_s(most_age)) if most_age else 0
     except ValueError as error:
         raise SlurmError("nonsense", "scontrol", f"PriorityMaxAge: {error}") from error
-    return SlurmSettings(
+    return ScontrolConfig(
         version=values["SLURM_VERSION"],
         cluster=values.get("ClusterName", ""),
         now_s=int(now),

@@ -32,7 +32,7 @@ from agent.eyes import Eyes
 from agent.sight import SlurmRequest, live_of
 from agent.slurm.accounting import PastJob, parse_named_past
 from agent.slurm.commands import SlurmError
-from agent.slurm.settings import BASIC, SlurmSettings
+from agent.slurm.settings import BASIC, ScontrolConfig
 from agent.state import ChainState
 from features.ahead.played import FutureInputs
 from features.ahead.summary import AHEAD, FUTURES, SEEN_AHEAD, summary
@@ -205,7 +205,7 @@ def test_futures_end_with_their_time() -> None:
     assert not none.numbers and none.text.startswith(f"no futures: only {none.played} of 16 simulated in 8.")
 
 
-SETTINGS = SlurmSettings("22.05.8", "live", 0, frozenset(), "priority/multifactor", 1000, 7 * DAY, frozenset())
+SETTINGS = ScontrolConfig("22.05.8", "live", 0, frozenset(), "priority/multifactor", 1000, 7 * DAY, frozenset())
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ SETTINGS = SlurmSettings("22.05.8", "live", 0, frozenset(), "priority/multifacto
     ids=["slurm.conf", "first come", "of the site"],
 )
 def test_priorities_grow_as_slurm_says_else_as_at_the_site(
-    settings: SlurmSettings | None, growth: float | None
+    settings: ScontrolConfig | None, growth: float | None
 ) -> None:
     assert points_per_hour(settings, replace(SITE, points_per_hour=21.0)) == growth
 

