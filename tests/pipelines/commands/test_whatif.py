@@ -114,4 +114,4 @@ def test_every_scheduler_that_the_report_may_name_can_be_asked_for(baton: Baton,
 
 def test_simulate_says_which_command_replays_a_scheduler_of_gpus(baton: Baton, data: Path) -> None:
     refused = baton("simulate", "--cluster", "small", "--scheduler", "yarn", "--data", data)
-    assert refused.code == 2 and "`baton whatif --schedulers yarn` replays it" in refused.err
+    assert refused.code == 2 and "use `baton whatif --schedulers yarn`" in refused.err
