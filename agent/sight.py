@@ -22,7 +22,7 @@ from functools import lru_cache
 import numpy as np
 
 from agent.ahead import Live
-from agent.memory import Memory, AccountedJobs, holds_nodes
+from agent.memory import AccountedJobs, Memory, holds_nodes
 from agent.slurm.accounting import PastJob
 from agent.slurm.limits import UserLimits
 from agent.slurm.nodes import SinfoStates

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.memory import Memory, AccountedJobs
+from agent.memory import AccountedJobs, Memory
 from agent.slurm.accounting import DAY_S, AccountingRecords, PastJob
 from agent.slurm.queue import Queue
 from features.observe import RECENT
