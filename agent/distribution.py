@@ -1,8 +1,7 @@
 """The loader of released queue-time models: they predict the distribution of a job's wait at its submission.
 
 A model is a folder as in `agent.artifact`: `manifest.json`, `arrays.npz` (no pickles) and `checks.json`, observations
-with the answers that the model must give wherever it is loaded. This file needs only numpy, `agent.artifact` (for the
-folder) and `agent.trees`; a released model carries a copy of the three files.
+with their answers. This file needs only numpy, `agent.artifact` and `agent.trees`; a released model carries all three.
 
 A distribution is a weighted mean of parts, quantile by quantile. Its quantile levels are then corrected by their
 coverage on held-out rows (`models.queue_time.conformal`). Each part has one of FORMS.
@@ -41,8 +40,7 @@ from agent.trees import TREES, TreeEnsemble, check_trees
 
 FORMAT_VERSION = 1
 KIND = "distribution"
-MAX_MANIFEST_BYTES = 1 << 22  # it holds names of partitions and the release's figures; 20 kB so far
-MAX_PARTS = 64
+MAX_MANIFEST_BYTES, MAX_PARTS = 1 << 22, 64  # names of partitions and the release's figures: 20 kB so far
 SHORT_S = 600  # a short wait is under 10 min
 LEVELS: NDArray[np.float64] = np.arange(1, 40) / 40.0  # of every forecast: 0.025, 0.05 ... 0.975
 LONGEST_S = 366 * 86400.0  # predicted waits are clipped to this

@@ -81,9 +81,7 @@ def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materi
             context.log_event(_materialization(cluster, described, reused=described["sha256"] not in read))
     missing = disappeared(files, paths)
     for path in missing:
-        context.log.warning(
-            f"{path} no longer exists; its rows are kept until a changed file replaces it or it is deleted"
-        )
+        context.log.warning(f"{path} no longer exists; its rows stay until a changed file replaces it or it is deleted")
     counts = [described["result"] for described in files]
     rows_of_files = [{**vars(result), "path": storable(result.path)} for result in results]
     frame = pl.DataFrame(rows_of_files, infer_schema_length=None)

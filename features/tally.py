@@ -36,7 +36,7 @@ def tally(
     Output: counts (n, 8), as `samples.COUNTS`; totals (n,), the sum of the online readings; `seen`, these readings from
     places[i] on, first those of dedicated minutes; readings (n, 2), the numbers of dedicated and of shared readings.
 
-    The function is longer than 50 lines because every part of the pass shares its twelve counters.
+    Over 50 lines: every part of the pass shares its twelve counters.
     """
     for i in range(len(low)):
         samples = offline = repeated = minutes = shared = online_minutes = idle_minutes = idle_samples = 0

@@ -33,15 +33,11 @@ def calibrate(
     until: Annotated[
         str | None, typer.Option("--until", help="Print parameters inferred from data before this date (UTC).")
     ] = None,
-    from_: Annotated[
-        str | None, typer.Option("--from", help="Evaluate jobs submitted from this date on (UTC).")
-    ] = None,
+    from_: Annotated[str | None, typer.Option("--from", help="Evaluate jobs submitted from this date (UTC).")] = None,
     to: Annotated[
         str | None, typer.Option("--to", help="Evaluate jobs submitted before this date (UTC); default: every month.")
     ] = None,
-    mechanisms: Annotated[
-        bool, typer.Option("--mechanisms", help="Also print the contribution of each mechanism.")
-    ] = False,
+    mechanisms: Annotated[bool, typer.Option("--mechanisms", help="Print each mechanism's contribution.")] = False,
     data: Data = None,
     json: Json = False,
 ) -> None:

@@ -63,19 +63,13 @@ def simulate(
     context: typer.Context,
     scheduler: Annotated[
         str | None,
-        typer.Option(
-            "--scheduler", autocompletion=completion.scheduler, help=f"Scheduler: {', '.join(SCHEDULERS)} or slurm."
-        ),
+        typer.Option("--scheduler", autocompletion=completion.scheduler, help=f"{', '.join(SCHEDULERS)} or slurm."),
     ] = None,
     compare: Compare = None,
     trace: Annotated[Path | None, typer.Option("--trace", help="Trace in the Standard Workload Format.")] = None,
     cluster: Cluster = None,
-    estimate: Annotated[
-        str, typer.Option("--estimate", help="Run times that the scheduler plans with: limit or exact.")
-    ] = "limit",
-    pass_: Annotated[
-        str, typer.Option("--pass", help="Scheduling passes: after each event or each instant.")
-    ] = "event",  # noqa: S107
+    estimate: Annotated[str, typer.Option("--estimate", help="Run times to plan with: limit or exact.")] = "limit",
+    pass_: Annotated[str, typer.Option("--pass", help="Pass after each event or instant.")] = "event",  # noqa: S107
     slurm_conf: simulate_slurm.Conf = None,
     qos: simulate_slurm.Qos = None,
     associations: simulate_slurm.Associations = None,

@@ -357,9 +357,8 @@ def test_another_answer_than_the_one_released_is_refused(tmp_path: Path, monkeyp
     checked(constant_lead(), tmp_path / "policy")
     other = module.ArtifactKind(lambda *of: module.constant_lead(*of) + np.asarray([[0, 0, 2e-3, 0]]))
     monkeypatch.setitem(module.KINDS, "constant-lead", other)
-    with pytest.raises(
-        ValueError, match=r"checks\.json: observation 2 scores 1\.002 here, but 1 at the release"
-    ) as caught:
+    wrong = r"checks\.json: observation 2 scores 1\.002 here, but 1 at the release"
+    with pytest.raises(ValueError, match=wrong) as caught:
         Artifact.load(tmp_path / "policy")
     assert "\n" not in str(caught.value)
     within = module.ArtifactKind(lambda *of: module.constant_lead(*of) + 1e-9)
