@@ -53,7 +53,7 @@ def test_a_trend_has_its_scale_and_dates_and_a_tile_says_how_it_was_counted(full
     assert wait.values == pytest.approx([week[2] for week in weeks])
     assert wait.high == fmt.duration(max(week[2] for week in weeks))
     assert all(tile.counted.endswith(".") for tile in tiles.values())
-    assert f"the {waited} jobs with both" in tiles["median wait"].counted
+    assert f"the {waited} jobs that have both" in tiles["median wait"].counted
 
 
 def test_the_share_in_use_names_the_day_since_when_the_log_shows_all_that_ran(tmp_path: Path) -> None:
@@ -76,5 +76,5 @@ def test_the_share_in_use_names_the_day_since_when_the_log_shows_all_that_ran(tm
     assert str(in_use(source)).endswith("in use on average since 2024-01-09, when the first recorded job ended")
     whole = Source(warehouse.one_job(tmp_path / "whole"), "tiny")
     (allocated,) = (tile for tile in summary(whole).tiles if tile.label == "allocated")
-    assert "over the hours from 2024-01-01 00:00 to 2024-01-01 01:01 UTC. The cluster" in allocated.counted
+    assert "over the hours from 2024-01-01 00:00 to 2024-01-01 01:01 UTC. The main resource is" in allocated.counted
     assert str(in_use(whole)).endswith("in use on average")
