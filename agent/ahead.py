@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from agent.memory import holds_nodes
-from agent.slurm.accounting import DAY_S, PastJob
+from agent.slurm.accounting import PastJob
 from agent.slurm.limits import UserLimits
 from agent.slurm.queue import SqueueJob
 from agent.slurm.settings import BASIC, ScontrolConfig
@@ -38,10 +38,10 @@ from features.ahead.summary import AHEAD, BEYOND_S, FUTURES, QUANTILES, summary
 from features.snapshot import Snapshot
 from traces.counted import counted
 from traces.slurm.text import parse_job_id
+from traces.units import DAY_S, HOUR_S
 
 PAST_S = MOST_S + DAY_S
 WINDOW_S = 3 * DAY_S
-HOUR_S = 3600
 BUDGET_S = 8.0  # an unfinished future is then abandoned; all other work takes far less than a second
 LEAST = 4  # fewest futures that are informative
 SETTLED = "the others cannot change the decision"

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from traces.slurm.text import parse_limit_s, parse_span_s
+from traces.units import HOUR_S
 
-HOUR_S = 3600.0
 MOST_OVERLAP_H = 1.0  # default for two links: the largest overlap that comparisons of policies report
 MOST_LINKS = 1000
 MOST_SCRIPT_BYTES = 4 << 20  # Slurm's own bound (max_script_size)

@@ -11,13 +11,13 @@ from agent.decide import looks_ahead, trained_capacity
 from agent.eyes import CALLS_A_LOOK, CALLS_A_REFRESH, REFRESH_S, Eyes
 from agent.hidden_cost import hidden_costs, words_of
 from agent.sight import SlurmContext, SlurmRequest, asked_partitions, hidden_features, hides_futures
-from agent.slurm.accounting import DAY_S
 from agent.slurm.commands import NOT_RUN, Commands, SlurmError
 from agent.slurm.queue import Queue, SqueueJob
 from agent.slurm.settings import Partition
 from features.observe import FILLS, HIDDEN_TOGETHER
 from features.snapshot import NO_LIMIT
 from traces.counted import counted
+from traces.units import DAY_S
 
 TESTED = "22.05"  # the Slurm version that the agent is tested on (tests/live)
 SIZE_SLACK = 0.2  # allowed difference in size, relative to the cluster that the policy was trained on

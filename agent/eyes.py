@@ -19,13 +19,14 @@ from agent.sight import (
     sight_of,
 )
 from agent.slurm import json_form
-from agent.slurm.accounting import DAY_S, PastJob, read_named_past, read_past
+from agent.slurm.accounting import PastJob, read_named_past, read_past
 from agent.slurm.commands import Commands, SlurmError
 from agent.slurm.limits import read_limits
 from agent.slurm.nodes import read_nodes
 from agent.slurm.queue import JOBS, Queue, SqueueJob, read_queue
 from agent.slurm.settings import Partition, read_partitions, read_settings
 from features.ahead.summary import AHEAD
+from traces.units import DAY_S
 
 REFRESH_S = 3600  # interval for settings, partitions and limits, and for accounting until it has answered
 CALLS_A_LOOK = 2  # squeue, sinfo; one more of each if its text, or its JSON, proves unreadable in this look

@@ -16,9 +16,9 @@ from typing import Any
 from agent.state import COMPLETING, MISSING, ChainState, LinkAttempt
 from features.conventions import interruption_h, overlap_h
 from traces.counted import counted
+from traces.units import HOUR_S
 
 LOG_VERSION = 1
-HOUR_S = 3600
 USUAL = frozenset({"", "None", "Priority", "Resources", COMPLETING, MISSING})  # reasons that are not journalled
 
 MEANINGS = {

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from agent import keeper, submission
 from agent.ahead import Site
-from agent.chain import HOUR_S, Chain, option
+from agent.chain import Chain, option
 from agent.decide import Observation, ReleasedPolicy, SubmitDecision, by_rule
 from agent.journal import Journal, event_text, events
 from agent.metrics import exposition
@@ -24,6 +24,7 @@ from agent.slurm.commands import Commands, SlurmError
 from agent.slurm.queue import Queue, SqueueJob
 from agent.slurm_time import SlurmTime
 from agent.state import ChainState, Folder, LinkAttempt, replace_file
+from traces.units import HOUR_S
 
 MOST_PAUSE_S = 600.0  # longest pause between looks at a Slurm that does not answer
 DONE, FAILED, CANCELLED, STOPPED = 0, 1, 3, 4  # exit statuses

@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agent.slurm.accounting import DAY_S, AccountingRecords, PastJob
+from agent.slurm.accounting import AccountingRecords, PastJob
 from agent.slurm.queue import ENDED, Queue, SqueueJob
 from features.observe import RECENT
-from features.snapshot import Float64s, Int64s
+from traces.arrays import Float64s, Int64s
 from traces.slurm.text import parse_job_id, parse_state
+from traces.units import DAY_S
 
 HOLDING = frozenset({"RUNNING", "SUSPENDED", "RESIZING"})  # base states (`traces.slurm.text.parse_state`)
 

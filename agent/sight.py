@@ -29,7 +29,8 @@ from agent.slurm.nodes import SinfoStates
 from agent.slurm.queue import JOBS, UNLIMITED_S, Queue, SqueueJob
 from agent.slurm.settings import BASIC, Partition, ScontrolConfig
 from features.observe import FEATURES, HIDDEN_TOGETHER, observe
-from features.snapshot import Int64s, Snapshot
+from features.snapshot import Snapshot
+from traces.arrays import Int64s
 from traces.slurm.text import expand_nodes, parse_job_id, parse_state
 
 # Reasons that come from the queue itself. Any other reason, except a limit on the job's user, means that a job is held.

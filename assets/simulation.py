@@ -9,7 +9,6 @@ from assets.promises import computed_by
 from assets.resources import CLUSTERS, OWNERS, Baton
 from features.conventions import interruption_h
 from models import registry
-from models.scenario import HOUR_S
 from models.study import calibrations, extent, gpu_what_ifs, inputs, replays, what_ifs
 from models.study.pair_tables import MADE_BY, pair_path
 from models.study.support import Refusal, headline_study
@@ -19,6 +18,7 @@ from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 from traces.store import derived
 from traces.store import warehouse as canonical
+from traces.units import HOUR_S
 
 SCHEDULER = "mirage"
 WAITS = ("mean", "p50", "p95")

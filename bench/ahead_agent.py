@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.ahead import HOUR_S, Numbers, look_ahead
+from agent.ahead import Numbers, look_ahead
 from agent.artifact import REMAINING, Artifact
 from agent.decide import decides_alike
 from bench.ahead_scenes import scene_of
@@ -32,6 +32,7 @@ from models.ahead.table import successors_of
 from models.policies.simulate_ahead import SimulateAhead
 from models.study.pair_tables import predecessors_in
 from simulator.recorded.future import STEP_S
+from traces.units import HOUR_S
 
 ABOUT = Benchmark(
     "ahead_agent",

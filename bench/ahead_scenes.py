@@ -10,7 +10,7 @@ from features.ahead.arrivals import MOST_S
 from features.ahead.plain import FAR_S, FutureUserLimits, Usable
 from features.ahead.played import FutureInputs, ObservedJob, PastArrival
 from features.ahead.run_times import history
-from models.ahead.futures import HOUR_S, HypotheticalJobs
+from models.ahead.futures import HypotheticalJobs
 from models.recorded_pairs import week_of, week_world
 from simulator.cluster import advance
 from simulator.recorded.branch import ARRIVED, OWN, TAKEN, usable_nodes
@@ -18,6 +18,7 @@ from simulator.recorded.log import most_in_use
 from simulator.recorded.record import NEVER, NONE, RecordedTrace
 from simulator.recorded.state import PENDING, RUNNING
 from simulator.recorded.world import Extra
+from traces.units import HOUR_S
 
 
 def scene_of(record: RecordedTrace, asked: HypotheticalJobs, d: int) -> FutureInputs:

@@ -23,6 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
+from traces.units import HOUR_S
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.bench_simulator import CAPACITY, generate
@@ -46,7 +48,6 @@ ABOUT = Benchmark(
     "the batched environment.",
 )
 BATCH, STEPS, SINGLE_STEPS = 4096, 400, 20_000
-HOUR_S = 3600
 PRICED = ("mirage", "easy", "slurm")  # the schedulers whose cost a pair is compared
 
 

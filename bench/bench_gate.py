@@ -26,14 +26,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from traces.arrays import Float64s
+from traces.units import DAY_S
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.results import Benchmark, BenchmarkRun
 from features.bootstrap import interval, resampled_means, seed_weights, start_weights
 from models.release.gate import judge
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 ABOUT = Benchmark(
     "gate",
@@ -42,7 +42,7 @@ ABOUT = Benchmark(
     "Share of simulated windows that pass the gate, of candidates that are truly 0.1 h worse or 1 h better, by how "
     "differences resemble their neighbours (days); target at most 0.05 of the worse ones.",
 )
-DAY_S, EVERY_S = 86_400, 14_400
+EVERY_S = 14_400
 STARTS_A_DAY = DAY_S // EVERY_S
 DAYS = (7.5, 28.0, 42.0, 56.0, 84.0)
 EDGE_H, BETTER_H = 0.1, -1.0
@@ -110,7 +110,7 @@ def _bootstrap_share(
     name: str,
     on_days: float,
     off_days: float,
-    starts: Floats | None,
+    starts: Float64s | None,
     mean_h: float,
     windows: int,
 ) -> float:
@@ -126,7 +126,7 @@ def _bootstrap_share(
 
 def simulated(
     rng: np.random.Generator, name: str, on_days: float, off_days: float, starts: int
-) -> tuple[Floats, Floats]:
+) -> tuple[Float64s, Float64s]:
     """(2 x starts,) differences of cost with a true mean of 0, and reactive's gaps, hours; two pairs a start."""
     unrelated_h = np.repeat(np.where(autoregressive(rng, starts, 1.0) > BUSY, 4.0, 0.5), 2)
     if name == "steady":
@@ -142,7 +142,7 @@ def simulated(
     return lost, np.repeat(np.where(severity > 0.0, 2.0 + SEVERITY_H * severity, 0.5), 2)
 
 
-def autoregressive(rng: np.random.Generator, starts: int, days: float) -> Floats:
+def autoregressive(rng: np.random.Generator, starts: int, days: float) -> Float64s:
     """(starts,) Gaussian of deviation 1 whose correlation falls by e in so many days."""
     share = float(np.exp(-1.0 / (STARTS_A_DAY * days)))
     steps = rng.normal(size=starts) * np.sqrt(1.0 - share**2)
@@ -153,7 +153,7 @@ def autoregressive(rng: np.random.Generator, starts: int, days: float) -> Floats
     return values
 
 
-def spells(rng: np.random.Generator, starts: int, on_days: float, off_days: float) -> tuple[Floats, Floats]:
+def spells(rng: np.random.Generator, starts: int, on_days: float, off_days: float) -> tuple[Float64s, Float64s]:
     """(starts,) severity, 0 outside spells and 1 in the mean of them, and the sign drawn for each spell."""
     severity, sign = np.zeros(starts), np.ones(starts)
     at = -40.0 * (on_days + off_days) * STARTS_A_DAY  # long before, so that the window begins anywhere in a spell

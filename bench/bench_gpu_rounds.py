@@ -20,7 +20,6 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from bench.results import Benchmark, BenchmarkRun
 from simulator.gpu.policies.sia import Sia
@@ -28,8 +27,7 @@ from simulator.gpu.policies.themis import Themis
 from simulator.gpu.profiles import draw
 from simulator.gpu.profiles.table import MODELS
 from simulator.gpu.rounds import GpuJob, GpuMachine, GpuResult, RoundPolicy, simulate_rounds
-
-Floats = NDArray[np.float64]
+from traces.arrays import Float64s
 
 TRACE = Path(__file__).resolve().parents[2] / "shared" / "traces" / "philly" / "philly.csv"
 FROM = datetime(2017, 10, 9, tzinfo=UTC)
@@ -69,7 +67,7 @@ def philly(trace: Path, days: int, begin: datetime = FROM, rate: float = 1.0) ->
     ]
 
 
-def waiting(submit_s: Floats, result: GpuResult, until_s: float) -> float:
+def waiting(submit_s: Float64s, result: GpuResult, until_s: float) -> float:
     """Mean number of submitted jobs that have not begun, over the time until `until_s`."""
     begun_s = np.minimum(result.start_s, until_s)
     return float(np.maximum(0.0, begun_s - submit_s).sum() / until_s)

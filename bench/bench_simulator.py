@@ -31,11 +31,13 @@ from pathlib import Path
 
 import numpy as np
 
+from traces.arrays import Int64s
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.results import Benchmark, BenchmarkRun
 from simulator.flat.replay import as_jobs, replay
-from simulator.workload import Int64s, Workload
+from simulator.workload import Workload
 from tests.twins import flat as reference
 
 ABOUT = Benchmark(

@@ -30,6 +30,8 @@ from pathlib import Path
 
 import numpy as np
 
+from traces.arrays import Int64s
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.results import Benchmark, BenchmarkRun
@@ -114,7 +116,7 @@ def run_kernel(world: w.SlurmWorld) -> tuple[w.SlurmResult, float]:
     return outcome(ready), time.process_time() - before
 
 
-def run_peer(program: Path, given: bytes) -> tuple[w.Int64s, float]:
+def run_peer(program: Path, given: bytes) -> tuple[Int64s, float]:
     """Start, first node and by-backfill of each job, shape (3, jobs), and the processor time that it took."""
     done = subprocess.run([str(program)], input=given, capture_output=True, check=True)
     return np.frombuffer(done.stdout, np.int64).reshape(3, -1), float(done.stderr)

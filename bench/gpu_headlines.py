@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bench.bench_gpu_rounds import TRACE, philly
 from bench.results import Benchmark, BenchmarkRun
@@ -31,8 +30,8 @@ from simulator.gpu.policies.themis import Themis
 from simulator.gpu.profiles import draw
 from simulator.gpu.profiles.table import MODELS
 from simulator.gpu.rounds import GpuJob, GpuMachine, GpuResult, RoundPolicy, simulate_rounds
-
-Floats = NDArray[np.float64]
+from traces.arrays import Float64s
+from traces.units import WEEK_S
 
 ABOUT = Benchmark(
     "gpu_headlines",
@@ -48,7 +47,6 @@ ABOUT_GANDIVA = Benchmark(
     "Gandiva with each mechanism taken away, on generated jobs, 64 GPUs, a fifth of the gangs elastic.",
 )
 FROM = datetime(2017, 10, 2, tzinfo=UTC)  # of the Philly workload
-WEEK_S = 7 * 86_400
 DRAWS = 300
 ALIKE = GpuMachine(np.full(8, 8, dtype=np.int64), ["T4"] * 8, "T4")
 # As Sia's: three types, the newest the fewest.
@@ -89,7 +87,7 @@ def generated(settings: HeadlineSettings, gpus: int, load: float) -> list[GpuJob
     return [GpuJob(n, float(submit_s[n]), int(chosen[n]), float(run_s[n])) for n in range(count)]
 
 
-def rho(jobs: Sequence[GpuJob], result: GpuResult, machine: GpuMachine) -> Floats:
+def rho(jobs: Sequence[GpuJob], result: GpuResult, machine: GpuMachine) -> Float64s:
     """Finish-time fairness of each job; N is the mean number of jobs in the system during its time."""
     submit_s = np.array([job.submit_s for job in jobs])
     instants = np.unique(np.concatenate([submit_s, result.end_s]))
@@ -104,7 +102,9 @@ def rho(jobs: Sequence[GpuJob], result: GpuResult, machine: GpuMachine) -> Float
     return np.asarray((result.end_s - submit_s) / np.array(alone), dtype=np.float64)
 
 
-def ratio(submit_s: Floats, mine: Floats, others: Floats, seed: int = 0) -> tuple[float, tuple[float, float] | None]:
+def ratio(
+    submit_s: Float64s, mine: Float64s, others: Float64s, seed: int = 0
+) -> tuple[float, tuple[float, float] | None]:
     """Mean of `mine` over mean of `others`, with its interval; no interval of one week."""
     weights = start_weights(submit_s.astype(np.int64), draws=DRAWS, seed=seed)
     ends = None if weights is None else interval((weights @ mine) / (weights @ others))

@@ -21,8 +21,8 @@ from bench.results import Benchmark, BenchmarkRun
 from models.what_if.changes import GpuScene
 from models.what_if.schedulers import without_unplaceable
 from simulator.gpu.cluster import of_nodes
+from traces.units import WEEK_S
 
-WEEK_S = 7 * 86_400
 ABOUT = Benchmark(
     "gpu_philly",
     "GPU schedulers on Philly",

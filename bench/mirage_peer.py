@@ -24,6 +24,8 @@ from pathlib import Path
 
 import numpy as np
 
+from traces.units import HOUR_S
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.peer_rows import print_table
@@ -53,7 +55,6 @@ ABOUT_HISTORIES = Benchmark(
     "policies",
     "Hours a pair of 48 h of networks over histories, fitted on the same pairs and judged hourly; plain world.",
 )
-HOUR_S = 3600
 BESIDE = ("reactive", "start-estimate", "lightgbm", "fitted-q", "dqn", "policy-gradient")
 KINDS = ("transformer", "mixture", "forest", "xgboost", *learners.KINDS)
 

@@ -24,7 +24,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 import stable_baselines3
-from numpy.typing import NDArray
 from stable_baselines3.common.callbacks import BaseCallback
 
 from bench.results import Benchmark, BenchmarkRun
@@ -38,9 +37,8 @@ from models.scaling import Scaling
 from models.stopping import stopping_rows
 from models.study.cluster import open_study
 from traces import clusters
+from traces.arrays import Float64s
 from traces.store.folder import DataFolder
-
-Floats = NDArray[np.float64]
 
 ABOUT = Benchmark(
     "published_peers",
@@ -123,7 +121,7 @@ def environment(table: PairTable, scaling: Scaling) -> gymnasium.Env[Any, Any]:
     return ScaledObservation(ProvisioningEnv(table), scaling)
 
 
-def peer_costs(peer: Peer, fit: PairTable, judged: PairTable, seed: int, budget_s: float) -> tuple[Floats, int]:
+def peer_costs(peer: Peer, fit: PairTable, judged: PairTable, seed: int, budget_s: float) -> tuple[Float64s, int]:
     """(p,) gaps of a peer that learned for that time on `fit`, where it submits on `judged`; and its steps."""
     from stable_baselines3.common.vec_env import DummyVecEnv
 
@@ -144,7 +142,7 @@ def peer_costs(peer: Peer, fit: PairTable, judged: PairTable, seed: int, budget_
     return judged.gap_h[stopping_rows(judged, submit[None])[0]], int(model.num_timesteps)
 
 
-def words(run: BenchmarkRun, name: str, gaps: Floats, own: Floats | None, judged: PairTable, told: str) -> str:
+def words(run: BenchmarkRun, name: str, gaps: Float64s, own: Float64s | None, judged: PairTable, told: str) -> str:
     """A line, recorded too: gaps (seeds, pairs) of a learner, and `own` of Baton's of the kind."""
     cost = np.abs(gaps)
     for what, hours in (("interruption", np.maximum(gaps, 0)), ("overlap", np.maximum(-gaps, 0)), ("cost", cost)):
@@ -190,7 +188,7 @@ def main() -> None:
 
     run, reactive = BenchmarkRun(ABOUT), judged.gap_h[judged.last][None]
     print(words(run, "reactive", reactive, None, judged, ""), flush=True)
-    own: dict[str, Floats] = {}
+    own: dict[str, Float64s] = {}
     took: dict[str, list[float]] = {}
     for name in ("dqn", "policy-gradient"):
         gaps, took[name] = [], []

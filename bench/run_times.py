@@ -21,7 +21,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bench.asked_window import opened, parser
 from bench.results import Benchmark, BenchmarkRun
@@ -31,9 +30,7 @@ from features.start_estimate import expected_left
 from models.ahead.futures import history_of
 from models.study.inputs import read_record
 from simulator.recorded.record import NEVER, RecordedTrace
-
-Floats = NDArray[np.float64]
-Int64s = NDArray[np.int64]
+from traces.arrays import Float64s, Int64s
 
 QUANTILES = np.arange(1, 20) / 20
 SEEN = np.array([1, 5, 9, 13, 17])  # the quantiles that boosting gets as inputs
@@ -61,7 +58,7 @@ def running(record: RecordedTrace, at_s: Int64s) -> RunningJobs:
     return RunningJobs(np.concatenate(rows), np.repeat(at_s, [len(row) for row in rows]))
 
 
-def by_habit(record: RecordedTrace, known: RunTimeHistory, asked: RunningJobs) -> tuple[Floats, Floats]:
+def by_habit(record: RecordedTrace, known: RunTimeHistory, asked: RunningJobs) -> tuple[Float64s, Float64s]:
     """(n, 19) quantiles of the share of the limit at which the jobs end, and (n, 2 LEVELS) the last runs of each level.
 
     Of a level: the mean share of up to 20 last runs, and how many there are.
@@ -88,7 +85,7 @@ def by_habit(record: RecordedTrace, known: RunTimeHistory, asked: RunningJobs) -
     return found, last
 
 
-def inputs(record: RecordedTrace, asked: RunningJobs, habit: Floats, last: Floats) -> Floats:
+def inputs(record: RecordedTrace, asked: RunningJobs, habit: Float64s, last: Float64s) -> Float64s:
     """The inputs of boosting, (n, i)."""
     row = asked.row
     used = (asked.at_s - record.start_s[row]) / record.limit_s[row]
@@ -97,14 +94,16 @@ def inputs(record: RecordedTrace, asked: RunningJobs, habit: Floats, last: Float
     return np.column_stack([*columns, habit[:, SEEN], last])
 
 
-def left_share(record: RecordedTrace, asked: RunningJobs) -> Floats:
+def left_share(record: RecordedTrace, asked: RunningJobs) -> Float64s:
     """(n,) the time left as a share of what the limit leaves, 0 to 1."""
     limit_end_s = record.start_s[asked.row] + record.limit_s[asked.row]
-    share: Floats = np.clip((record.end_s[asked.row] - asked.at_s) / np.maximum(limit_end_s - asked.at_s, 60), 0.0, 1.0)
+    share: Float64s = np.clip(
+        (record.end_s[asked.row] - asked.at_s) / np.maximum(limit_end_s - asked.at_s, 60), 0.0, 1.0
+    )
     return share
 
 
-def boosted(record: RecordedTrace, known: RunTimeHistory, until_s: int, asked: RunningJobs, seen: Floats) -> Floats:
+def boosted(record: RecordedTrace, known: RunTimeHistory, until_s: int, asked: RunningJobs, seen: Float64s) -> Float64s:
     """(n, 19) quantiles of `left_share`, of models fitted on jobs that had ended before `until_s`, rising."""
     import lightgbm
 
@@ -124,14 +123,14 @@ def boosted(record: RecordedTrace, known: RunTimeHistory, until_s: int, asked: R
     return np.sort(np.column_stack(found), axis=1)
 
 
-def crps_h(record: RecordedTrace, asked: RunningJobs, left_h: Floats) -> Floats:
+def crps_h(record: RecordedTrace, asked: RunningJobs, left_h: Float64s) -> Float64s:
     """(n,) of quantiles (n, 19), or of one number (n, 1), of the hours left."""
     true_h = (record.end_s[asked.row] - asked.at_s)[:, None] / 3600.0
     over = true_h - left_h
     return np.asarray(2.0 * np.maximum(QUANTILES * over, (QUANTILES - 1.0) * over).mean(axis=1))
 
 
-def words(run: BenchmarkRun, name: str, crps: Floats, base: Floats, at_s: Int64s) -> str:
+def words(run: BenchmarkRun, name: str, crps: Float64s, base: Float64s, at_s: Int64s) -> str:
     """A line, with the difference to the habit's; the figures go into `run`."""
     weights, less = start_weights(at_s), crps - base
     ends = None

@@ -14,10 +14,11 @@ from pathlib import Path
 from models.comparison.differences import pool
 from models.study.cluster import open_study
 from models.study.comparisons import compare_on
-from models.study.windows import DAY_S, Window
+from models.study.windows import Window
 from models.training.train import train
 from traces import clusters
 from traces.store.folder import DataFolder
+from traces.units import DAY_S
 
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument("--data", default="data")

@@ -19,9 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from features.conventions import BLOCK_DAYS
-
-Floats = NDArray[np.float64]
-Int64s = NDArray[np.int64]
+from traces.arrays import Float64s, Int64s
 
 BLOCK_S = BLOCK_DAYS * 86_400
 DRAWS = 1000
@@ -41,7 +39,7 @@ def block_count(submit_s: Int64s, origin_s: int, block_s: int = BLOCK_S) -> int:
     return len(np.unique((np.asarray(submit_s, dtype=np.int64) - origin_s) // block_s))
 
 
-def start_weights(submit_s: Int64s, draws: int = DRAWS, seed: int = 0, block_s: int = BLOCK_S) -> Floats | None:
+def start_weights(submit_s: Int64s, draws: int = DRAWS, seed: int = 0, block_s: int = BLOCK_S) -> Float64s | None:
     """Count how often each start is drawn: (draws, n) for submissions `submit_s` (n,), epoch s.
 
     A draw joins blocks of `block_s` seconds until it is as long as the window; the last block is cut to fit. A block
@@ -68,13 +66,13 @@ def start_weights(submit_s: Int64s, draws: int = DRAWS, seed: int = 0, block_s: 
     return np.asarray(drawn[:, np.searchsorted(starts, submit_s)], dtype=np.float64)
 
 
-def seed_weights(seeds: int, draws: int = DRAWS, seed: int = 0) -> Floats:
+def seed_weights(seeds: int, draws: int = DRAWS, seed: int = 0) -> Float64s:
     """Draw seeds with replacement, as many as there are: the share of each seed in each draw, (draws, seeds)."""
     rng = np.random.default_rng([seed, seeds])
     return np.asarray(rng.multinomial(seeds, np.full(seeds, 1.0 / seeds), size=draws) / seeds, dtype=np.float64)
 
 
-def resampled_means(values: Floats, starts: Floats, seeds: Floats) -> Floats:
+def resampled_means(values: Float64s, starts: Float64s, seeds: Float64s) -> Float64s:
     """Compute the mean of `values` (seeds, settings, n) in every draw: (draws, settings); NaN for an empty draw.
 
     starts: (draws, n) from `start_weights`; seeds: (draws, seeds) from `seed_weights`.
@@ -86,7 +84,7 @@ def resampled_means(values: Floats, starts: Floats, seeds: Floats) -> Floats:
     return np.asarray(np.einsum("bs,bsk->bk", seeds, means.reshape(-1, count, settings)), dtype=np.float64)
 
 
-def resampled_percentiles(values: Floats, starts: Floats, seeds: Floats, percents: Sequence[float]) -> Floats:
+def resampled_percentiles(values: Float64s, starts: Float64s, seeds: Float64s, percents: Sequence[float]) -> Float64s:
     """Compute percentiles of `values` (seeds, n) in every draw: (draws, percents); NaN for an empty draw.
 
     `percents` are in (0, 100]. The weight of a value is that of its start times that of its seed. The percentile is the

@@ -14,14 +14,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from traces.arrays import Float64s
 
 # Probability that a week like the earlier ones exceeds a bound; 1 / (weeks + 1) where there are too few for that.
 CHANCE = 0.05
 LEAST_WEEKS = 6  # earlier weeks required; the probability is then at most 1 / 7
 LEAST_ROWS = 20  # known values required per week, or the feature is ignored
-
-Float64s = NDArray[np.float64]
 
 
 class DriftBounds(NamedTuple):

@@ -13,8 +13,9 @@ import numpy as np
 import polars as pl
 
 from features.trace import Trace
-from features.usage import Int64s, Steps, steps_of
+from features.usage import Steps, steps_of
 from traces import instants
+from traces.arrays import Int64s
 from traces.clusters import ClusterSettings
 from traces.counted import counted
 

@@ -37,17 +37,8 @@ from features.limits import NAMED_BY, OWNER, OwnLimits, any_of, is_free
 from features.own_jobs import OwnNodes
 from features.pools import Fit
 from features.trace import Trace, left_join
-from features.usage import (
-    INSTANTS,
-    Int64s,
-    Steps,
-    complete_from,
-    either,
-    horizon,
-    product,
-    queue_end,
-    without,
-)  # fmt: skip
+from features.usage import INSTANTS, Steps, complete_from, either, horizon, product, queue_end, without
+from traces.arrays import Int64s
 
 MAIN_CAUSES = {
     "held_s": "held",

@@ -16,7 +16,8 @@ import polars as pl
 
 from features.fits import SHAPE, Rooms, between
 from features.pools import OPEN_SHARE
-from features.usage import Int64s, Steps
+from features.usage import Steps
+from traces.arrays import Int64s
 
 SPELL_S = 3 * 3600
 JOBS, USERS = 10, 5

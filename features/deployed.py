@@ -29,9 +29,9 @@ from traces.schema import Table
 from traces.store import warehouse
 from traces.store.folder import DataFolder
 from traces.store.frames import empty
+from traces.units import HOUR_S
 
 TABLES: tuple[Table, ...] = (DEPLOYED_LINKS, DEPLOYED_POLICIES)
-HOUR_S = 3600
 EVERY, NONE = "all", "none"  # values of decided_by: the row of all jobs, and jobs submitted without a decision
 ATTEMPT = ("chain", "link", "attempt")
 VERSION = ("decided_by", "policy", "version", "setting")

@@ -12,13 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from features.bounds import LEAST_ROWS, LEAST_WEEKS, bounds
 from features.load import BINS, stability_index
-
-Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
+from traces.arrays import Float64s, Int64s
 
 
 class Distance(NamedTuple):

@@ -14,7 +14,8 @@ import polars as pl
 from features.capacity import KNOWN_BY, Capacity
 from features.pools import KNOWN, Basis, Counted, Demand, Fit, Placed, Pools, placed_pools
 from features.trace import Trace
-from features.usage import Int64s, Steps, overlap_area, shows_its_end
+from features.usage import Steps, overlap_area, shows_its_end
+from traces.arrays import Int64s
 from traces.progress import Progress
 
 SHAPE = ("cause_basis", "partition", "ask_gpus", "ask_cpus", "ask_mem_mib", "ask_nodes", "ask_like")

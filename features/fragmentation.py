@@ -15,16 +15,8 @@ from numpy.typing import NDArray
 from features.capacity import Capacity, capacity
 from features.tables.fragmentation import EMPTY_NODES, FRAGMENTATION
 from features.trace import ASKED, Trace, read_trace, shaped
-from features.usage import (
-    Int64s,
-    Steps,
-    asked_gpus,
-    asked_nodes,
-    horizon,
-    queue_end,
-    runs,
-    steps_of,
-)
+from features.usage import Steps, asked_gpus, asked_nodes, horizon, queue_end, runs, steps_of
+from traces.arrays import Int64s
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store.folder import DataFolder

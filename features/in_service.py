@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from features.usage import LASTING_S, LASTING_SHARE, Int64s, Steps, lasting
+from features.usage import LASTING_S, LASTING_SHARE, Steps, lasting
 from simulator.recorded.parameters import WINDOW_S
+from traces.arrays import Int64s
+from traces.units import DAY_S
 
-DAY_S = 86_400
 WINDOW_DAYS = WINDOW_S // DAY_S
 PRESSED = 5  # mean number of queued users on a day from which we assume that everything in service is in use
 

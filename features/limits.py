@@ -16,8 +16,9 @@ import numpy as np
 import polars as pl
 
 from features.fits import SHAPE, Rooms, between, both_between, span
-from features.usage import Int64s, Steps, either, from_epoch, steps_of
+from features.usage import Steps, either, from_epoch, steps_of
 from simulator.recorded.parameters import BEYOND, shared_limit
+from traces.arrays import Int64s
 
 # Reasons in Slurm's job_reason_string that name a limit of a user, account, association or QOS.
 LIMIT_REASON = r"^(?:QOS(?:Max|Grp|Min|Job|Resource|Time|Usage)|Assoc(?:Max|Grp|iation)|Max\w+PerAccount)"

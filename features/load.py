@@ -17,14 +17,15 @@ from numpy.typing import NDArray
 
 from features.tables.load import DRIFT, LOAD
 from features.trace import ASKED, Trace, read_trace, shaped
-from features.usage import Int64s, Steps, asked_gpus, asked_nodes, horizon, queue_end, runs, steps_of, with_gpu_time
+from features.usage import Steps, asked_gpus, asked_nodes, horizon, queue_end, runs, steps_of, with_gpu_time
+from traces.arrays import Int64s
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store.folder import DataFolder
 from traces.store.frames import empty
+from traces.units import DAY_S
 
 TABLES: tuple[Table, ...] = (LOAD, DRIFT)
-DAY_S = 86_400
 BINS = 10
 SHIFTED = 0.25
 NUMBERS = (

@@ -23,15 +23,13 @@ from features.start_estimate import (
     planned,
     start_estimate,
 )
-
-Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
+from traces.arrays import Float64s
+from traces.units import HOUR_S
 
 VERSION = 2  # 1 had no usable nodes, held jobs and headroom
 RECENT = 100  # "recent" covers so many jobs started and so many ended (Mirage averages over 100)
 HORIZON_H = 240.0  # upper bound of estimates
 MOST_JOBS = 1000  # upper bound of the headroom in jobs
-HOUR_S = 3600.0
 
 
 class Index(NamedTuple):

@@ -17,7 +17,8 @@ from features.resource import resource_of
 from features.sizes import asked_amount, size_bucket
 from features.tables.queueing import START_ORDER, START_ORDER_BY
 from features.trace import ASKED, ASKED_OF_OTHERS, Trace, ordered, read_trace, shaped
-from features.usage import Int64s, Steps, horizon, queue_end, runs
+from features.usage import Steps, horizon, queue_end, runs
+from traces.arrays import Int64s
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store.folder import DataFolder

@@ -20,8 +20,9 @@ from features.capacity import OF_NODE, Capacity, Resource, by_node
 from features.in_service import usable
 from features.partition_nodes import places_of_partitions
 from features.trace import Trace, ordered
-from features.usage import Int64s, Steps, horizon, shows_its_end, steps_of
+from features.usage import Steps, horizon, shows_its_end, steps_of
 from simulator.recorded.parameters import WINDOW_S
+from traces.arrays import Int32s, Int64s
 
 Basis = Literal["placements", "GPU counts", "CPU counts", "node counts", "job counts"]
 _RESOURCES: dict[str, Resource] = {"gpus": "GPU", "cpus": "core", "nodes": "node"}
@@ -30,7 +31,6 @@ KNOWN = 0.95  # share of the attempts that must record an amount before it is us
 SHARED_SHOWN = 30  # minimum number of placements without a shared node to infer that a partition allocates whole nodes
 ENFORCED = 1.05  # if jobs held more than this times a node's listed memory, memory is not enforced
 OPEN_SHARE = 0.5  # free share of a pool that is too large to be kept for one queued job
-Int32s = NDArray[np.int32]
 FOREVER = np.iinfo(np.int64).max // 4
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from features.usage import Int64s
+from traces.arrays import Int64s
 
 NEVER = np.iinfo(np.int64).min
 

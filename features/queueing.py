@@ -21,7 +21,6 @@ from features.tables.queueing import QUEUEING_BY, QUEUEING_DELAY
 from features.trace import ASKED, ASKED_OF_OTHERS, Trace, left_join, ordered, read_trace, shaped
 from features.usage import (
     INSTANTS,
-    Int64s,
     Steps,
     asked_gpus,
     asked_nodes,
@@ -34,6 +33,7 @@ from features.usage import (
     with_gpu_time,
 )
 from simulator.metrics import NOTICED_WAIT_S
+from traces.arrays import Int64s
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store.folder import DataFolder

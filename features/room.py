@@ -5,13 +5,8 @@ Arrays in, arrays out. `features.pools` prepares the arrays; the tests compare w
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from simulator.compiled import kernel, kernel_inline
-
-Int32s = NDArray[np.int32]
-Int64s = NDArray[np.int64]
+from traces.arrays import Int32s, Int64s
 
 
 @kernel

@@ -19,7 +19,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from features.trace import Trace
-from features.usage import Float64s, Int64s, next_allocation, seconds
+from features.usage import next_allocation, seconds
+from traces.arrays import Float64s, Int64s
+from traces.units import MINUTE_S
 
 Batch = TypeVar("Batch")
 Read = TypeVar("Read")
@@ -35,7 +37,7 @@ RESOURCES: dict[str, tuple[str, str, str]] = {
 }
 ROWS_AT_ONCE = 6_000_000  # samples held in memory; a node with more is read in one batch
 NODES_AT_ONCE = 64  # kept small, because a sample's node is looked up in a list
-MINUTE_S, MICROSECONDS = 60, 1_000_000
+MICROSECONDS = 1_000_000
 SPARSE = 16  # a grid of minutes with more cells per sample is mostly gaps
 UNCOUNTED = 4_000_000  # readings collected before they are sorted and counted
 NO_END = np.iinfo(np.int64).max

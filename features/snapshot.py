@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
+from traces.arrays import Float64s, Int64s
 
 NO_LIMIT = 1_000_000  # jobs or nodes that a user may hold where no limit is set
 

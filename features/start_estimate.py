@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from features.snapshot import NO_LIMIT, Float64s, Int64s, Snapshot
+from features.snapshot import NO_LIMIT, Snapshot
+from traces.arrays import Float64s, Int64s
 
 MAX_PLANNED = 400  # pending jobs that an estimate places; later ones would not start within days
 

@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.compiled import kernel, kernel_inline
-
-Float64s = NDArray[np.float64]
-Int64s = NDArray[np.int64]
+from traces.arrays import Float64s, Int64s
 
 
 @kernel

@@ -10,14 +10,10 @@ from functools import cached_property
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from features.trace import Trace, left_join
+from traces.arrays import Int64s
 from traces.clusters import ClusterSettings
-
-Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
-
 
 ENDS = 10  # expected ends before a log's first one, from which the log is a dump of jobs that ended later
 LASTING_S, LASTING_SHARE = 3600, 0.001  # minimum s, and share of a log's span, of a lasting level

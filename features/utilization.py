@@ -23,12 +23,14 @@ from features.tables.utilization import (
     UTILIZATION_PERCENTILES,
 )
 from features.trace import Trace, read_trace, shaped
-from features.usage import Int64s, Steps, complete_from, runs, steps_of
+from features.usage import Steps, complete_from, runs, steps_of
+from traces.arrays import Int64s
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store import warehouse
 from traces.store.folder import DataFolder
 from traces.store.frames import empty
+from traces.units import HOUR_S, MINUTE_S, WEEK_S
 
 TABLES: tuple[Table, ...] = (
     RESOURCES,
@@ -39,7 +41,6 @@ TABLES: tuple[Table, ...] = (
     UTILIZATION_PERCENTILES,
     IDLE_GPU_TIME,
 )
-HOUR_S, WEEK_S, MINUTE_S = 3600, 7 * 86_400, 60
 MONDAY_S = 4 * 86_400  # 1970-01-05, the first Monday of the epoch
 READ_MEMORY = "700MB"  # database memory limit while samples are read, in addition to the joined rows
 GROUPINGS = (

@@ -8,14 +8,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from features.conventions import interruption_h, overlap_h
 from models.protocol import PairTable
-
-Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from traces.arrays import Bools, Float64s, Int64s
 
 
 class Step(NamedTuple):

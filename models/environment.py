@@ -12,15 +12,12 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from numpy.typing import NDArray
 
 from features.observe import FEATURES
 from models.batched_pairs import BatchedPairs, rewards
 from models.protocol import PairTable
 from models.scaling import BOUND, Scaling
-
-Int64s = NDArray[np.int64]
-Float32s = NDArray[np.float32]
+from traces.arrays import Float32s, Int64s
 
 ENV_ID = "Baton/Provisioning-v0"
 WAIT, SUBMIT = 0, 1

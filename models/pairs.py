@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 from numba.extending import register_jitable
-from numpy.typing import NDArray
 
 from features import observe
 from features.snapshot import Snapshot
@@ -38,13 +37,11 @@ from simulator.cluster import (
     visible,
 )
 from simulator.compiled import njit
+from traces.arrays import Float32s, Int64s
 from traces.counted import counted
 from traces.errors import InputError
 from traces.files.whole import whole_file
 from traces.progress import Progress
-
-Int64s = NDArray[np.int64]
-Float32s = NDArray[np.float32]
 
 _FIRST_ROOM = 1024  # jobs waiting at once; doubled if there are more
 

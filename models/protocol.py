@@ -19,10 +19,8 @@ from numpy.typing import NDArray
 
 from agent.artifact import Artifact
 from features.ahead.summary import SEEN_AHEAD
+from traces.arrays import Float32s, Int64s
 from traces.errors import InputError
-
-Int64s = NDArray[np.int64]
-Float32s = NDArray[np.float32]
 
 NONE = -1
 

@@ -25,7 +25,6 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from agent.artifact import Artifact
 from agent.decide import looks_ahead
@@ -44,11 +43,10 @@ from simulator.recorded.follow import HORIZON_S
 from simulator.recorded.record import RecordedTrace
 from simulator.recorded.stand_in import stand_in
 from simulator.recorded.world import Extra
+from traces.arrays import Float32s, Int64s
 from traces.counted import counted
 from traces.progress import Progress, say
 
-Int64s = NDArray[np.int64]
-Float32s = NDArray[np.float32]
 _Due: TypeAlias = "tuple[int, int, _Chain]"  # a decision: its instant, the chain's place among all, the chain
 
 CYCLES_S = cycles_s(FUTURES)

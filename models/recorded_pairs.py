@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from features import observe
 from models.pairs import write_observation
@@ -28,16 +27,15 @@ from simulator.cluster import NONE, Built, advance, copy, place_of, start_of, su
 from simulator.compiled import njit
 from simulator.recorded.branch import RecordedBranch, RecordedCluster, pass_over
 from simulator.recorded.follow import HORIZON_S
-from simulator.recorded.judge import ALL, DAY_S, REFIT_S
+from simulator.recorded.judge import ALL, REFIT_S
 from simulator.recorded.parameters import fit, rules_of
 from simulator.recorded.record import NEVER, RecordedTrace
 from simulator.recorded.single import is_around
 from simulator.recorded.world import Extra, build_with
+from traces.arrays import Float32s, Int64s
 from traces.counted import counted
 from traces.progress import Progress, say
-
-Int64s = NDArray[np.int64]
-Float32s = NDArray[np.float32]
+from traces.units import DAY_S
 
 WEEK_ORIGIN_S = 4 * DAY_S  # the first Monday of 1970: rules change on Mondays, 0:00 UTC
 SAMPLE = 400  # decisions timed to estimate the duration of a whole table

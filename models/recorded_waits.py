@@ -23,14 +23,11 @@ import zlib
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from models.protocol import NONE, PairTable
 from models.recorded_pairs import Predecessors
 from simulator.recorded.record import RecordedTrace
-
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from traces.arrays import Float64s, Int64s
 
 
 @dataclass(frozen=True)
@@ -88,10 +85,10 @@ class Neighbours:
     """The k jobs with any weight in d decisions about similar successors, by rising wait."""
 
     wait_s: Int64s  # (k,)
-    share: Floats  # (d, k) of the weight; each row adds up to 1, or is 0 if no neighbour is left
-    effective: Floats  # (d,) number of neighbours; 0 if there are too few users
+    share: Float64s  # (d, k) of the weight; each row adds up to 1, or is 0 if no neighbour is left
+    effective: Float64s  # (d,) number of neighbours; 0 if there are too few users
 
-    def drawn_s(self, quantile: Floats) -> Int64s:
+    def drawn_s(self, quantile: Float64s) -> Int64s:
         """(d,) the wait at which the cumulative share of shorter waits reaches the quantile, (d,) in [0, 1)."""
         below = (np.cumsum(self.share, axis=1) <= quantile[:, None]).sum(axis=1)
         drawn: Int64s = self.wait_s[np.minimum(below, len(self.wait_s) - 1)]
@@ -126,7 +123,7 @@ def neighbours(
     return Neighbours(wait_s[order], share[:, order], effective)
 
 
-def shares(weight: Floats, user: Int64s) -> Floats:
+def shares(weight: Float64s, user: Int64s) -> Float64s:
     """(d, k) shares of the weight (d, k) of jobs of `user` (rising, (k,)), with at most MOST_OF_A_USER for each user.
 
     A user's excess is taken from all of its jobs in proportion. A row with too few users for that is 0.
@@ -147,5 +144,5 @@ def shares(weight: Floats, user: Int64s) -> Floats:
     counts = np.diff(np.r_[begins, jobs])
     capped = weight * np.repeat(kept, counts, axis=1)
     total = capped.sum(axis=1, keepdims=True)
-    share: Floats = np.divide(capped, total, out=np.zeros_like(capped), where=total > 0)
+    share: Float64s = np.divide(capped, total, out=np.zeros_like(capped), where=total > 0)
     return share

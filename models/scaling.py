@@ -8,13 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from agent.artifact import Artifact, network_inputs
 from features.observe import FEATURES
-
-Int64s = NDArray[np.int64]
-Float32s = NDArray[np.float32]
+from traces.arrays import Float32s, Int64s
 
 BOUND = 5.0  # standard deviations; the fit saw nothing beyond them
 LEAST_SCALE = 0.05  # of a feature that hardly varies

@@ -11,8 +11,8 @@ from models.worlds import PAIRS
 from simulator.workload import Workload
 from traces import instants
 from traces.counted import plural
+from traces.units import HOUR_S
 
-HOUR_S = 3600
 LIMIT_S = 48 * HOUR_S  # wall-clock limit of both jobs of a pair, by default
 EVERY_S = 4 * HOUR_S  # between the starts of pairs
 LEAST_RECORDED_LIMIT_S = CUT_LIMIT_H * HOUR_S  # a job cut by a shorter limit is not a long training

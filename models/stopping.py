@@ -6,9 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.protocol import PairTable
-
-Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
+from traces.arrays import Int64s
 
 
 def stopping_rows(pairs: PairTable, submit: NDArray[np.bool_]) -> Int64s:

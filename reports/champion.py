@@ -10,8 +10,8 @@ from features.conventions import BY_HAND, GATE_BLOCKS, GATE_LOSING, LIGHT_H, RUL
 from reports import format as fmt
 from reports.source import Source
 from traces.counted import counted
+from traces.units import HOUR_S
 
-HOUR_S = 3600
 SAME_H = 1e-9  # costs that differ by less are equal, as in the candidate rule
 
 

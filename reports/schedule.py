@@ -15,12 +15,13 @@ from reports import format as fmt
 from reports.build import render
 from reports.layout import Figure, Section, TableView, columns
 from simulator.metrics import mean_level
-from simulator.workload import Int64s, Replay, Workload
+from simulator.workload import Replay, Workload
+from traces.arrays import Int64s
 from traces.counted import counted
 from traces.errors import InputError
 from traces.files.whole import write_text
+from traces.units import DAY_S, HOUR_S
 
-HOUR_S, DAY_S = 3600, 86400
 BINS = 240
 MOST_DRAWN = 2000  # jobs in a Gantt chart
 _EASY_TO_READ = 300  # jobs in a window chosen automatically

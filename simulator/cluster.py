@@ -25,23 +25,18 @@ from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-import numpy as np
 from numba import types
 from numba.extending import overload
-from numpy.typing import NDArray
 
 from simulator.marks import NO_ROOM as NO_ROOM
 from simulator.marks import NONE as NONE
 from simulator.names import SLURM
 from simulator.workload import Workload
-
-Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
+from traces.arrays import Float64s, Int64s
 
 Cluster: TypeAlias = tuple[Any, ...]  # a world's own NamedTuple
 Branch: TypeAlias = Any  # a world's own NamedTuple or block
 
-DAY_S = 86400  # arrivals are visible for one day
 NO_LIMIT = 1_000_000  # of a user's jobs or nodes, if nothing limits them
 
 WORLDS: dict[str, str] = {  # name -> module with `build`, imported on demand

@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from simulator.workload import Int64s, Workload
+from simulator.workload import Workload
+from traces.arrays import Int64s
 
 BOUNDED_SLOWDOWN_TAU_S = 10
 NOTICED_WAIT_S = 600  # a wait that a user notices; the limit of shares and figures "over ten minutes"

@@ -12,12 +12,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simulator.compiled import kernel, kernel_inline, kernel_part
-
-Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
+from traces.arrays import Float64s, Int64s
 
 STARTS, ENDS, SETTLED_STARTS, SETTLED_ENDS = 0, 1, 2, 3  # entries of RecentJobs.counts
 TIME, JOB, WAIT, NODES = 0, 1, 2, 3  # columns of RecentJobs.started; RecentJobs.ended has the first two

@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 
 from simulator.metrics import NOTICED_WAIT_S, bounded_slowdown
-from simulator.workload import Int64s, Replay, Workload
+from simulator.workload import Replay, Workload
+from traces.arrays import Int64s
 from traces.schema import CLUSTER, FLOAT, INT, JOB_KEY, TEXT, UTC, Column, Table
 
 SIMULATED_STARTS = Table(

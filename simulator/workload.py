@@ -10,9 +10,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from simulator.array_tasks import in_order, one_row_a_task
+from traces.arrays import Int64s
 from traces.readers.published.swf import SwfTrace
-
-Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from agent.slurm.queue import UNLIMITED_S
 from features.observe import RECENT
 from traces.counted import counted
 from traces.slurm.text import NO_TIME, parse_job_id, parse_limit_s, parse_state
+from traces.units import DAY_S
 
-DAY_S = 86400
 WINDOWS_S = (DAY_S, 7 * DAY_S)  # we use the first with RECENT starts and RECENT ends, else the last
 FIELDS = "JobID,User,Partition,State,Submit,Start,End,Timelimit,NNodes"  # no field holds users' free text
 NAMED = f"{FIELDS},Priority,JobName"

@@ -16,11 +16,11 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 
+from traces.units import MINUTE_S
 from traces.visible import visible
 
 MOST_BYTES = 1 << 26  # of one answer; squeue prints about 250 bytes per job
 MOST_SHOWN = 300  # characters of an error message
-MINUTE_S = 60.0
 # Variables that locate Slurm and authenticate the caller. All others with these prefixes are removed: defaults of the
 # commands (SQUEUE_FORMAT, SACCT_FORMAT, SBATCH_PARTITION ...) and the variables of a job in which the agent runs.
 KEPT = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT"})

@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-DAY_S = 86400
+from traces.units import DAY_S
+
 WEEKS_S = tuple(7 * DAY_S * week for week in (1, 2, 3, 4))
 DAYS_S = tuple(DAY_S * days for days in (1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 15, 16, 17, 18, 19, 20, 22, 23))
 MOST_S = max(*WEEKS_S, *DAYS_S)  # longest period of the past that a future repeats

@@ -10,10 +10,7 @@ The functions are plain Python over numpy arrays, which numba can compile.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
-Float64s = NDArray[np.float64]
+from traces.arrays import Float64s
 
 RUN, RELEASE = 0, 1  # uses of a job's random numbers
 _PRIME = 2147483647  # 2**31 - 1: the product of two numbers below it fits an int64

@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from features.ahead.arrivals import cycles_s
 from features.ahead.draws import RELEASE, RUN, spread
 from features.ahead.holds import held_longer_s
 from features.ahead.plain import FAR_S, FutureJob, FutureUserLimits, Usable, start_in_future
 from features.ahead.run_times import ROOM, RunTimeHistory, draw_run_s, like_runs
-
-Int64s = NDArray[np.int64]
+from traces.arrays import Int64s
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
+from traces.arrays import Float64s, Int64s
 
 LAST = 48  # jobs considered on each level
 PRIOR = (3.0, 12.0, 12.0)  # similar jobs with which a level gets half of the weight that the previous levels left

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from features.observe import FEATURES
+from traces.units import HOUR_S
 
-HOUR_S = 3600.0
 FUTURES = 16  # futures per decision
 BEYOND_S = 86400  # a start later than this after the predecessor's end counts as a start at that time
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)

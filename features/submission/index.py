@@ -11,15 +11,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from features import observe
-from features.observe import HOUR_S
 from features.snapshot import Snapshot
-
-Float32s = NDArray[np.float32]
-Float64s = NDArray[np.float64]
-Int64s = NDArray[np.int64]
+from traces.arrays import Float32s, Int64s
+from traces.units import HOUR_S
 
 VERSION = 1
 # Features of `features.observe` that describe a pair and do not apply to a single job.

@@ -6,15 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from features.submission.index import GROUPS
 from features.submission.shape import shapes
 from simulator.recorded.record import RecordedTrace
 from simulator.recorded.record import from_jobs as record_of
-
-Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
+from traces.arrays import Float64s, Int64s
 
 NODES, CPUS = "nodes", "CPUs"
 COLUMNS = (

@@ -7,11 +7,7 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-from numpy.typing import NDArray
-
-Float64s = NDArray[np.float64]
-Float32s = NDArray[np.float32]
+from traces.arrays import Float32s, Float64s
 
 HALF_LIFE_S = 86400.0  # of the weight of a submission in submitted_day_jobs
 SINCE_MOST_H = 24.0 * 14

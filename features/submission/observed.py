@@ -34,10 +34,7 @@ from simulator.recorded.parameters import Parameters, jobs_of, rules_of
 from simulator.recorded.record import NONE, events
 from simulator.recorded.state import PENDING, goes_ahead
 from simulator.recorded.world import build as build  # importing it implements `visible` for the recorded cluster
-
-Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
-Float32s = NDArray[np.float32]
+from traces.arrays import Float32s, Float64s, Int64s
 
 for _function in observe.CALLED_BY_FILL + index.CALLED_BY_FILL:
     register_jitable(_function)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
+from traces.arrays import Int64s
 
 
 def shapes(size: Int64s, limit_s: Int64s) -> Int64s:

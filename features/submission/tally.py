@@ -32,10 +32,7 @@ from features.submission.numbers import (
 )
 from simulator.compiled import kernel
 from simulator.recorded.record import CANCELLED, ENDED, STARTED, SUBMITTED, Events, RecordedTrace
-
-Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
-Float32s = NDArray[np.float32]
+from traces.arrays import Float32s, Float64s, Int64s
 
 REMEMBERED = 0.9  # weight that the moving average keeps at each further job
 _write = kernel(write)

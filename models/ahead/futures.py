@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba.extending import register_jitable
-from numpy.typing import NDArray
 
 from features.ahead import run_times
 from features.ahead.arrivals import cycles_s
@@ -63,13 +62,10 @@ from simulator.recorded.record import NEVER, NONE, RecordedTrace
 from simulator.recorded.search import first_not_before
 from simulator.recorded.state import BUSY, PENDING, RUNNING, begin, enter
 from simulator.recorded.world import Extra
+from traces.arrays import Int64s
 from traces.counted import counted
 from traces.progress import Progress
-
-Int64s = NDArray[np.int64]
-
-HOUR_S = 3600
-DAY_S = 86400
+from traces.units import HOUR_S
 
 for _function in (uniform, spread, held_longer_s, run_times.group_of, like_runs, draw_run_s):
     register_jitable(_function)

@@ -16,9 +16,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from features.ahead.arrivals import DAY_S, cycles_s
+from features.ahead.arrivals import cycles_s
 from features.ahead.draws import RUN, spread
 from features.ahead.run_times import ROOM, RunTimeHistory, draw_run_s, history, like_runs
 from features.ahead.summary import BEYOND_S, FUTURES
@@ -45,10 +44,10 @@ from simulator.flat.state import (
 )
 from simulator.flat.world import FlatCluster, build
 from simulator.workload import Workload
+from traces.arrays import Int64s
 from traces.counted import counted
 from traces.progress import Progress
-
-Int64s = NDArray[np.int64]
+from traces.units import DAY_S
 
 
 class Owners(NamedTuple):

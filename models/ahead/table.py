@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from features.ahead.summary import BEYOND_S, FUTURES, summary
-from models.ahead.futures import HypotheticalJobs, Int64s, start_in_futures
+from models.ahead.futures import HypotheticalJobs, start_in_futures
 from models.ahead.told import NOTHING, RevealedTruth
 from models.protocol import PairTable
 from models.recorded_pairs import Predecessors
 from simulator.recorded.record import NONE, RecordedTrace
+from traces.arrays import Int64s
 
 NEAR_S, MIDDLE_S = 12 * 3600, 24 * 3600
 NEAR_EVERY_S, MIDDLE_EVERY_S, FAR_EVERY_S = 1800, 3600, 7200

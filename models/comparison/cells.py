@@ -13,9 +13,8 @@ from features.conventions import ORACLE, OVERLAP_BUDGETS_H, interruption_h
 from models.comparison.outcomes import PolicyOutcome, at_overlap, load_masks
 from models.protocol import PairTable
 from simulator.metrics import NOTICED_WAIT_S
+from traces.arrays import Float64s, Int64s
 
-Floats = NDArray[np.float64]
-Int64s = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 PERCENTILES = {"interruption_p50_h": 50.0, "interruption_p95_h": 95.0}
@@ -31,9 +30,9 @@ class Cell:
     mask: Mask  # (all pairs of the group,) True for these n
     submit_s: Int64s  # (n,)
     origin_s: int  # start of the window
-    reactive_gap_h: Floats  # (n,) gap that reactive leaves
-    oracle_h: Floats  # (n,) cost of the oracle, weight 1
-    starts: Floats | None  # (draws, n) bootstrap weights; None where the window is one block
+    reactive_gap_h: Float64s  # (n,) gap that reactive leaves
+    oracle_h: Float64s  # (n,) cost of the oracle, weight 1
+    starts: Float64s | None  # (draws, n) bootstrap weights; None where the window is one block
 
 
 def cells(pairs: PairTable, outcomes: Sequence[PolicyOutcome], draws: int, seed: int, among: Mask) -> list[Cell]:
@@ -59,7 +58,7 @@ def cells(pairs: PairTable, outcomes: Sequence[PolicyOutcome], draws: int, seed:
     ]
 
 
-def headline_values(outcome: PolicyOutcome, at: int, cell: Cell) -> dict[str, Floats]:
+def headline_values(outcome: PolicyOutcome, at: int, cell: Cell) -> dict[str, Float64s]:
     """(seeds, n) values of each seed and pair, by the figure's name. A row holds their mean."""
     gap, cost = outcome.gap_h[:, at], outcome.cost_h(1.0)[:, at]
     return {
@@ -73,7 +72,7 @@ def headline_values(outcome: PolicyOutcome, at: int, cell: Cell) -> dict[str, Fl
     }
 
 
-def figures(outcome: PolicyOutcome, at: int, cell: Cell) -> dict[str, Floats]:
+def figures(outcome: PolicyOutcome, at: int, cell: Cell) -> dict[str, Float64s]:
     """(1,) each figure of a row: a mean over pairs and seeds, or a value derived from such means; NaN if undefined.
 
     The outcome is on the cell's pairs; `at` is the position of its headline setting.
@@ -83,7 +82,7 @@ def figures(outcome: PolicyOutcome, at: int, cell: Cell) -> dict[str, Floats]:
     return _with_curve(made, of_reactive, [part.mean(axis=(0, 2))[None] for part in _of_curve(outcome)])
 
 
-def drawn(outcome: PolicyOutcome, at: int, cell: Cell, seed: int) -> dict[str, Floats]:
+def drawn(outcome: PolicyOutcome, at: int, cell: Cell, seed: int) -> dict[str, Float64s]:
     """(draws,) each of `figures`, and the percentiles of the interruption, in every draw; empty without draws."""
     if cell.starts is None:
         return {}
@@ -98,17 +97,19 @@ def drawn(outcome: PolicyOutcome, at: int, cell: Cell, seed: int) -> dict[str, F
     return made | {name: spread[:, column] for column, name in enumerate(PERCENTILES)}
 
 
-def _of_reactive(cell: Cell) -> tuple[Floats, Floats]:
+def _of_reactive(cell: Cell) -> tuple[Float64s, Float64s]:
     """(n,) reactive's interruption, h, and whether there is any."""
     return interruption_h(cell.reactive_gap_h), (cell.reactive_gap_h > 0.0).astype(np.float64)
 
 
-def _of_curve(outcome: PolicyOutcome) -> tuple[Floats, Floats, Floats]:
+def _of_curve(outcome: PolicyOutcome) -> tuple[Float64s, Float64s, Float64s]:
     """(seeds, settings, n) interruption and overlap, h, and whether there is an interruption."""
     return outcome.interruption_h, outcome.overlap_h, (outcome.gap_h > 0.0).astype(np.float64)
 
 
-def _with_curve(made: dict[str, Floats], of_reactive: Sequence[Floats], curve: Sequence[Floats]) -> dict[str, Floats]:
+def _with_curve(
+    made: dict[str, Float64s], of_reactive: Sequence[Float64s], curve: Sequence[Float64s]
+) -> dict[str, Float64s]:
     """Add to the figures (k,) those derived from means (k,) of `_of_reactive` and (k, settings) of `_of_curve`."""
     reactive_h, reactive_share = of_reactive
     interruption_h, overlap_h, share = curve
@@ -125,7 +126,7 @@ def at_budget(name: str) -> str:
     return f"interruption_h_at_overlap_{name}"
 
 
-def _reduction(interruption_h: Floats, reactive_h: Floats) -> Floats:
+def _reduction(interruption_h: Float64s, reactive_h: Float64s) -> Float64s:
     """1 - interruption / interruption of reactive; NaN where reactive has none."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(reactive_h > 0.0, 1.0 - interruption_h / reactive_h, np.nan)

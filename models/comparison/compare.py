@@ -28,11 +28,11 @@ from models.comparison.settings import chosen, headline
 from models.protocol import NONE, PairTable, TrainedPolicy
 from models.scenario import Context
 from traces import instants
+from traces.arrays import Float64s
 from traces.counted import counted
 from traces.errors import InputError
 from traces.progress import Progress
 
-Floats = NDArray[np.float64]
 Row = dict[str, Any]
 
 
@@ -159,7 +159,7 @@ class _Measured:
         outcome: PolicyOutcome,
         cell: Cell,
         best: str | None,
-        of_rule: Mapping[str, Floats] | None,
+        of_rule: Mapping[str, Float64s] | None,
     ) -> None:
         """Add the row of one policy and load, with its difference to the best rule."""
         row, compared = self._measure(outcome, cell)
@@ -173,7 +173,7 @@ class _Measured:
                 made.differences.append(Difference(self.group.size, outcome.policy, best, *counts, less))
         made.results.append({**row, "difference_to_best_rule": difference})
 
-    def _measure(self, whole: PolicyOutcome, cell: Cell) -> tuple[Row, dict[str, Floats]]:
+    def _measure(self, whole: PolicyOutcome, cell: Cell) -> tuple[Row, dict[str, Float64s]]:
         """Measure one policy on the pairs of one load, at its headline setting and along its curve.
 
         Returns the row, and (1 + draws,) of each figure in `differences.COMPARED`.
@@ -253,6 +253,6 @@ def _by_seed(outcome: PolicyOutcome, at: int, identity: Row, seeds: Sequence[int
         }
 
 
-def _number(values: Floats) -> float | None:
+def _number(values: Float64s) -> float | None:
     """The first value; None for NaN, which JSON does not have."""
     return float(values[0]) if np.isfinite(values[0]) else None

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from features.bootstrap import interval
 from features.conventions import POOLED_WINDOWS
@@ -21,9 +20,8 @@ from models.comparison.outcomes import PolicyOutcome
 from models.comparison.rules import is_rule
 from models.comparison.settings import headline
 from traces import instants
+from traces.arrays import Float64s
 from traces.errors import InputError
-
-Floats = NDArray[np.float64]
 
 COMPARED = ("cost_w1", at_budget("0.25"))  # figures with a difference
 
@@ -39,7 +37,7 @@ class Difference:
     blocks: int
     from_s: int  # first and last submission, epoch s
     until_s: int
-    figures: Mapping[str, Floats]  # (1 + draws,) by COMPARED: over the pairs as they are, then in every draw
+    figures: Mapping[str, Float64s]  # (1 + draws,) by COMPARED: over the pairs as they are, then in every draw
 
 
 def best_rule(select: Mapping[str, PolicyOutcome]) -> str | None:
@@ -55,12 +53,12 @@ def best_rule(select: Mapping[str, PolicyOutcome]) -> str | None:
     return min(costs, key=lambda name: round(costs[name], 9)) if costs else None
 
 
-def less_rule(figures: Mapping[str, Floats], of_rule: Mapping[str, Floats]) -> dict[str, Floats]:
+def less_rule(figures: Mapping[str, Float64s], of_rule: Mapping[str, Float64s]) -> dict[str, Float64s]:
     """The figures of COMPARED less those of the rule, draw by draw."""
     return {name: figures[name] - of_rule[name] for name in COMPARED}
 
 
-def difference_row(rule: str, figures: Mapping[str, Floats], *, is_spread: bool) -> dict[str, Any]:
+def difference_row(rule: str, figures: Mapping[str, Float64s], *, is_spread: bool) -> dict[str, Any]:
     """A difference as `baton evaluate --json` prints it; without intervals if the pairs are of one block."""
     return {
         "rule": rule,
@@ -106,7 +104,7 @@ def _pooled(parts: Sequence[Difference]) -> dict[str, Any]:
     }
 
 
-def _mixed(windows: Sequence[Floats], share: Floats) -> Floats:
+def _mixed(windows: Sequence[Float64s], share: Float64s) -> Float64s:
     """(1 + draws,) mean of the windows' figures; the draws of each window are shuffled first, by themselves.
 
     All windows are drawn with the same random numbers, so draws of the same number are not independent. A window of one
@@ -133,5 +131,5 @@ def _check_apart(windows: Sequence[Sequence[Difference]]) -> None:
             )
 
 
-def _number(values: Floats) -> float | None:
+def _number(values: Float64s) -> float | None:
     return float(values[0]) if np.isfinite(values[0]) else None

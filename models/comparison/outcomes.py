@@ -19,14 +19,12 @@ from features.observe import FEATURES
 from models.policies.estimates import AVERAGE_FACTORS, RECENT_WAIT
 from models.protocol import NONE, PairTable, TrainedPolicy
 from models.stopping import stopping_rows as stopping_rows
+from traces.arrays import Float64s, Int64s
 from traces.cache.digests import digest
 from traces.errors import InputError
 
-Floats = NDArray[np.float64]
-Int64s = NDArray[np.int64]
-
 MOST_REMEMBERED = 256  # outcomes of a fit on a table, some tens of kilobytes each
-_REMEMBERED: dict[tuple[str, str], Floats] = {}  # by the digests of the pairs and of the artifact
+_REMEMBERED: dict[tuple[str, str], Float64s] = {}  # by the digests of the pairs and of the artifact
 NOTES = ("trained_on", "selected_on", "release", "sha256")  # in a manifest: the origin of an artifact
 # From least to most overlap, like any policy's settings: enough for the bound's own curve at little overlap.
 ORACLE_WEIGHTS = (64.0, 4.0, 2.0, 1.0, 0.5, 0.25)
@@ -42,19 +40,19 @@ class PolicyOutcome:
     knob: str
     settings: tuple[float, ...]
     default_setting: float
-    gap_h: Floats  # (seeds, settings, pairs)
+    gap_h: Float64s  # (seeds, settings, pairs)
 
     @property
-    def interruption_h(self) -> Floats:
+    def interruption_h(self) -> Float64s:
         """(seeds, settings, pairs)"""
         return interruption_h(self.gap_h)
 
     @property
-    def overlap_h(self) -> Floats:
+    def overlap_h(self) -> Float64s:
         """(seeds, settings, pairs)"""
         return overlap_h(self.gap_h)
 
-    def cost_h(self, weight: float) -> Floats:
+    def cost_h(self, weight: float) -> Float64s:
         """(seeds, settings, pairs) interruption + weight x overlap."""
         return self.interruption_h + weight * self.overlap_h
 
@@ -93,7 +91,7 @@ def play(pairs: PairTable, artifacts: Sequence[Artifact], policy: str) -> Policy
     )
 
 
-def _gaps(pairs: PairTable, pairs_digest: str, artifact: Artifact, content: str) -> Floats:
+def _gaps(pairs: PairTable, pairs_digest: str, artifact: Artifact, content: str) -> Float64s:
     """(settings, pairs) gaps of one artifact in hours, read-only.
 
     They are kept in memory because the comparison and the choice of a candidate use the same ones.
@@ -144,7 +142,7 @@ def play_all(pairs: PairTable, trained: Sequence[TrainedPolicy]) -> list[PolicyO
     return [*played, play_frozen_average(pairs), play_oracle(pairs)]
 
 
-def cost_h(pairs: PairTable, artifact: Artifact | None) -> Floats:
+def cost_h(pairs: PairTable, artifact: Artifact | None) -> Float64s:
     """(p,) interruption + overlap of each pair under an artifact at its default setting; None is reactive."""
     rows = pairs.last if artifact is None else stopping_rows(pairs, artifact.decide(pairs.inputs_of(artifact)))
     return np.asarray(np.abs(pairs.gap_h[rows]), dtype=np.float64)
@@ -159,7 +157,7 @@ def content_digest(artifact: Artifact) -> str:
     return state.hexdigest()
 
 
-def load_masks(reactive_gap_h: Floats) -> dict[str, NDArray[np.bool_]]:
+def load_masks(reactive_gap_h: Float64s) -> dict[str, NDArray[np.bool_]]:
     """Masks (n,) of the pairs of each load, by the gap under reactive; a label for reporting, never a feature."""
     return {
         "all": np.ones(len(reactive_gap_h), bool),
@@ -169,7 +167,7 @@ def load_masks(reactive_gap_h: Floats) -> dict[str, NDArray[np.bool_]]:
     }
 
 
-def at_overlap(interruption_h: Floats, overlap_h: Floats, reactive_h: Floats, budget_h: float) -> Floats:
+def at_overlap(interruption_h: Float64s, overlap_h: Float64s, reactive_h: Float64s, budget_h: float) -> Float64s:
     """Interruption at a mean overlap of `budget_h`: (b,) from curves (b, settings) and reactive's interruption (b,).
 
     Linear between neighbouring settings in order of overlap, from (0, reactive); NaN beyond the last. Among settings

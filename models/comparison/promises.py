@@ -33,9 +33,8 @@ from models.comparison.rules import missing_baselines
 from models.protocol import PairTable, TrainedPolicy, concatenate
 from simulator.metrics import NOTICED_WAIT_S
 from traces import instants
+from traces.arrays import Bools, Float64s
 
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 Row = dict[str, Any]
 
 ROLLING_DAYS = 28  # outcomes that a setting is chosen by: four weeks, the gate's minimum
@@ -58,7 +57,7 @@ class _Outcomes:
     pairs: PairTable  # earlier ones, then those judged
     judged: Bools  # (p,)
     settings: tuple[float, ...]
-    gap_h: Floats  # (seeds, settings + 1, p), submitting at once last
+    gap_h: Float64s  # (seeds, settings + 1, p), submitting at once last
 
     @property
     def begin_s(self) -> int:
@@ -170,7 +169,7 @@ def _row(outcomes: _Outcomes, risk: float, draws: int, seed: int) -> Row:
     }
 
 
-def _week(begin_s: int, did_h: Floats, known: int, choice: SettingChoice, settings: Sequence[float]) -> Row:
+def _week(begin_s: int, did_h: Float64s, known: int, choice: SettingChoice, settings: Sequence[float]) -> Row:
     """One week: the outcomes known at its start, the choice, and the gaps of its pairs (seeds, n)."""
     return {
         "from_utc": instants.utc(begin_s).isoformat(),
@@ -188,7 +187,7 @@ def _setting(choice: SettingChoice, settings: Sequence[float]) -> float | None:
     return float(settings[choice.at]) if choice.at < len(settings) else None
 
 
-def _kept(did_h: Floats, promised: Bools, submit_s: NDArray[np.int64], risk: float, draws: int, seed: int) -> Row:
+def _kept(did_h: Float64s, promised: Bools, submit_s: NDArray[np.int64], risk: float, draws: int, seed: int) -> Row:
     """Figures of the pairs (seeds, n) with a promise; all None if there was none."""
     if not promised.any():
         names = ("interrupted_share", "any_gap_share", "interruption_h", "overlap_h", "ci95", "is_kept")

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from features.conventions import interruption_h, overlap_h
 from models.batched_pairs import rewards
 from models.learning.networks import NetworkInputs
 from models.protocol import PairTable
 from models.stopping import stopping_rows
+from traces.arrays import Bools
 
 if TYPE_CHECKING:
     import torch
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 SHARE = 0.2  # of the pairs, the newest, that are held out
 LEAST_PAIRS = 10  # held out, or older than those; with fewer, nothing is held out and the last state is kept
 WEIGHTS = (10.0, 3.0, 1.0, 0.3, 0.1)  # cost weights of overlap at which a state is judged
-
-Bools = NDArray[np.bool_]
 
 
 def held_out(pairs: PairTable, share: float = SHARE) -> tuple[PairTable, PairTable | None]:

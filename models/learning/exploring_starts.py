@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from features.observe import AT
 from models.batched_pairs import BatchedPairs
+from traces.arrays import Int64s
 
-Int64s = NDArray[np.int64]
 ESTIMATE = AT.start_estimate_expected_h
 REMAINING = AT.remaining_h
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from features.ahead.summary import AHEAD, AHEAD_FILLS
 from features.observe import AT, FILLS, HIDDEN_TOGETHER
-from models.protocol import Float32s, PairTable
+from models.protocol import PairTable
+from traces.arrays import Float32s
 
 HIDDEN_SHARE = 0.25  # share of the learners' pairs with hidden features
 SEED = 0

@@ -7,16 +7,12 @@ remaining time means the same at any load.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from agent.artifact import signed_log
 from features.ahead.summary import SEEN_AHEAD
 from features.observe import FEATURES
 from models.protocol import PairTable
-
-Int64s = NDArray[np.int64]
-Float32s = NDArray[np.float32]
-Float64s = NDArray[np.float64]
+from traces.arrays import Float32s, Float64s, Int64s
 
 # In hours. The predecessor's wait is that of the same user under the same limits.
 INPUTS = (

@@ -14,10 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.artifact import Artifact
-
-Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
-Float32s = NDArray[np.float32]
+from traces.arrays import Float32s, Float64s, Int64s
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from models.comparison.outcomes import PolicyOutcome
 from models.learning import early_stopping
@@ -33,13 +32,12 @@ from models.policies.policy_gradient import PolicyGradient
 from models.protocol import PairTable
 from models.scaling import Scaling
 from models.stopping import stopping_rows
+from traces.arrays import Float32s, Int64s
 from traces.errors import InputError
 
 if TYPE_CHECKING:
     import torch
 
-Int64s = NDArray[np.int64]
-Float32s = NDArray[np.float32]
 
 ENCODED = 16  # outputs of an encoder for a day
 ENCODED_ROWS = 256  # states encoded at once

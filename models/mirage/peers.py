@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from models.comparison.outcomes import PolicyOutcome
 from models.learning.networks import repeatable
@@ -21,11 +20,8 @@ from models.mirage import networks, training
 from models.mirage.networks import Sizes
 from models.mirage.snapshots import HISTORY, INPUTS, Histories
 from models.stopping import stopping_rows
+from traces.arrays import Float32s, Float64s, Int64s
 from traces.errors import InputError
-
-Int64s = NDArray[np.int64]
-Float32s = NDArray[np.float32]
-Float64s = NDArray[np.float64]
 
 # Submit once the predicted gap is at least this, hours; from least to most overlap. The released bound is -0.5.
 BOUNDS_H = (6.0, 4.0, 2.0, 1.0, 0.5, 0.0, -0.5, -1.0, -2.0, -4.0, -6.0, -9.0, -12.0, -18.0, -24.0)

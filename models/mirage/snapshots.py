@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 
 from models.protocol import PairTable
 from traces import instants
+from traces.arrays import Float32s, Int64s
 from traces.errors import InputError
-
-Int64s = NDArray[np.int64]
-Float32s = NDArray[np.float32]
 
 STEP_S = 600
 HISTORY = 144  # snapshots, a day

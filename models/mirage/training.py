@@ -21,12 +21,11 @@ from models.mirage import checkpoints
 from models.mirage.networks import Sizes, training_device
 from models.mirage.snapshots import Histories
 from models.protocol import PairTable
+from traces.arrays import Float32s, Int64s
 
 if TYPE_CHECKING:
     import torch
 
-Int64s = NDArray[np.int64]
-Float32s = NDArray[np.float32]
 
 PROBES = 7
 TRAINED = 2 / 3  # share of a stage's probes that it learns from

@@ -30,7 +30,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from agent.artifact import Artifact
 from features.conventions import interruption_h, overlap_h
@@ -41,13 +40,10 @@ from models.learning.manifest import new_artifact
 from models.policies.best_rule import best_rules
 from models.protocol import PairTable
 from models.stopping import following_rows
+from traces.arrays import Float32s, Int64s
 
 if TYPE_CHECKING:
     import torch
-
-Int64s = NDArray[np.int64]
-Float32s = NDArray[np.float32]
-Float64s = NDArray[np.float64]
 
 
 @dataclass

@@ -39,12 +39,9 @@ from models.learning.trees import Tree, flatten
 from models.policies.lightgbm import lightgbm_trees
 from models.protocol import PairTable
 from models.stopping import following_rows, stopping_rows
+from traces.arrays import Float32s, Float64s, Int64s
 from traces.counted import counted
 from traces.errors import InputError
-
-Float32s = NDArray[np.float32]
-Float64s = NDArray[np.float64]
-Int64s = NDArray[np.int64]
 
 SETTINGS = (40.0, 20.0, 10.0, 6.0, 4.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.5, 0.3, 0.15, 0.06, 0.02)
 KNOB = "price: what an hour of overlap costs, in hours of interruption"

@@ -28,7 +28,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from agent.artifact import Artifact
 from features.conventions import interruption_h, overlap_h
@@ -38,14 +37,10 @@ from models.learning.manifest import new_artifact
 from models.learning.stopping_rows import REMAINING
 from models.policies.best_rule import best_rules
 from models.protocol import PairTable
+from traces.arrays import Bools, Float32s, Float64s, Int64s
 
 if TYPE_CHECKING:
     import torch
-
-Bools = NDArray[np.bool_]
-Int64s = NDArray[np.int64]
-Float32s = NDArray[np.float32]
-Float64s = NDArray[np.float64]
 
 
 @dataclass

@@ -14,8 +14,9 @@ from features.ahead.summary import FUTURES
 from features.submission.log import SubmissionLog
 from models.ahead.told import NOTHING, RevealedTruth
 from models.queue_time.ground import SubmittedJobs
-from models.queue_time.protocol import Bools, Int64s, Rows
+from models.queue_time.protocol import Rows
 from simulator.recorded.record import NONE
+from traces.arrays import Bools, Int64s
 
 HORIZON_S = 14 * 86_400
 MOST_PLAYED = 2_000  # newest rows of a fit with played futures, which take most of the time

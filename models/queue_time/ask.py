@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from features.observe import HOUR_S
 from features.submission.index import FEATURES, GROUPS, TALLIED, TALLIED_AT, SubmissionRequest, fill_submission
 from features.submission.numbers import write
 from features.submission.shape import shapes
-from models.queue_time.protocol import COLUMN, LEVELS, Float32s, Forecast, forecast_of
+from models.queue_time.protocol import COLUMN, LEVELS, Forecast, forecast_of
 from models.queue_time.rolling import classes
 from models.queue_time.stored import Stored
+from traces.arrays import Float32s
 from traces.counted import counted
+from traces.units import HOUR_S
 
 LONG_HISTORY_DAYS = 28.0  # a forecast from a shorter fit is widened
 WIDER = 1.5  # factor on the spread of the wait's logarithm

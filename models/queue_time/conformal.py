@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.queue_time.moves import CalibratedLevels
-from models.queue_time.protocol import LEVELS, FittedMethod, Float64s, Forecast, Int64s, Method, Rows
+from models.queue_time.protocol import LEVELS, FittedMethod, Forecast, Method, Rows
+from traces.arrays import Float64s, Int64s
 
 HELD_BACK = 0.25  # share of the rows, the newest
 GROUP_PRIOR_ROWS = 100.0  # rows of a group that weigh as much as all the others

@@ -22,13 +22,14 @@ from models.queue_time.promise import SCORES, WeekScores, by_week
 from models.queue_time.protocol import Forecast
 from models.queue_time.tables import QUEUE_TIME_DRIFT
 from models.study.inputs import declared_dates
-from models.study.windows import COOL_DOWN_S, WEEK_S
+from models.study.windows import COOL_DOWN_S
 from models.tables import frame
 from models.tracking import versions as tracking
 from models.tracking.versions import QUEUE_TIME
 from traces import instants
 from traces.clusters import ClusterSettings
 from traces.store.folder import DataFolder
+from traces.units import WEEK_S
 
 
 def drift(data: DataFolder, settings: ClusterSettings) -> pl.DataFrame:

@@ -15,7 +15,7 @@ import numpy as np
 
 from features.bootstrap import BLOCK_S, block_count, interval, start_weights
 from features.conventions import BLOCK_DAYS
-from models.queue_time.protocol import Float64s, Int64s
+from traces.arrays import Float64s, Int64s
 from traces.counted import counted
 
 BETTER, WORSE, CANNOT_TELL = "better", "worse", "cannot tell"

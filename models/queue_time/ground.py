@@ -8,18 +8,18 @@ import numpy as np
 
 from features.submission.index import ASKED_AT, CALENDAR, FEATURES, GROUPS, TALLIED, TALLIED_AT
 from features.submission.log import COLUMNS, SubmissionLog, from_jobs, why_not_rebuilt
-from models.queue_time.protocol import Bools, Float32s, Int64s, KnownStarts, Rows
+from models.queue_time.protocol import KnownStarts, Rows
 from models.study.inputs import read_jobs
 from simulator.recorded.record import events
+from traces.arrays import Bools, Float32s, Int64s
 from traces.counted import counted
 from traces.errors import InputError
 from traces.store.folder import DataFolder
+from traces.units import DAY_S
 
-DAY_S = 86400
 GAP_S = DAY_S  # between the last submission of a fit and the fit: of later jobs only short waits are known
 MOST_FIT = 30_000  # rows of a fit, the newest
 LEAST_FIT = 100
-WEEK_S = 7 * DAY_S
 # The outcomes of a group's earlier jobs that an incomplete log shows too.
 OUTCOMES = ("last_log_wait", "mean_log_wait", "mean_use", "started_jobs")
 

@@ -31,8 +31,8 @@ from traces.files.locks import locked
 from traces.progress import say
 from traces.store import warehouse
 from traces.store.folder import DataFolder
+from traces.units import DAY_S
 
-DAY_S = 86_400
 NOW = "now"  # folder next to the released versions
 
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from agent.distribution import Waits, of_bins
 from agent.trees import TreeEnsemble
-from models.queue_time.protocol import LEVELS, Float32s, Float64s, Forecast, Int64s, Rows, forecast_of
+from models.queue_time.protocol import LEVELS, Forecast, Rows, forecast_of
+from traces.arrays import Float32s, Float64s, Int64s
 
 BASE_CUTS_H = (1 / 360, 1 / 6, 1.0, 3.0, 6.0, 12.0, 24.0)  # classes of the start estimate
 BLOCK_ROWS = 2048

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.distribution import MOVES, move
-from models.queue_time.protocol import LEVELS, Float64s, Forecast, Int64s
+from models.queue_time.protocol import LEVELS, Forecast
+from traces.arrays import Float64s, Int64s
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ import numpy as np
 from features.bounds import LEAST_ROWS
 from models.queue_time import scores
 from models.queue_time.protocol import Forecast, Rows
-from models.study.windows import WEEK_S, whole_step_s
+from models.study.windows import whole_step_s
+from traces.units import WEEK_S
 
 SCORES = ("crps_h", "missed_95")
 

@@ -6,18 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from agent.distribution import LEVELS as LEVELS
 from agent.distribution import LONGEST_S as LONGEST_S
 from agent.distribution import SHORT_S as SHORT_S  # "under ten minutes": TROUT's boundary between short and long waits
 from agent.distribution import ordered
 from features.submission.index import FEATURES
-
-Int64s = NDArray[np.int64]
-Float32s = NDArray[np.float32]
-Float64s = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from traces.arrays import Bools, Float32s, Float64s, Int64s
 
 MEDIAN = 19  # position of 0.5 among the levels
 COLUMN = {name: at for at, name in enumerate(FEATURES)}

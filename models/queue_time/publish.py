@@ -27,7 +27,7 @@ from models.queue_time.gate import BETTER, LEAST_JOBS, QueueTimeOffer, judge
 from models.queue_time.ground import LEAST_FIT, SubmittedJobs, read_log, submitted_jobs
 from models.queue_time.note import card
 from models.queue_time.promise import WeekScores, by_week
-from models.queue_time.protocol import Float64s, Forecast
+from models.queue_time.protocol import Forecast
 from models.queue_time.registry import METHODS, make_method
 from models.queue_time.rows import predictions_frame, release_row, scores_frame
 from models.queue_time.study import Judgement, figures_of, judge_jobs
@@ -36,18 +36,20 @@ from models.release import export
 from models.release.champion import alone, give_alias
 from models.release.log import DECISION_TAG
 from models.study.inputs import declared_dates
-from models.study.windows import COOL_DOWN_S, HOUR_S, WARM_UP_S, Window, Windows, split
+from models.study.windows import COOL_DOWN_S, WARM_UP_S, Window, Windows, split
 from models.tracking import versions as tracking
 from models.tracking.queue_time import save_model
 from models.tracking.runs import NewRun
 from models.tracking.versions import QUEUE_TIME
 from traces import instants
+from traces.arrays import Float64s
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 from traces.clusters import ClusterSettings
 from traces.counted import counted
 from traces.store import derived, warehouse
 from traces.store.folder import DataFolder
+from traces.units import HOUR_S
 
 RELEASED_BY = "models.queue_time.publish"
 SEED = 0

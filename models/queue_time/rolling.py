@@ -19,7 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.queue_time.methods.residuals import CUTS_S
-from models.queue_time.protocol import LEVELS, FittedMethod, Float64s, Forecast, Int64s, Method, Rows, forecast_of
+from models.queue_time.protocol import LEVELS, FittedMethod, Forecast, Method, Rows, forecast_of
+from traces.arrays import Float64s, Int64s
 
 WINDOW = 500  # newest outcomes of a class that count; chosen on January of the A100 trace
 PRIOR_OUTCOMES = 100.0  # outcomes that weigh as much as the forecast itself

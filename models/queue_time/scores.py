@@ -14,13 +14,13 @@ import numpy as np
 
 from features.bootstrap import BLOCK_S, block_count, interval, resampled_percentiles, start_weights
 from features.conventions import INDICATIVE_BELOW_BLOCKS
-from models.queue_time.protocol import LEVELS, SHORT_S, Bools, Float64s, Forecast, Int64s
+from models.queue_time.protocol import LEVELS, SHORT_S, Forecast
 from simulator.metrics import spearman
 from traces import instants
+from traces.arrays import Bools, Float64s, Int64s
+from traces.units import HOUR_S, WEEK_S
 
-HOUR_S = 3600.0
 INTERVALS = {"0.5": (9, 29), "0.8": (3, 35), "0.95": (0, 38)}  # positions of their ends among LEVELS
-WEEK_S = 7 * 86400
 RELIABILITY_BINS = 10
 
 

@@ -19,8 +19,9 @@ from agent.artifact import json_object, one_line, pack_arrays, read_file, unpack
 from agent.distribution import Distribution
 from features.snapshot import Snapshot
 from models.queue_time.methods.residuals import CUTS_S
-from models.queue_time.protocol import LEVELS, Float64s, Int64s
+from models.queue_time.protocol import LEVELS
 from models.queue_time.rolling import Correction
+from traces.arrays import Float64s, Int64s
 
 FORMAT_VERSION = 3
 MODEL = "model"  # the folder of the distribution

@@ -25,6 +25,7 @@ from traces.counted import counted
 from traces.errors import InputError
 from traces.progress import say
 from traces.store.folder import DataFolder
+from traces.units import HOUR_S
 
 RIVALS = ("limits", "hgb-bins")  # methods that every other is compared with, as well as the best naive one
 LEAST_JUDGED = 20
@@ -197,7 +198,7 @@ def figures_of(found: Judgement) -> dict[str, Any]:
         "request_only": jobs.why_request_only,
         "short_share": float(np.mean(judged.is_short)),
         "threshold": float(np.mean(judged.threshold)),
-        "mean_wait_h": float(rows.wait_s.mean() / scores.HOUR_S),
+        "mean_wait_h": float(rows.wait_s.mean() / HOUR_S),
         "results": results,
     }
 

@@ -18,13 +18,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from features.bootstrap import BLOCK_S, grid
 from features.conventions import GATE_LEVEL
-
-Floats = NDArray[np.float64]
-Int64s = NDArray[np.int64]
+from traces.arrays import Float64s, Int64s
 
 PART_LEVEL = 0.9  # for a part of the pairs, in which a loss should be noticed sooner
 SKEWNESS_COUNTED = 1.5  # factor on the skewness of a window's days, which is too small if losses are rare
@@ -51,7 +48,7 @@ def blocks_of(submit_s: Int64s) -> Int64s:
 
 
 def block_interval(
-    values: Floats, block: Int64s, level: float = GATE_LEVEL, day: Int64s | None = None
+    values: Float64s, block: Int64s, level: float = GATE_LEVEL, day: Int64s | None = None
 ) -> Interval | None:
     """The interval of the mean of `values` (n,), each in its block (n,); None for fewer than two blocks.
 
@@ -72,7 +69,7 @@ def block_interval(
     return Interval(mean, mean - low * spread**0.5, mean + high * spread**0.5)
 
 
-def _skewness(values: Floats, day: Int64s, spread: float, blocks: int) -> float:
+def _skewness(values: Float64s, day: Int64s, spread: float, blocks: int) -> float:
     """Skewness of the mean of the values (variance `spread`): that of the daily means, by the effective days."""
     _, of = np.unique(day, return_inverse=True)
     counts = np.bincount(of)

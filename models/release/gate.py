@@ -30,13 +30,11 @@ from models.comparison.one_thread import one_thread
 from models.comparison.outcomes import cost_h, load_masks
 from models.protocol import PairTable
 from models.release.block_interval import PART_LEVEL, block_interval, blocks_of
+from traces.arrays import Bools, Float64s
 from traces.counted import counted, plural
+from traces.units import DAY_S
 
-DAY_S = 86_400
 GATE_S = 84 * DAY_S  # newest pairs compared: twelve blocks, of a cluster that has hardly changed since
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -91,9 +89,9 @@ def parts_of(pairs: PairTable, kind: str) -> dict[str, Bools]:
 
 
 def judge(
-    difference_h: Floats,
+    difference_h: Float64s,
     submit_s: NDArray[np.int64],
-    reactive_gap_h: Floats,
+    reactive_gap_h: Float64s,
     parts: Mapping[str, Bools],
     opponent: str = "the champion",
 ) -> GateVerdict:
@@ -145,7 +143,7 @@ def _lacking(block: NDArray[np.int64], losing: Bools, blocks: int) -> str:
     return ""
 
 
-def _worse_part(difference_h: Floats, block: NDArray[np.int64], losing: Bools, parts: Mapping[str, Bools]) -> str:
+def _worse_part(difference_h: Float64s, block: NDArray[np.int64], losing: Bools, parts: Mapping[str, Bools]) -> str:
     """The first part of the pairs on which the candidate is worse; empty if there is none."""
     if (mean_h := float(difference_h[losing].mean())) > NOT_WORSE_H:
         return f"worse in the mean where reactive loses over {LIGHT_H:g} h ({mean_h:+.2f} h)"

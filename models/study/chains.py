@@ -9,20 +9,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from features.bootstrap import block_count, interval, resampled_means, seed_weights, start_weights
 from features.conventions import INDICATIVE_BELOW_BLOCKS, ORACLE, interruption_h, overlap_h
 from models.comparison.outcomes import play
 from models.protocol import TrainedPolicy
-from models.scenario import HOUR_S
 from models.study.cluster import Study
 from models.study.pair_tables import predecessors_in
 from models.study.windows import Window
+from traces.arrays import Float64s, Int64s
 from traces.errors import InputError
-
-Floats = NDArray[np.float64]
-Int64s = NDArray[np.int64]
+from traces.units import HOUR_S
 
 
 def chain_rows(
@@ -96,7 +93,7 @@ def figures(start_s: Int64s, submit_s: Int64s, limit_s: int) -> dict[str, Any]:
     }
 
 
-def _interval(values: Floats, starts: Floats | None) -> list[float] | None:
+def _interval(values: Float64s, starts: Float64s | None) -> list[float] | None:
     """Interval of the mean of `values`, (seeds, chains)."""
     if starts is None:
         return None

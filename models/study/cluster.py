@@ -11,17 +11,7 @@ import numpy as np
 from agent.artifact import DECIDE_EVERY_S, LEAST_EVERY_S, MOST_EVERY_S
 from models import registry
 from models.protocol import PairTable, concatenate
-from models.scenario import (
-    HOUR_S,
-    INJECTED,
-    LEAST_RECORDED_LIMIT_S,
-    LIMIT_S,
-    PLAIN,
-    RECORDED,
-    Context,
-    Scenario,
-    fit_scenarios,
-)
+from models.scenario import INJECTED, LEAST_RECORDED_LIMIT_S, LIMIT_S, PLAIN, RECORDED, Context, Scenario, fit_scenarios
 from models.study import extent, futures, inputs, slurm_pairs
 from models.study.pair_tables import pair_table
 from models.study.slurm_files import SlurmFiles
@@ -46,6 +36,7 @@ from traces.counted import counted
 from traces.errors import InputError
 from traces.store.folder import DataFolder
 from traces.store.raw_files import lake_digest
+from traces.units import HOUR_S
 
 PAIR_NODES = (1, 8)  # sizes of pairs, where nobody asks for others
 

@@ -14,7 +14,7 @@ from features.trace import ASKED, read_trace
 from models.release import export
 from models.release.gate import seen_until_s
 from models.study.inputs import declared_dates
-from models.study.windows import COOL_DOWN_S, WEEK_S
+from models.study.windows import COOL_DOWN_S
 from models.tables import CHAMPION_DRIFT, frame
 from models.tracking import versions as tracking
 from traces import instants
@@ -22,6 +22,7 @@ from traces.cache.digests import digest
 from traces.clusters import ClusterSettings
 from traces.errors import WorkError
 from traces.store.folder import DataFolder
+from traces.units import WEEK_S
 
 NUMBERS = (
     "nodes", "gpus", "limit_s", "run_s", "limit_used_share", "wait_s", "interarrival_s", "queued_jobs", "running_jobs",

@@ -13,13 +13,13 @@ import numpy as np
 
 from models.scenario import EVERY_S
 from models.study.as_of import RAN_OR_OPEN, jobs_as_of
-from models.study.windows import WEEK_S, whole_step_s
+from models.study.windows import whole_step_s
 from simulator.workload import Workload
 from traces import instants
 from traces.store import warehouse
 from traces.store.folder import DataFolder
+from traces.units import DAY_S, WEEK_S
 
-DAY_S = 86400
 MOST_DAYS = 365  # of starts of pairs
 MOST_WORK = 4_400_000  # starts times jobs per day: a year of starts at 2,000 jobs per day
 LEAST_STARTS = 250  # however dense the trace: fewer are too few to learn from and to judge on

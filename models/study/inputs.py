@@ -19,11 +19,11 @@ from traces.counted import counted
 from traces.errors import InputError
 from traces.store import warehouse
 from traces.store.folder import DataFolder
+from traces.units import HOUR_S
 
 if TYPE_CHECKING:
     from simulator.recorded.record import RecordedTrace
 
-HOUR_S = 3600
 UNKNOWN_LIMIT_S = 48 * HOUR_S  # limit of jobs in a cluster without any time limit
 GOES_ON_S = HOUR_S  # a user who continues a cut job submits the next one at most this long after its end
 _NODES = (

@@ -24,8 +24,8 @@ from simulator.slurm import world as w
 from simulator.slurm.inputs.cluster import YEAR_S
 from simulator.slurm.inputs.jobs import Loaded
 from simulator.slurm.inputs.submitted import Submitter
+from traces.units import HOUR_S
 
-HOUR_S = 3600
 USUAL_JOBS = 1000  # latest arrivals, whose median Priority a new user's jobs get
 OF_THE_PARTITION, WITHIN, WIDER = 0, 1, 2  # rows of its QOS
 

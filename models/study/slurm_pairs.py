@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from models.scenario import HOUR_S, INJECTED, Scenario
+from models.scenario import INJECTED, Scenario
 from models.study import inputs, slurm_files
 from models.study.slurm_files import SlurmFiles
 from simulator.names import SLURM
@@ -24,6 +24,7 @@ from traces.progress import say
 from traces.slurm.conf import PartitionConf
 from traces.store import warehouse
 from traces.store.folder import DataFolder
+from traces.units import HOUR_S
 
 if TYPE_CHECKING:
     from simulator.slurm.inputs.jobs import Loaded

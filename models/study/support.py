@@ -18,13 +18,15 @@ from models.scenario import CALIBRATED, INJECTED, PLAIN, RECORDED
 from models.study import inputs
 from models.study.cluster import Study, open_study
 from models.study.pair_tables import DAMAGED, pair_path
-from models.study.windows import HOUR_S, Int64s, Window
+from models.study.windows import Window
 from models.tables import POLICY_RESULTS
+from traces.arrays import Int64s
 from traces.clusters import ClusterSettings
 from traces.counted import counted
 from traces.errors import InputError
 from traces.store import derived
 from traces.store.folder import DataFolder
+from traces.units import HOUR_S
 
 # Starts of each pair size, one every 4 h, at times when the log has jobs.
 LEAST_FIT = 42  # a week: training has seen every hour of the week

@@ -10,16 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from agent.artifact import DECIDE_EVERY_S
 from simulator.workload import Workload
 from traces import instants
+from traces.arrays import Int64s
 from traces.errors import InputError
+from traces.units import DAY_S, HOUR_S, WEEK_S
 
-Int64s = NDArray[np.int64]
-
-HOUR_S, DAY_S, WEEK_S = 3600, 86400, 7 * 86400
 WARM_UP_S = 2 * DAY_S  # an emptier start understates waits (measured on the A100 trace)
 COOL_DOWN_S = 5 * DAY_S  # later pairs would outlive the arrivals that they compete with
 FIT_SHARE, SELECT_SHARE = 0.6, 0.2  # of the usable starts, where the cluster declares some dates and not all

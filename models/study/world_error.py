@@ -11,14 +11,16 @@ from models.protocol import NONE
 from models.scenario import PLAIN, RECORDED_WAIT
 from models.study import inputs, slurm_pairs
 from models.study.cluster import Study
-from models.study.windows import HOUR_S, Int64s, Window
+from models.study.windows import Window
 from simulator.marks import NEVER
 from simulator.metrics import wait_distance
 from simulator.names import SLURM
+from traces.arrays import Int64s
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 from traces.store import warehouse
 from traces.store.stamps import read_stamp, write_stamp
+from traces.units import HOUR_S
 
 MOST_JOBS = 2000  # of a window, each simulated by itself in the calibrated world; of more, every so many-th
 

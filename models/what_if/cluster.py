@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from features.bootstrap import Floats, interval, start_weights
+from features.bootstrap import interval, start_weights
 from models.tables import WHAT_IF, frame
 from simulator.metrics import summary
-from simulator.workload import Int64s, Workload, peak_in_use
+from simulator.workload import Workload, peak_in_use
+from traces.arrays import Float64s, Int64s
 from traces.counted import plural
+from traces.units import DAY_S
 
-DAY_S = 86400
 BASE = "mirage"  # the scheduler of every other figure of the pipeline
 SCHEDULERS = ("fifo", "easy")  # not conservative: it takes the square of the queue's length, and resembles EASY
 NODE_FACTORS = (0.9, 1.1, 1.25)
@@ -94,7 +95,7 @@ def what_if(workload: Workload, cluster: str, nodes: int | None) -> pl.DataFrame
 _KEPT = ("mean_wait_s", "p50_wait_s", "p95_wait_s", "mean_bounded_slowdown")
 
 
-def mean_interval(values: Int64s | Floats, submit_s: Int64s) -> list[float] | None:
+def mean_interval(values: Int64s | Float64s, submit_s: Int64s) -> list[float] | None:
     """95 % interval of the mean of `values` (jobs,), by drawing 7-day blocks of submission days.
 
     Days, not jobs, are drawn (a ratio of sums), which keeps the draws small on any trace. None within one block.

@@ -20,8 +20,7 @@ from models.tables import WHAT_IF_GROUPS, WHAT_IF_SCHEDULERS, frame
 from models.what_if.cluster import mean_interval
 from models.what_if.schedulers import PlannedGpuReplay, SchedulerOutcome
 from simulator.gpu.jobs import GpuJobs
-
-Floats = NDArray[np.float64]
+from traces.arrays import Float64s
 
 SIZES = ((1, "1"), (4, "2-4"), (8, "5-8"), (1 << 62, "9-up"))  # largest number of GPUs of a class, and its name
 SHOWN_GROUPS = 20  # users shown, those with most jobs
@@ -41,16 +40,16 @@ class Replayed(NamedTuple):
         """Whether it is the base itself."""
         return self.outcomes is self.base
 
-    def values(self, figure: str) -> Floats:
+    def values(self, figure: str) -> Float64s:
         """The figure in each draw, (draws,)."""
         return np.array([outcome.figures[figure] for outcome in self.outcomes])
 
-    def of_jobs(self, figure: str) -> Floats:
+    def of_jobs(self, figure: str) -> Float64s:
         """The figure of each job, the mean over the draws, (jobs,)."""
-        mean: Floats = np.array([outcome.of_jobs[figure] for outcome in self.outcomes]).mean(axis=0)
+        mean: Float64s = np.array([outcome.of_jobs[figure] for outcome in self.outcomes]).mean(axis=0)
         return mean
 
-    def changes(self, figure: str) -> Floats:
+    def changes(self, figure: str) -> Float64s:
         """The figure of each job less the base's of the same draw, (draws, jobs)."""
         pairs = zip(self.outcomes, self.base, strict=True)
         return np.array([one.of_jobs[figure] - before.of_jobs[figure] for one, before in pairs])

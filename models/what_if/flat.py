@@ -14,10 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from models.what_if.changes import AS_IT_IS, arrival_rate, limit_of, relative
-from models.what_if.schedulers import Floats, SchedulerOutcome
+from models.what_if.schedulers import SchedulerOutcome
 from simulator.gpu.jobs import GpuJobs, of_arrays
 from simulator.metrics import summary
-from simulator.workload import Int64s, Workload
+from simulator.workload import Workload
+from traces.arrays import Float64s, Int64s
 from traces.counted import counted
 from traces.errors import InputError
 
@@ -74,7 +75,7 @@ def distance(base: SchedulerOutcome, workload: Workload) -> str:
 
 
 def _outcome(one: PlannedFlatReplay, starts: Int64s) -> SchedulerOutcome:
-    wait: Floats = (starts - one.workload.submit_s).astype(np.float64)
+    wait: Float64s = (starts - one.workload.submit_s).astype(np.float64)
     jct = wait + one.workload.run_s
     whole = summary(one.workload, starts, one.capacity)
     figures = {

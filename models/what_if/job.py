@@ -17,8 +17,8 @@ from simulator.recorded.follow import HORIZON_S
 from simulator.recorded.parameters import MECHANISMS, Parameters, fit, jobs_of, rules_of
 from simulator.recorded.record import ARRAYS, NEVER, RecordedTrace, events
 from simulator.recorded.single import is_around, single_starts
+from traces.units import DAY_S, HOUR_S
 
-HOUR_S, DAY_S = 3600, 86400
 LEARN_S = 90 * DAY_S  # span of the record that the rules are fitted on
 STEP_S = 600  # proposed limits are multiples of it
 SLACK = 1.1  # a proposed limit is a tenth over the used time

@@ -15,16 +15,14 @@ from multiprocessing import get_context
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from models.child import end_with_parent
 from models.what_if.changes import AS_IT_IS, GpuScene, changed, is_drawn, parameters_of, redrawn
 from simulator.gpu.figures import figures, jct_s, queueing_s, rho
 from simulator.gpu.registry import Event, check, parameters, scheduler
 from simulator.gpu.run import simulate
+from traces.arrays import Float64s
 from traces.counted import counted
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class SchedulerOutcome:
     change: str
     seed: int  # of the draws
     figures: dict[str, float]
-    of_jobs: dict[str, Floats]  # figure -> (jobs,)
+    of_jobs: dict[str, Float64s]  # figure -> (jobs,)
     assumptions: tuple[str, ...]
 
 

@@ -19,8 +19,8 @@ from reports.source import Source
 from simulator.metrics import NOTICED_WAIT_S
 from traces import instants
 from traces.counted import counted
+from traces.units import HOUR_S
 
-HOUR_S = 3600.0
 LEAST_COVERED = 0.9  # share of waits in the 95 % intervals; a week or size class below it counts as a failure
 LEAST_JOBS = 20  # in a week or size class, to be named
 _MINUTES = NOTICED_WAIT_S // 60

@@ -28,10 +28,10 @@ from simulator.flat.state import (
     FlatJobs,
     FlatKnobs,
     FlatState,
-    Int64s,
     copy_state,
 )
 from simulator.marks import NO_ROOM
+from traces.arrays import Int64s
 
 
 class FlatHistory(NamedTuple):

@@ -44,7 +44,6 @@ from simulator.flat.state import (
     FlatJobs,
     FlatKnobs,
     FlatState,
-    Int64s,
     copy_state,
     end_next,
     enqueue,
@@ -53,6 +52,7 @@ from simulator.flat.state import (
 )
 from simulator.marks import NO_ROOM as NO_ROOM
 from simulator.recent import new_recent
+from traces.arrays import Int64s
 
 
 def new_state(knobs: FlatKnobs, arrivals: int, queue_rows: int, running_rows: int, remembered: int = 0) -> FlatState:

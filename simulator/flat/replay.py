@@ -10,7 +10,8 @@ from simulator.flat.dispatch import knobs_in_force
 from simulator.flat.kernel import NO_ROOM, advance, grown, new_state
 from simulator.flat.state import NEVER, NONE, FlatJobs, FlatKnobs
 from simulator.names import check_names
-from simulator.workload import Int64s, Replay, Workload
+from simulator.workload import Replay, Workload
+from traces.arrays import Int64s
 from traces.counted import counted
 from traces.errors import InputError
 

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from simulator.compiled import kernel_part
-from simulator.flat.state import FlatJobs, FlatKnobs, FlatState, Int64s
+from simulator.flat.state import FlatJobs, FlatKnobs, FlatState
+from traces.arrays import Int64s
 
 Pass = Callable[[FlatJobs, FlatKnobs, FlatState, Int64s], None]
 Rank = Callable[[FlatJobs, FlatKnobs, int, int, int], int]

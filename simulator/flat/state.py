@@ -37,16 +37,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from simulator.compiled import kernel, kernel_inline, kernel_part
 from simulator.marks import NEVER as NEVER
 from simulator.marks import NONE as NONE
 from simulator.recent import RecentJobs, copy_recent, remember_end, remember_start
-
-Int64s = NDArray[np.int64]
-
+from traces.arrays import Int64s
 
 NOW, FREE, RUNNING, QUEUE_HEAD, QUEUE_TAIL, NEXT_ARRIVAL, ARRIVALS = 0, 1, 2, 3, 4, 5, 6
 INJECTED_JOB, INJECTED_SUBMIT, WATCHED, WATCHED_START = 7, 8, 9, 10

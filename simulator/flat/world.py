@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator import cluster as interface
-from simulator.cluster import DAY_S, NO_LIMIT, Built, Operations, Visible
+from simulator.cluster import NO_LIMIT, Built, Operations, Visible
 from simulator.compiled import kernel, njit
 from simulator.flat import kernel as clock
 from simulator.flat.replay import checked_knobs
@@ -28,11 +28,12 @@ from simulator.flat.state import (
     FlatJobs,
     FlatKnobs,
     FlatState,
-    Int64s,
     copy_state,
 )
 from simulator.recent import ENDS, NODES, STARTS, TIME, WAIT, settle
 from simulator.workload import Workload
+from traces.arrays import Int64s
+from traces.units import DAY_S
 
 
 class FlatCluster(NamedTuple):

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simulator.gpu.profiles.scaling import REFERENCE
 from simulator.gpu.profiles.table import BACKWARD_S
 from simulator.gpu.rounds import GpuMachine
+from traces.arrays import Int64s
 from traces.errors import InputError
-
-Int64s = NDArray[np.int64]
 
 RESOURCES = ("GPUs", "CPUs", "memory")
 PLAIN = REFERENCE  # GPU type of a cluster without named types: the type on which the profiles were measured

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.gpu.cluster import GpuCluster
-from simulator.gpu.jobs import Floats, GpuJobs, origin_s
+from simulator.gpu.jobs import GpuJobs, origin_s
 from simulator.gpu.rounds import GpuResult
+from traces.arrays import Float64s
 
 FIGURES: dict[str, str] = {
     "mean_jct_s": "mean job completion time: last end minus submission",
@@ -32,19 +33,19 @@ def contention(jobs: GpuJobs) -> float:
     return max(1.0, float(jobs.run_s.sum()) / span)
 
 
-def rho(cluster: GpuCluster, jobs: GpuJobs, result: GpuResult) -> Floats:
+def rho(cluster: GpuCluster, jobs: GpuJobs, result: GpuResult) -> Float64s:
     """Return each job's finish-time fairness, (jobs,): Themis (NSDI 2020), section 3.1, with each job as an app."""
     share = max(1.0, cluster.gpus / contention(jobs))
     alone = jobs.run_s * np.maximum(1.0, jobs.gpus / share)
     return np.asarray(jct_s(jobs, result) / alone, dtype=np.float64)
 
 
-def jct_s(jobs: GpuJobs, result: GpuResult) -> Floats:
+def jct_s(jobs: GpuJobs, result: GpuResult) -> Float64s:
     """Return the completion time of each job, (jobs,) s."""
     return np.asarray(result.end_s - (jobs.submit_s - origin_s(jobs)), dtype=np.float64)
 
 
-def queueing_s(jobs: GpuJobs, result: GpuResult) -> Floats:
+def queueing_s(jobs: GpuJobs, result: GpuResult) -> Float64s:
     """Return the time of each job without GPUs, (jobs,) s."""
     return np.asarray(jct_s(jobs, result) - result.ran_s, dtype=np.float64)
 

@@ -5,15 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simulator.gpu.profiles import draw
 from simulator.gpu.profiles.table import MODELS
 from simulator.gpu.rounds import GpuJob
-
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from traces.arrays import Bools, Float64s, Int64s
 
 
 @dataclass(frozen=True)
@@ -24,9 +20,9 @@ class GpuJobs:
     """
 
     number: Int64s
-    submit_s: Floats  # epoch s, or the trace's own
+    submit_s: Float64s  # epoch s, or the trace's own
     gpus: Int64s  # GPUs requested, >= 1
-    run_s: Floats  # run time on those GPUs, packed, > 0
+    run_s: Float64s  # run time on those GPUs, packed, > 0
     need: Int64s
     group: Int64s  # index into `groups`: virtual cluster, partition or user
     groups: tuple[str, ...]
@@ -79,9 +75,9 @@ def origin_s(jobs: GpuJobs) -> float:
 
 
 def of_arrays(
-    submit_s: Floats,
+    submit_s: Float64s,
     gpus: Int64s,
-    run_s: Floats,
+    run_s: Float64s,
     group: Int64s | None = None,
     groups: tuple[str, ...] = (),
     need: Int64s | None = None,

@@ -20,16 +20,14 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simulator.gpu.algorithms.placement import fewest_nodes
 from simulator.gpu.profiles.scaling import goodput, packed_share
 from simulator.gpu.profiles.table import TrainingModel
+from traces.arrays import Float64s, Int64s
 from traces.counted import counted
 from traces.errors import InputError, WorkError
 
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Placed = dict[int, int]  # node -> GPUs
 
 STUCK_S = 14 * 86_400.0  # the run fails if jobs are present but none runs for so long
@@ -129,11 +127,11 @@ class RoundPolicy(Protocol):
 class GpuResult(NamedTuple):
     """The outcome of each job in the given order, (n,) each; times in seconds of the trace, -1 if it never happened."""
 
-    start_s: Floats
-    end_s: Floats
-    ran_s: Floats  # time with GPUs
-    gpu_s: Floats  # GPU seconds held
-    lost_gpu_s: Floats  # GPU seconds held without progress, after a restart
+    start_s: Float64s
+    end_s: Float64s
+    ran_s: Float64s  # time with GPUs
+    gpu_s: Float64s  # GPU seconds held
+    lost_gpu_s: Float64s  # GPU seconds held without progress, after a restart
     restarts: Int64s  # restarts after a stop, a move or a resize
     preemptions: Int64s  # stops before the end
     decisions: int
@@ -299,7 +297,7 @@ def simulate_rounds(jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPo
     clock = _Clock(jobs, machine, policy)
     clock.run()
 
-    def of_jobs(name: str) -> Floats:
+    def of_jobs(name: str) -> Float64s:
         return np.array([getattr(job, name) for job in jobs], dtype=np.float64)
 
     return GpuResult(

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simulator.gpu.cluster import GpuCluster
-from simulator.gpu.jobs import Bools, Floats, GpuJobs
+from simulator.gpu.jobs import GpuJobs
 from simulator.gpu.registry import Event, check, parameters, scheduler
 from simulator.gpu.rounds import GpuResult, simulate_rounds
+from traces.arrays import Bools, Float64s
 from traces.counted import counted
 from traces.errors import InputError, WorkError
 
@@ -62,7 +63,7 @@ def simulate(
     return GpuReplay(_events(cluster, jobs, name, share, knobs), said)
 
 
-def _events(cluster: GpuCluster, jobs: GpuJobs, name: str, share: Floats, knobs: Floats) -> GpuResult:
+def _events(cluster: GpuCluster, jobs: GpuJobs, name: str, share: Float64s, knobs: Float64s) -> GpuResult:
     from simulator.gpu.events.state import ATTAINED, BEGUN, DECISIONS, END, LOST, PREEMPTIONS, RAN, RESTARTS, build
     from simulator.gpu.kernel import RULES, run
 
@@ -103,7 +104,7 @@ def most_of_a_type(cluster: GpuCluster) -> int:
     return max(int(gpus[np.array(cluster.types) == kind].sum()) for kind in set(cluster.types))
 
 
-def quota(cluster: GpuCluster, jobs: GpuJobs, declared: dict[str, int]) -> tuple[Floats, list[str]]:
+def quota(cluster: GpuCluster, jobs: GpuJobs, declared: dict[str, int]) -> tuple[Float64s, list[str]]:
     """Return the GPUs of each group, (groups,), and the assumptions: declared quotas, else by used GPU time.
 
     Raises InputError if quotas are declared for unknown groups or add up to more GPUs than the cluster has.

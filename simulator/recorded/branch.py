@@ -27,7 +27,7 @@ from simulator.recorded.follow import HORIZON_S, TICK_S, look, take
 from simulator.recorded.forked import OUT_S, finish_before, observe_event, start_placed
 from simulator.recorded.log import Log, log_of, most_in_use, next_of_others
 from simulator.recorded.passes import PassMemory, make_pass, new_scratch
-from simulator.recorded.record import NEVER, NONE, SUBMITTED, Events, Int64s, RecordedTrace
+from simulator.recorded.record import NEVER, NONE, SUBMITTED, Events, RecordedTrace
 from simulator.recorded.state import (
     BUSY,
     CEILING,
@@ -40,6 +40,7 @@ from simulator.recorded.state import (
     enter,
     new_state,
 )
+from traces.arrays import Int64s
 
 # Entries of RecordedBranch.scalars.
 TAKEN = 0  # events of the log that have happened, including those passed over

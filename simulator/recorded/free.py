@@ -13,7 +13,7 @@ import numpy as np
 from simulator.compiled import kernel
 from simulator.recorded.follow import HORIZON_S, TICK_S
 from simulator.recorded.passes import PassMemory, make_pass, may_start, new_scratch
-from simulator.recorded.record import NEVER, NONE, Events, Int64s, RecordedTrace
+from simulator.recorded.record import NEVER, NONE, Events, RecordedTrace
 from simulator.recorded.state import (
     PENDING,
     RUNNING,
@@ -26,6 +26,7 @@ from simulator.recorded.state import (
     leave,
     new_state,
 )
+from traces.arrays import Int64s
 
 
 def free_starts(record: RecordedTrace, jobs: RecordedJobs, rules: RecordedRules, usable: Int64s) -> Int64s:

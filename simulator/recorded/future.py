@@ -22,7 +22,7 @@ from simulator.compiled import kernel
 from simulator.marks import NO_ROOM
 from simulator.recorded.forked import OUT_S
 from simulator.recorded.passes import PassMemory, make_pass, may_start, new_scratch
-from simulator.recorded.record import NEVER, NONE, Int64s, RecordedTrace
+from simulator.recorded.record import NEVER, NONE, RecordedTrace
 from simulator.recorded.search import first_not_before
 from simulator.recorded.state import (
     BUSY,
@@ -38,6 +38,7 @@ from simulator.recorded.state import (
     leave,
     new_state,
 )
+from traces.arrays import Int64s
 
 STEP_S = 60  # least time between passes; Slurm's backfill runs every 30 s (bf_interval), and most events are alone
 

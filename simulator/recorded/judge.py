@@ -36,14 +36,15 @@ from simulator.recorded.parameters import (
     jobs_of,
     rules_of,
 )
-from simulator.recorded.record import NEVER, Events, Int64s, RecordedTrace, events
+from simulator.recorded.record import NEVER, Events, RecordedTrace, events
 from simulator.recorded.single import is_around, single_starts
+from traces.arrays import Int64s
+from traces.units import DAY_S
 
 FROZEN, CAUSAL, FORKED, INFORMED = "frozen", "causal", "forked", "informed"
 FORMS = (FROZEN, CAUSAL, FORKED, INFORMED)
 SINGLE = (FORKED, INFORMED)  # forms that predict each job separately
 ALL = frozenset(MECHANISMS)
-DAY_S = 86400
 REFIT_S = 7 * DAY_S
 LEAST_JUDGED_S = 7 * DAY_S  # least span of submissions in a judged month
 LEAST_JOBS = 100

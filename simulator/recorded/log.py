@@ -7,10 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.compiled import kernel
-from simulator.recorded.record import NONE, Events, Int64s, RecordedTrace
+from simulator.recorded.record import NONE, Events, RecordedTrace
 from simulator.recorded.run_times import RunTimes, run_times
 from simulator.recorded.search import first_not_before
 from simulator.recorded.state import RecordedJobs, RecordedRules
+from traces.arrays import Int64s
 
 
 class Log(NamedTuple):

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.recorded.record import ENDED, NEVER, STARTED, SUBMITTED, Events, Int64s, RecordedTrace, events
+from simulator.recorded.record import ENDED, NEVER, STARTED, SUBMITTED, Events, RecordedTrace, events
+from traces.arrays import Int64s
+from traces.units import HOUR_S
 
 if TYPE_CHECKING:  # compiled code takes numba seconds to import, and reading a record does not need it
     from simulator.recorded.state import RecordedJobs, RecordedRules
 
-HOUR_S = 3600
 LEAST_FIT_S = 28 * 86400  # least length of record, s, before inferred rules are used to judge or train
 WINDOW_S = 3 * 86400  # long enough to contain a busy hour, short enough to follow changes of nodes in service
 STALL_S = 300  # a free node is filled within one backfill interval (30 s by default, 300 s on large sites)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.compiled import kernel
-from simulator.recorded.record import NEVER, NONE, Int64s
+from simulator.recorded.record import NEVER, NONE
 from simulator.recorded.state import (
     BUSY,
     PENDING,
@@ -26,6 +26,7 @@ from simulator.recorded.state import (
     goes_ahead,
     over_limit,
 )
+from traces.arrays import Int64s
 
 
 class PassMemory(NamedTuple):

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from simulator.array_tasks import in_order, one_row_a_task
 from simulator.marks import NONE as NONE
-
-Int64s = NDArray[np.int64]
+from traces.arrays import Int64s
 
 NEVER = int(np.iinfo(np.int64).max) // 4  # beyond any clock, and additions to it do not overflow
 ENDED, SUBMITTED, STARTED, CANCELLED = 0, 1, 2, 3  # kinds of events, in their order within a second

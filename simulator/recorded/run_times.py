@@ -23,8 +23,9 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.compiled import kernel
-from simulator.recorded.record import NEVER, NONE, Int64s, RecordedTrace
+from simulator.recorded.record import NEVER, NONE, RecordedTrace
 from simulator.recorded.search import first_not_before
+from traces.arrays import Int64s
 
 LAST = 256  # latest ended jobs used: enough for a stable mean, few enough to follow changes of a user
 LEAST = 3

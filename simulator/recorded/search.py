@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simulator.compiled import kernel
-from simulator.recorded.record import Int64s
+from traces.arrays import Int64s
 
 
 @kernel

@@ -26,8 +26,9 @@ from simulator.recorded.branch import (
 from simulator.recorded.follow import HORIZON_S
 from simulator.recorded.informed import informed_start
 from simulator.recorded.log import Log
-from simulator.recorded.record import NEVER, NONE, Events, Int64s, RecordedTrace
+from simulator.recorded.record import NEVER, NONE, Events, RecordedTrace
 from simulator.recorded.state import RecordedJobs, RecordedRules
+from traces.arrays import Int64s
 
 BEFORE_S = 14 * 86400  # length of record simulated before the first predicted job; the rules use at most three days
 

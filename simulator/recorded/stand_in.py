@@ -14,8 +14,9 @@ from __future__ import annotations
 from simulator.compiled import kernel
 from simulator.recent import copy_recent
 from simulator.recorded.branch import RecordedBranch, RecordedCluster, pass_over
-from simulator.recorded.record import NONE, Int64s
+from simulator.recorded.record import NONE
 from simulator.recorded.state import PENDING, RUNNING, begin, finish, leave
+from traces.arrays import Int64s
 
 
 @kernel

@@ -13,7 +13,8 @@ import numpy as np
 
 from simulator.compiled import kernel
 from simulator.recent import RecentJobs, copy_recent, new_recent, remember_end, remember_start
-from simulator.recorded.record import NEVER, NONE, Int64s
+from simulator.recorded.record import NEVER, NONE
+from traces.arrays import Int64s
 
 PENDING, RUNNING, BUSY, CEILING, COUNTED = 0, 1, 2, 3, 4  # entries of RecordedState.scalars
 

@@ -23,8 +23,9 @@ from simulator.recorded.judge import (
     steps,
 )
 from simulator.recorded.parameters import Parameters
-from simulator.recorded.record import Int64s, RecordedTrace, events
+from simulator.recorded.record import RecordedTrace, events
 from simulator.tables import CALIBRATED_STARTS, CALIBRATION_FIGURES, CALIBRATION_PARAMETERS
+from traces.arrays import Int64s
 from traces.progress import Progress
 from traces.schema import Table
 from traces.store.frames import conform

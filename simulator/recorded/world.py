@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from simulator import cluster as interface
-from simulator.cluster import DAY_S, NO_LIMIT, Built, Operations, Visible
+from simulator.cluster import NO_LIMIT, Built, Operations, Visible
 from simulator.compiled import kernel, njit
 from simulator.recent import ENDS, NODES, STARTS, TIME, WAIT
 from simulator.recorded import branch as recorded
@@ -25,10 +25,12 @@ from simulator.recorded.branch import (
     new_cluster,
     usable_nodes,
 )
-from simulator.recorded.parameters import HOUR_S, jobs_of
+from simulator.recorded.parameters import jobs_of
 from simulator.recorded.passes import new_scratch
-from simulator.recorded.record import NEVER, NONE, Int64s, RecordedTrace, events
+from simulator.recorded.record import NEVER, NONE, RecordedTrace, events
 from simulator.recorded.state import BUSY, PENDING, RUNNING, RecordedJobs, RecordedRules
+from traces.arrays import Int64s
+from traces.units import DAY_S, HOUR_S
 
 USUAL_JOBS = 1000  # a new job gets the median Priority of this many latest arrivals
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from simulator import cluster as interface
 from simulator.blocks import as_block
-from simulator.cluster import DAY_S, Built, Operations, Visible
+from simulator.cluster import Built, Operations, Visible
 from simulator.compiled import kernel, njit
 from simulator.recent import ENDS, NODES, STARTS, TIME, WAIT
 from simulator.slurm.compiled import kernel as clock
@@ -38,8 +38,6 @@ from simulator.slurm.compiled.state import (
     RUN_PLANNED,
     RUN_START,
     RUNNING_ROWS,
-    Bools,
-    Int64s,
     SlurmRun,
     SlurmState,
     copy_state,
@@ -49,8 +47,10 @@ from simulator.slurm.inputs.prepare import Prepared, new_branch, prepared
 from simulator.slurm.inputs.submitted import Submitter, user_limits, with_jobs
 from simulator.slurm.world import NEVER, NONE, PLACEABLE, REASONS, RESERVATION, UNPLACEABLE, SlurmWorld
 from simulator.workload import Workload
+from traces.arrays import Bools, Int64s
 from traces.counted import counted
 from traces.errors import InputError
+from traces.units import DAY_S
 
 MOST_NODES = 1 << 20  # of a flat pool: the scheduler keeps a record of each node
 

@@ -15,10 +15,7 @@ from numpy.typing import NDArray
 
 from simulator.marks import NEVER as NEVER
 from simulator.marks import NONE as NONE
-
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from traces.arrays import Bools, Float64s, Int64s
 
 NO_LIMIT = -1
 
@@ -86,7 +83,7 @@ class Partitions:
     exclusive: Bools  # every job takes its nodes whole (OverSubscribe=EXCLUSIVE, or select/linear)
     least_loaded: Bools  # LLN=YES: spread jobs over nodes instead of packing them
     qos: Int64s  # partition QOS, whose limits apply in addition to those of the job's QOS; or NONE
-    billing: Floats  # (partitions, TRES) TRESBillingWeights; usage counts Sum(weight * TRES) seconds
+    billing: Float64s  # (partitions, TRES) TRESBillingWeights; usage counts Sum(weight * TRES) seconds
 
     def __len__(self) -> int:
         return len(self.names)
@@ -98,7 +95,7 @@ class SlurmQos:
 
     names: tuple[str, ...]
     priority: Int64s  # (qos,)
-    usage_factor: Floats  # (qos,)
+    usage_factor: Float64s  # (qos,)
     group_jobs: Int64s  # (qos,) GrpJobs
     group_tres: Int64s  # (qos, TRES) GrpTRES
     user_jobs: Int64s  # (qos,) MaxJobsPU
@@ -157,7 +154,7 @@ class SlurmJobs:
     gpu_type: Int64s  # NONE: any
     exclusive: Bools  # takes its nodes whole
     nice: Int64s
-    site_factor: Floats  # added unchanged to the priority: the site factor, or a fair-share term from another source
+    site_factor: Float64s  # added unchanged to the priority: the site factor, or a fair-share term from another source
     array: Int64s  # row of the array in `SlurmWorld.array_throttle`, NONE for a job of its own
     name: Int64s  # jobs of one user with one name, for SINGLETON; any numbering >= 0
     any_dependency: Bools  # dependencies are joined by "?" (any) instead of "," (all)

@@ -23,9 +23,9 @@ from agent.state import ChainState, Folder, new_state
 from features.observe import FEATURES, VERSION
 from features.snapshot import Snapshot
 from tests.agent.fake_slurm import START_S, FakeCommands, FakeJob, FakeSlurm, Plan
+from traces.units import HOUR_S
 
 LEAD_H = 0.5
-HOUR_S = 3600
 SCRIPT = "#!/bin/sh\n#SBATCH --time=2:00:00\n#SBATCH --nodes=1\nsleep 7200\n"
 
 

@@ -13,7 +13,8 @@ import pytest
 from agent import keeper
 from agent.loop import CANCELLED, DONE, FAILED, STOPPED
 from tests.agent.fake_slurm import START_S, FakeSlurm, Plan
-from tests.agent.lab import HOUR_S, advance_until, artifact, job, lab_of, plans
+from tests.agent.lab import advance_until, artifact, job, lab_of, plans
+from traces.units import HOUR_S
 
 
 def test_links_follow_each_other_until_all_are_used(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from agent.memory import AccountedJobs, Memory
-from agent.slurm.accounting import DAY_S, AccountingRecords, PastJob
+from agent.slurm.accounting import AccountingRecords, PastJob
 from agent.slurm.queue import Queue
 from features.observe import RECENT
+from traces.units import DAY_S
 
 NOW_S = 1_700_000_000
 JOB = PastJob("7", "me", "gpu", 2, 3600, NOW_S - 5000, NOW_S - 4000, NOW_S - 2200)

@@ -14,7 +14,8 @@ from agent.sight import ClusterObservation
 from agent.slurm.commands import SlurmError
 from agent.slurm.queue import SqueueJob
 from tests.agent.fake_slurm import START_S, FakeSlurm, Plan
-from tests.agent.lab import HOUR_S, FakeEyes, advance_until, job, lab_of, plans, raise_at
+from tests.agent.lab import FakeEyes, advance_until, job, lab_of, plans, raise_at
+from traces.units import HOUR_S
 
 
 def test_refused_submissions_are_tried_again_with_pauses(tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features import bootstrap
-
-HOUR_S, DAY_S = 3600, 86_400
+from traces.units import DAY_S, HOUR_S
 
 
 def twin_weights(submit_s: list[int], draws: int, seed: int, block_s: int) -> list[list[float]] | None:

@@ -14,8 +14,7 @@ from features.queueing import from_trace
 from tests.features.toy import CLUSTER, at, job, trace
 from tests.features.waits import OPEN, delays, on, spent
 from traces.clusters import ClusterSettings
-
-DAY_S = 86_400
+from traces.units import DAY_S
 
 
 def test_each_second_goes_to_the_first_cause_that_holds() -> None:

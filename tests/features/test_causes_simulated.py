@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from features.causes import CAUSES
-from features.usage import Int64s, Steps
+from features.usage import Steps
 from simulator.flat.replay import simulate
 from simulator.recorded.free import free_starts
 from simulator.recorded.record import NEVER, RecordedTrace
@@ -16,6 +16,7 @@ from simulator.recorded.state import RecordedJobs, RecordedRules
 from simulator.workload import Workload
 from tests.features.toy import job
 from tests.features.waits import delays
+from traces.arrays import Int64s
 
 
 def workload(seed: int, jobs: int, widest: int, load: float, capacity: int) -> Workload:

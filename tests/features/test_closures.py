@@ -9,8 +9,8 @@ import pytest
 from features.closures import BURST, JOBS, SPELL_S, USERS
 from tests.features.toy import at, job
 from tests.features.waits import delays
+from traces.units import HOUR_S
 
-HOUR_S = 3600
 ROOM = {"nodes": 20, "gpus_per_node": 1}
 Row = dict[str, Any]
 

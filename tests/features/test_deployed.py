@@ -17,8 +17,8 @@ from traces.clusters import ClusterSettings
 from traces.ingest import ingest
 from traces.store import warehouse
 from traces.store.folder import DataFolder
+from traces.units import HOUR_S
 
-HOUR_S = 3600
 LAB = ClusterSettings("lab")
 
 

@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features import in_service
-from features.in_service import DAY_S, usable
-from features.usage import Int64s, Steps
+from features.in_service import usable
+from features.usage import Steps
 from tests.features import in_service_twin
+from traces.arrays import Int64s
+from traces.units import DAY_S
 
 
 def steps(*spans: tuple[int, int, int]) -> Steps:

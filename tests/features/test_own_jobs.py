@@ -9,9 +9,8 @@ import pytest
 from features.own_jobs import FEW_ALIKE, LONG, MANY_ALIKE, REFILL_S, SERIAL_NODE
 from tests.features.toy import job
 from tests.features.waits import delays, on, spent
+from traces.units import DAY_S, HOUR_S
 
-HOUR_S = 3600
-DAY_S = 86_400
 ROOM = {"nodes": 40, "gpus_per_node": 1}  # far more than is asked for
 # The whole machine is in use the day before and two days after, so it is all in service between.
 WIDE = [

@@ -17,9 +17,10 @@ from simulator.slurm.compiled import kernel
 from simulator.slurm.compiled.state import QUEUE_JOB, QUEUE_KEY, QUEUE_ROWS
 from simulator.slurm.inputs.prepare import prepared
 from simulator.slurm.run import advanced, run
-from simulator.slurm.world import NEVER, Int64s, SlurmResult, SlurmWorld
+from simulator.slurm.world import NEVER, SlurmResult, SlurmWorld
 from tests.live import recording
 from tests.simulator.slurm.compare import OneStep, free_run, one_step, relative
+from traces.arrays import Int64s
 
 LOW_WORD = (1 << 32) - 1  # of a queue's key: the priority
 RECORDINGS = Path(__file__).parents[1] / "fixtures/fidelity"

@@ -19,13 +19,13 @@ from simulator.slurm.world import (
     NONE,
     SINGLETON,
     Dependencies,
-    Int64s,
     SlurmJobs,
     SlurmWorld,
     constant_capacity,
     no_outages,
 )
 from tests.live.fidelity_workload import Submission
+from traces.arrays import Int64s
 from traces.slurm.accounts import read_associations, read_qos
 from traces.slurm.conf import read_slurm_conf
 from traces.slurm.text import expand_nodes, parse_memory_mib, parse_state, parse_tres, tres_gpus

@@ -26,9 +26,9 @@ from simulator.recorded.record import RecordedTrace
 from tests.models.pair_tables import random_pairs
 from tests.models.test_recorded_pairs import parameters, record_of, simple
 from tests.simulator.recorded.cases import records
+from traces.units import HOUR_S
 
 DECISION_S = 250
-HOUR_S = 3600
 
 
 def lead(seconds: float) -> Player:

@@ -17,11 +17,12 @@ from models import recorded_pairs
 from models.protocol import NONE, PairTable
 from models.recorded_pairs import Predecessors, build_recorded_pairs, decision_instants
 from simulator.recorded.follow import HORIZON_S
-from simulator.recorded.judge import ALL, DAY_S
-from simulator.recorded.parameters import HOUR_S, Parameters, jobs_of, rules_of
+from simulator.recorded.judge import ALL
+from simulator.recorded.parameters import Parameters, jobs_of, rules_of
 from simulator.recorded.record import NEVER, RecordedTrace
 from tests.simulator.recorded.cases import NODES, records, twins
 from tests.twins.recorded import PlainRecordedJob, forked_starts
+from traces.units import DAY_S, HOUR_S
 
 DECISION_S = 250
 P = Predecessors(np.array([1]), np.array([3]))  # of `simple`

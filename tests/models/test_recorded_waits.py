@@ -28,8 +28,7 @@ from models.study import pair_tables
 from models.study.windows import Window
 from simulator.recorded.record import NEVER, RecordedTrace
 from tests.models.toy_study import toy_study
-
-HOUR_S, DAY_S = 3600, 86_400
+from traces.units import DAY_S, HOUR_S
 
 
 def random_record(seed: int, jobs: int = 400, users: int = 40) -> RecordedTrace:

@@ -24,8 +24,8 @@ from simulator.workload import Workload
 from traces.clusters import ClusterSettings
 from traces.store import stamps
 from traces.store.folder import DataFolder
+from traces.units import DAY_S
 
-DAY_S = 86_400
 WINDOW = Window(3 * DAY_S, 8 * DAY_S, 1800)
 POLICIES = ["reactive", "average-wait", "forest"]  # with three seeds of the last: five fits
 THREE = 3

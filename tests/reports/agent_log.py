@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-HOUR_S = 3600
+from traces.units import HOUR_S
+
 LIMIT_H = 12
 HOSTILE = "<img src=p onerror=alert(9)>"
 

@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from simulator.cluster import (
-    DAY_S,
     NO_ROOM,
     NONE,
     WORLDS,
@@ -41,6 +40,7 @@ from tests.simulator.flat.cases import small_cases
 from tests.twins import flat as flat_twin
 from tests.twins import recorded as recorded_twin
 from tests.twins.slurm import clock as slurm_twin
+from traces.units import DAY_S
 
 REMEMBERED = 5
 ROOM = 64

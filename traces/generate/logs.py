@@ -16,7 +16,8 @@ from traces.errors import InputError
 from traces.generate import philly
 from traces.generate.philly_samples import write_samples
 from traces.generate.slurm import history, write_dump
-from traces.generate.workload import EPOCH_S, WEEK_S
+from traces.generate.workload import EPOCH_S
+from traces.units import WEEK_S
 
 SLURM_SAMPLE_SEED, PHILLY_SAMPLE_SEED = 20261125, 20261128
 SAMPLE_WEEKS, SAMPLE_NODES, SAMPLE_GPUS_PER_NODE = 12, 40, 4

@@ -13,6 +13,7 @@ import numpy as np
 
 from traces import generated
 from traces.generate.text import open_text
+from traces.units import DAY_S, WEEK_S
 
 PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
 NODES = "sn,cpu_milli,memory_mib,gpu,model"
@@ -20,7 +21,6 @@ GPUS_OF_A_POD, THEIR_SHARES = (1, 2, 4, 8), (0.6, 0.15, 0.1, 0.15)
 PODS_OF_A_JOB, SHARES = (1, 2, 4, 8), (0.55, 0.2, 0.15, 0.1)
 PART_SHARE, PARTS = 0.3, (250, 500)  # share of single-pod, single-GPU jobs that take only these thousandths of a GPU
 MEDIAN_RUN_S, SPREAD = 1800.0, 1.5  # lognormal run time: median, and sigma of its natural logarithm
-DAY_S, WEEK_S = 86_400, 7 * 86_400
 
 
 def generate_openb(out: Path, *, weeks: int, nodes: int, load: float, seed: int) -> list[Path]:

@@ -22,15 +22,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from traces.arrays import Int64s
 from traces.generate.text import open_text
-
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from traces.units import DAY_S, WEEK_S
 
 CLOCK_CHANGE_S = 1_509_872_400  # 2017-11-05 09:00 UTC: 02:00 PDT became 01:00 PST
-DAY_S, WEEK_S = 86_400, 7 * 86_400
 STATUSES = ("Pass", "Killed", "Failed")
 
 # philly.csv (82,247 jobs): share of jobs and quantiles of run time (s) at QUANTILES, by GPU count.

@@ -14,8 +14,10 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from traces.generate.philly import CLOCK_CHANGE_S, DAY_S, Floats, Int64s, Machines, PhillyJob, local_text
+from traces.arrays import Float64s, Int64s
+from traces.generate.philly import CLOCK_CHANGE_S, Machines, PhillyJob, local_text
 from traces.generate.text import open_text
+from traces.units import DAY_S
 
 # Utilization (%) at 0, 5, ..., 100 % of samples, rounded.
 UTILIZATION_QUANTILES = np.array(
@@ -33,7 +35,7 @@ def first_sample_s() -> int:
     return CLOCK_CHANGE_S - 2 * 3600 - DAY_S
 
 
-def gpu_utilization(rng: np.random.Generator, jobs: list[PhillyJob], cluster: Machines, times_s: Int64s) -> Floats:
+def gpu_utilization(rng: np.random.Generator, jobs: list[PhillyJob], cluster: Machines, times_s: Int64s) -> Float64s:
     """Draw utilization in percent, shape (machines, minutes, 8); -1 for 'NA'."""
     grid = np.array([NormalDist().inv_cdf(min(max(p, 0.002), 0.998)) for p in np.linspace(0, 1, 21)])
     values = np.full((len(cluster.gpus), len(times_s), GPUS_A_ROW), ABSENT, dtype=np.float64)
@@ -89,7 +91,7 @@ def percent_text(value: float) -> str:
     return repr(round(value, 9))
 
 
-def _write_gpu(path: Path, gpu: Floats, cluster: Machines, stamps: list[str], *, compress: bool) -> None:
+def _write_gpu(path: Path, gpu: Float64s, cluster: Machines, stamps: list[str], *, compress: bool) -> None:
     texts = {value: percent_text(value) for value in np.unique(gpu).tolist()} | {ABSENT: "NA"}
     with open_text(path, compress=compress) as stream:
         stream.write("time,machineId," + ",".join(f"gpu{number}_util" for number in range(GPUS_A_ROW)) + "\n")
@@ -101,7 +103,7 @@ def _write_gpu(path: Path, gpu: Floats, cluster: Machines, stamps: list[str], *,
 
 
 def _write_cpu(
-    path: Path, rng: np.random.Generator, busy: Floats, offline: Flags, cluster: Machines, stamps: list[str],
+    path: Path, rng: np.random.Generator, busy: Float64s, offline: Flags, cluster: Machines, stamps: list[str],
     *, compress: bool,
 ) -> None:  # fmt: skip
     with open_text(path, compress=compress) as stream:
@@ -116,7 +118,7 @@ def _write_cpu(
 
 
 def _write_memory(
-    path: Path, rng: np.random.Generator, busy: Floats, offline: Flags, cluster: Machines, stamps: list[str],
+    path: Path, rng: np.random.Generator, busy: Float64s, offline: Flags, cluster: Machines, stamps: list[str],
     *, compress: bool,
 ) -> None:  # fmt: skip
     """Write total and free KiB; free memory changes mainly when jobs start and end."""

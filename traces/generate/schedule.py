@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from traces.arrays import Int64s
 from traces.generate.workload import (
     DEPENDS,
     FOLLOWS,
@@ -24,7 +25,6 @@ from traces.generate.workload import (
     REQUEUED,
     THROTTLED,
     GeneratedDemand,
-    Int64s,
 )
 
 LOOK_AHEAD = 100

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from traces.arrays import Int64s
 from traces.generate import workload as demand
 from traces.generate.schedule import BY_BACKFILL, BY_MAIN, BY_SUBMIT, Schedule, schedule
 from traces.generate.text import open_text
-from traces.generate.workload import GeneratedDemand, Int64s
+from traces.generate.workload import GeneratedDemand
+from traces.units import WEEK_S
 
 COLUMNS = (
     "JobID", "JobIDRaw", "JobName", "User", "Account", "Partition", "QOS", "State", "ExitCode", "Submit", "Eligible",
@@ -67,9 +69,9 @@ def history(
 ) -> GeneratedHistory:
     """Draw the demand, run the queue and number the jobs. The first `warm_weeks` weeks only fill the cluster."""
     rng = np.random.default_rng(seed)
-    first_s = demand.EPOCH_S - warm_weeks * demand.WEEK_S
+    first_s = demand.EPOCH_S - warm_weeks * WEEK_S
     drawn, covered = demand.demand(rng, jobs=jobs, weeks=weeks + warm_weeks, nodes=nodes, first_s=first_s)
-    last_s = first_s + covered * demand.WEEK_S
+    last_s = first_s + covered * WEEK_S
     plan = schedule(drawn, nodes=nodes, until_s=last_s)
     raw_id, array_id = _number(drawn, plan)
     order = np.lexsort((np.arange(len(drawn)), raw_id))

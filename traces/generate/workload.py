@@ -11,13 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from traces.arrays import Float64s, Int64s
+from traces.units import HOUR_S, WEEK_S
 
 EPOCH_S = 1_780_272_000  # 2026-06-01T00:00:00Z, a Monday
-HOUR_S, WEEK_S = 3600, 7 * 86400
 MAX_LIMIT_S = 48 * HOUR_S
 SIZES = np.array([1, 2, 3, 4, 6, 8, 12, 16])
 SIZE_SHARES = np.array([0.525, 0.17, 0.02, 0.12, 0.01, 0.140, 0.005, 0.01])
@@ -43,10 +41,10 @@ REQUEUE_HOLD_S = 120  # delay before a requeued job may start (Slurm's default c
 class Population:
     """The users of the generated cluster; every array has one row per user."""
 
-    weight: Floats  # (users,) share of groups submitted
-    size_shares: Floats  # (users, sizes)
-    median_run_s: Floats  # (users,)
-    limit_slack: Floats  # (users,) requested limit over typical run time; inf: always the maximum
+    weight: Float64s  # (users,) share of groups submitted
+    size_shares: Float64s  # (users, sizes)
+    median_run_s: Float64s  # (users,)
+    limit_slack: Float64s  # (users,) requested limit over typical run time; inf: always the maximum
 
 
 @dataclass
@@ -120,7 +118,7 @@ class _Groups:
     kind: Int64s
     count: Int64s  # records in the group
     size: Int64s
-    typical_s: Floats
+    typical_s: Float64s
     limit_s: Int64s
     throttle: Int64s
 
@@ -202,7 +200,7 @@ def _sizes(rng: np.random.Generator, users: Population, user: Int64s, kind: Int6
 
 
 def _limits(
-    rng: np.random.Generator, users: Population, user: Int64s, kind: Int64s, size: Int64s, typical_s: Floats
+    rng: np.random.Generator, users: Population, user: Int64s, kind: Int64s, size: Int64s, typical_s: Float64s
 ) -> Int64s:
     """Draw the requested limit: the next usual value above run time x slack, so mostly far above the run time."""
     target_s = typical_s * users.limit_slack[user] * rng.lognormal(0, 0.4, len(user))
@@ -214,7 +212,7 @@ def _limits(
 
 
 def _outcomes(
-    rng: np.random.Generator, kind: Int64s, member: Int64s, count: Int64s, typical_s: Floats, limit_s: Int64s
+    rng: np.random.Generator, kind: Int64s, member: Int64s, count: Int64s, typical_s: Float64s, limit_s: Int64s
 ) -> tuple[Int64s, Int64s]:
     """Draw run time and outcome of each record. A run that exceeds its limit ends up to 30 s after it (KillWait)."""
     n = len(kind)
@@ -244,7 +242,7 @@ def _links(kind: Int64s, member: Int64s, throttle: Int64s) -> Int64s:
     return link
 
 
-def _arrivals(rng: np.random.Generator, work: Floats, monday_s: int) -> Int64s:
+def _arrivals(rng: np.random.Generator, work: Float64s, monday_s: int) -> Int64s:
     """Draw submission times in one week for groups of `work` node-seconds each, shape (groups,).
 
     The intensity has a daily and weekly cycle, differences between days, and a few crowded hours. The offered work,

@@ -21,10 +21,10 @@ from traces.readers.common import Parsed, RawFile, Reject, shown
 from traces.readers.plausible import check
 from traces.readers.raw_text import UNREADABLE, numbered_lines
 from traces.store.frames import empty
+from traces.units import HOUR_S
 from traces.visible import storable
 
 LOG_VERSION = 1
-HOUR_S = 3600
 EPOCH_UTC = datetime(1970, 1, 1)
 MOST_COUNT = (1 << 31) - 1  # upper bound of links, attempts and exit statuses, far above any real value
 _BEGIN = re.compile(rb'[\s\xef\xbb\xbf]*\{\s*"log_version"\s*:')

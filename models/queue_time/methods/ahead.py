@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from features.ahead.summary import HOUR_S
 from features.ahead.summary import LEVELS as FUTURE_LEVELS
 from features.submission.index import FEATURES
 from models.queue_time.conformal import Calibrated
 from models.queue_time.methods.boosting import Boosting
 from models.queue_time.methods.trout_boosting import TroutBoosting
-from models.queue_time.protocol import LEVELS, SHORT_S, FittedMethod, Float64s, Forecast, Int64s, Rows, forecast_of
+from models.queue_time.protocol import LEVELS, SHORT_S, FittedMethod, Forecast, Rows, forecast_of
+from traces.arrays import Float64s, Int64s
+from traces.units import HOUR_S
 
 CUTS_S = (90.0, 3600.0, 6 * 3600.0)  # classes of the wait in a future
 POINTS = 39  # quantiles of the errors that dress each future; nine lose the tails (January: 0.84 of 95 %, not 0.90)

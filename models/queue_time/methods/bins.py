@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.queue_time.protocol import Float64s, Int64s
+from traces.arrays import Float64s, Int64s
 
 POINTS = 9  # representative waits of a class: its quantiles on the rows of the fit
 TAIL = (0.975, 0.99)  # levels that are edges as well, so that the longest waits have their own classes

@@ -20,7 +20,8 @@ from models.learning.trees import flatten
 from models.policies.lightgbm import tree_of
 from models.queue_time.methods.bins import Bins
 from models.queue_time.model import BASE_CUTS_H, BoostedDistribution, BoostedPart, base_class
-from models.queue_time.protocol import COLUMN, SHORT_S, Float64s, Int64s, Rows
+from models.queue_time.protocol import COLUMN, SHORT_S, Rows
+from traces.arrays import Float64s, Int64s
 
 BASE = COLUMN["start_estimate_expected_h"]
 BINS = 16

@@ -15,17 +15,8 @@ from importlib import import_module
 
 import numpy as np
 
-from models.queue_time.protocol import (
-    LEVELS,
-    SHORT_S,
-    Bools,
-    FittedMethod,
-    Float64s,
-    Forecast,
-    Method,
-    Rows,
-    forecast_of,
-)
+from models.queue_time.protocol import LEVELS, SHORT_S, FittedMethod, Forecast, Method, Rows, forecast_of
+from traces.arrays import Bools, Float64s
 
 PARTS = (
     "models.queue_time.methods.boosting:Boosting",

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from features.observe import HOUR_S
 from models.queue_time.methods.residuals import Residuals
 from models.queue_time.protocol import Forecast, Rows
+from traces.units import HOUR_S
 
 
 @dataclass(frozen=True)

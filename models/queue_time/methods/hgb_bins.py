@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from models.queue_time.protocol import COLUMN, LEVELS, SHORT_S, Float64s, Forecast, Rows, forecast_of
+from models.queue_time.protocol import COLUMN, LEVELS, SHORT_S, Forecast, Rows, forecast_of
+from traces.arrays import Float64s
 
 EDGES_S = (float(SHORT_S), 3600.0, 6 * 3600.0, 24 * 3600.0)
 INPUTS = ("pending_node_h", "pending_jobs", "limit_h", "size", "running_node_h", "running_jobs")

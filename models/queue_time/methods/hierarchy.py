@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.distribution import of_hierarchy
-from models.queue_time.protocol import LEVELS, SHORT_S, Float32s, Float64s, Forecast, Rows, forecast_of
+from models.queue_time.protocol import LEVELS, SHORT_S, Forecast, Rows, forecast_of
+from traces.arrays import Float32s, Float64s
 
 Predict = Callable[[Float32s], Float64s]
 FitClass = Callable[[Float32s, NDArray[np.bool_], int], Predict]

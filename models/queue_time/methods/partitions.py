@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.queue_time.protocol import LEVELS, MEDIAN, SHORT_S, Float64s, Forecast, Int64s, Rows, forecast_of
+from models.queue_time.protocol import LEVELS, MEDIAN, SHORT_S, Forecast, Rows, forecast_of
+from traces.arrays import Float64s, Int64s
 
 
 @dataclass(frozen=True)

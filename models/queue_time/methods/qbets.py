@@ -14,7 +14,8 @@ from functools import cache
 
 import numpy as np
 
-from models.queue_time.protocol import LEVELS, Float64s, Forecast, Int64s, Rows, forecast_of
+from models.queue_time.protocol import LEVELS, Forecast, Rows, forecast_of
+from traces.arrays import Float64s, Int64s
 
 LAST = 200  # latest starts that count
 CONFIDENCE = 0.95  # of the bounds, as in the paper

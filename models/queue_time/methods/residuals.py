@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.queue_time.protocol import LEVELS, SHORT_S, Float64s, Forecast, Int64s, Rows, forecast_of
+from models.queue_time.protocol import LEVELS, SHORT_S, Forecast, Rows, forecast_of
+from traces.arrays import Float64s, Int64s
 
 CUTS_S = (60.0, 2 * 3600.0, 12 * 3600.0)
 PRIOR_ROWS = 100.0  # rows of a group that weigh as much as all those of the same estimate class

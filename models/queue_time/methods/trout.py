@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from models.learning.networks import repeatable
 from models.queue_time.methods.hierarchy import Hierarchy, Predict
-from models.queue_time.protocol import Float32s, Float64s
+from traces.arrays import Float32s, Float64s
 
 HIDDEN = (128, 64, 32)
 EPOCHS = 12

@@ -13,7 +13,7 @@ from agent.trees import TreeEnsemble
 from models.learning.trees import flatten
 from models.policies.lightgbm import tree_of
 from models.queue_time.methods.hierarchy import Hierarchy, Predict
-from models.queue_time.protocol import Float32s, Float64s
+from traces.arrays import Float32s, Float64s
 
 OPTIONS = {
     "learning_rate": 0.05,

@@ -46,10 +46,10 @@ from simulator.flat.state import (
     FlatJobs,
     FlatKnobs,
     FlatState,
-    Int64s,
     smallest_pending,
     start_pending,
 )
+from traces.arrays import Int64s
 
 _TIME, _UNITS = 0, 1  # columns of the profile in FlatState.scratch
 

@@ -46,9 +46,9 @@ from simulator.flat.state import (
     FlatJobs,
     FlatKnobs,
     FlatState,
-    Int64s,
     start_pending,
 )
+from traces.arrays import Int64s
 
 
 @kernel_part

@@ -17,17 +17,8 @@ from __future__ import annotations
 
 from simulator.compiled import kernel_inline
 from simulator.flat.scheduler import Scheduler
-from simulator.flat.state import (
-    FREE,
-    QUEUE_HEAD,
-    QUEUE_SIZE,
-    QUEUE_TAIL,
-    FlatJobs,
-    FlatKnobs,
-    FlatState,
-    Int64s,
-    start_pending,
-)
+from simulator.flat.state import FREE, QUEUE_HEAD, QUEUE_SIZE, QUEUE_TAIL, FlatJobs, FlatKnobs, FlatState, start_pending
+from traces.arrays import Int64s
 
 
 @kernel_inline

@@ -57,10 +57,10 @@ from simulator.flat.state import (
     FlatJobs,
     FlatKnobs,
     FlatState,
-    Int64s,
     smallest_pending,
     start_pending,
 )
+from traces.arrays import Int64s
 
 TICK_S = 60
 BACKFILL_S = 600  # bf_interval

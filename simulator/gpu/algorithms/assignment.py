@@ -26,9 +26,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simulator.gpu.algorithms.configurations import Configuration
+from traces.arrays import Float64s, Int64s
 
 POWER = -0.5
 UNASSIGNED = 1.1
@@ -36,15 +36,12 @@ CLIP = 3000.0  # upper bound of G^p
 DECIMALS = 2  # decimals of G^p
 KEEP = 1e-6  # discount on a job's current configuration; below 0.01, the least difference, for up to 10,000 jobs
 
-Floats = NDArray[np.float64]
-Int64s = NDArray[np.int64]
-
 
 class ConfigurationChoice(NamedTuple):
     """The allowed configurations of one job and their values."""
 
     allowed: Sequence[Configuration]
-    values: Floats  # (len(allowed),), above 0
+    values: Float64s  # (len(allowed),), above 0
     current: int | None = None  # position of its current configuration in `allowed`
 
 
@@ -69,7 +66,7 @@ def _no_chatter() -> Iterator[None]:
         os.close(kept)
 
 
-def costs(values: Floats) -> Floats:
+def costs(values: Float64s) -> Float64s:
     """Return the cost of each value in the programme, G^p, of the same shape."""
     return np.asarray(np.round(np.minimum(values**POWER, CLIP), DECIMALS), dtype=np.float64)
 
@@ -88,7 +85,7 @@ class _Programme(NamedTuple):
     members: list[list[int]]  # of each kind: positions of its jobs, oldest first
     first: Int64s  # of each kind: its first column
     owner: Int64s  # of each column: its kind
-    gains: Floats  # of each column: change of the objective per job, below 0 if it pays
+    gains: Float64s  # of each column: change of the objective per job, below 0 if it pays
     gpus: Int64s  # of each column: number of GPUs
     gpu_type: Int64s  # of each column: position in `capacity`
     sizes: Int64s  # jobs of each kind
@@ -157,7 +154,7 @@ def _solved(programme: _Programme, integer: bool, limit_s: float, gap: float) ->
         )
 
 
-def _filled(programme: _Programme, relaxed: Floats) -> Int64s:
+def _filled(programme: _Programme, relaxed: Float64s) -> Int64s:
     """Round the relaxation down, then fill up: first the rows that it split, then by gain per GPU."""
     taken = np.floor(relaxed + 1e-6).astype(np.int64)
     open_jobs = programme.sizes - np.bincount(programme.owner, taken, len(programme.sizes)).astype(np.int64)

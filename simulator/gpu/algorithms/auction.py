@@ -18,8 +18,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from traces.arrays import Float64s
+
 Bid = Sequence[tuple[int, float]]  # (GPUs >= 0, value > 0), including the value of 0 GPUs
-Floats = NDArray[np.float64]
 
 
 class AuctionOutcome(NamedTuple):
@@ -29,7 +30,7 @@ class AuctionOutcome(NamedTuple):
     kept: list[float]  # fraction kept after payment, c_i in (0, 1]
 
 
-def _folded(best: Floats, bid: Bid) -> tuple[Floats, NDArray[np.int32]]:
+def _folded(best: Float64s, bid: Bid) -> tuple[Float64s, NDArray[np.int32]]:
     """Extend `best` (capacity + 1,), the largest sum of log values per number of GPUs, by a bid; return bundles too."""
     grown = np.full_like(best, -np.inf)
     bundle = np.zeros(len(best), dtype=np.int32)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
+from traces.arrays import Int64s
 
 
 def packed(free: Int64s, gpus: int, most_nodes: int | None = None) -> dict[int, int] | None:

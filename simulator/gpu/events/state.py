@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import GpuJobs, origin_s
 from simulator.gpu.profiles.scaling import goodput
 from simulator.gpu.profiles.table import MODELS
 from simulator.gpu.rounds import RESTART_S
-
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from traces.arrays import Float64s, Int64s
 
 PENDING, RUNNING, DONE = range(1, 4)  # STATUS; 0 is a job that has not arrived
 NEVER = np.inf
@@ -39,10 +36,10 @@ class GpuState(NamedTuple):
     because each array makes every function slower to compile.
     """
 
-    real: Floats  # (16, n)
+    real: Float64s  # (16, n)
     whole: Int64s  # (12, n + 1)
     need: Int64s  # (n, R) resources per GPU of the job
-    speed: Floats  # (K, T, nodes + 1)
+    speed: Float64s  # (K, T, nodes + 1)
     preference: Int64s  # (K, T) types, fastest first
     local: Int64s  # (K,) 1 if a gang loses much when it is spread
     node: Int64s  # (2, m)
@@ -50,17 +47,17 @@ class GpuState(NamedTuple):
     total: Int64s  # (R,)
     room: Int64s  # (m, R) capacity
     free: Int64s  # (m, R)
-    of_group: Floats  # (2, groups)
+    of_group: Float64s  # (2, groups)
     used: Int64s  # (groups, R)
     asked: Int64s  # (groups,) working memory of a policy
-    knobs: Floats  # settings of the policy
+    knobs: Float64s  # settings of the policy
     places: Int64s  # (2, S, most nodes)
     slots: Int64s  # (2, S)
     chosen: Int64s  # (2, most nodes) the last place found
     counts: Int64s  # (8,)
 
 
-def build(cluster: GpuCluster, jobs: GpuJobs, quota: Floats, knobs: Floats, spread_loss: float = 0.2) -> GpuState:
+def build(cluster: GpuCluster, jobs: GpuJobs, quota: Float64s, knobs: Float64s, spread_loss: float = 0.2) -> GpuState:
     """Build a state before the first job. `quota` (groups,) GPUs; kinds that lose over `spread_loss` are local."""
     types = sorted(set(cluster.types))
     kind, speed, local = _speeds(cluster, jobs, types, spread_loss)
@@ -103,7 +100,9 @@ def build(cluster: GpuCluster, jobs: GpuJobs, quota: Floats, knobs: Floats, spre
     )
 
 
-def _speeds(cluster: GpuCluster, jobs: GpuJobs, types: list[str], spread_loss: float) -> tuple[Int64s, Floats, Int64s]:
+def _speeds(
+    cluster: GpuCluster, jobs: GpuJobs, types: list[str], spread_loss: float
+) -> tuple[Int64s, Float64s, Int64s]:
     """Return the kind of each job (n,), the speed of each kind by type and number of nodes, and the local kinds.
 
     Speed 1 is that on the requested GPUs, packed on the reference type, as in `simulator.gpu.rounds.speed`.

@@ -21,10 +21,11 @@ from their profiles; Gandiva tries it out. If no job waits, the last decision re
 from __future__ import annotations
 
 from simulator.gpu.algorithms.packing import pairs
-from simulator.gpu.algorithms.placement import Int64s, fewest_nodes, packed, take
+from simulator.gpu.algorithms.placement import fewest_nodes, packed, take
 from simulator.gpu.profiles.scaling import packed_share
 from simulator.gpu.profiles.table import MODELS
 from simulator.gpu.rounds import RESTART_S, GpuJob, Placed, View, check_seconds
+from traces.arrays import Int64s
 from traces.counted import counted
 from traces.errors import InputError
 

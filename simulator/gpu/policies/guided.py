@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from simulator.gpu.algorithms.placement import Int64s, fewest_nodes, packed, take
+from simulator.gpu.algorithms.placement import fewest_nodes, packed, take
 from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View, check_seconds
+from traces.arrays import Int64s
 from traces.counted import counted
 from traces.errors import InputError
 

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.gpu.algorithms.placement import Int64s, take
+from simulator.gpu.algorithms.placement import take
 from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View, check_seconds
+from traces.arrays import Int64s
 from traces.counted import counted
 
 BACKOFF_S, MOST_BACKOFF_S = 10.0, 360.0

@@ -19,10 +19,11 @@ from collections.abc import Callable
 import numpy as np
 
 from simulator.gpu.algorithms.knapsack import choose
-from simulator.gpu.algorithms.placement import Int64s, packed, take
+from simulator.gpu.algorithms.placement import packed, take
 from simulator.gpu.algorithms.reclaim import choose_servers
 from simulator.gpu.profiles.draw import inference_servers
 from simulator.gpu.rounds import NOBODY, RESTART_S, GpuJob, Placed, View, check_seconds, speed
+from traces.arrays import Int64s
 from traces.counted import counted
 from traces.errors import InputError
 

@@ -17,17 +17,15 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simulator.gpu.algorithms.assignment import ConfigurationChoice, assign
 from simulator.gpu.algorithms.configurations import Configuration, Pool, configurations, moving, restart_factor, values
-from simulator.gpu.algorithms.placement import Int64s, packed, take
+from simulator.gpu.algorithms.placement import packed, take
 from simulator.gpu.profiles.scaling import goodput
 from simulator.gpu.profiles.table import TrainingModel
 from simulator.gpu.rounds import NOBODY, RESTART_S, GpuJob, GpuMachine, Placed, View, check_seconds
+from traces.arrays import Float64s, Int64s
 from traces.errors import InputError
-
-Floats = NDArray[np.float64]
 
 
 class Sia:
@@ -123,7 +121,7 @@ class Sia:
 @lru_cache(maxsize=10_000)
 def _row(
     pools: tuple[Pool, ...], model: TrainingModel | None, own: int, elastic: bool, most: int
-) -> tuple[list[Configuration], Floats] | None:
+) -> tuple[list[Configuration], Float64s] | None:
     """Return the allowed configurations of a job of `own` GPUs and their values; None if there is none.
 
     An elastic job may have any configuration of at most `most` GPUs, other jobs `own` GPUs in each pool.

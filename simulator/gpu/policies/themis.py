@@ -20,8 +20,9 @@ import numpy as np
 
 from simulator.gpu.algorithms.auction import auction, worst_off
 from simulator.gpu.algorithms.fairness import GangTrial, bid, ideal_s, rho
-from simulator.gpu.algorithms.placement import Int64s, packed, take
+from simulator.gpu.algorithms.placement import packed, take
 from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View, check_seconds
+from traces.arrays import Int64s
 from traces.errors import InputError
 
 

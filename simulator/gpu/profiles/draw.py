@@ -7,20 +7,16 @@ depends only on the seed and the job's number, so leaving out a job does not cha
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simulator.gpu.profiles.table import MIX, MODELS
+from traces.arrays import Bools, Float64s, Int64s
 from traces.errors import InputError
+from traces.units import DAY_S
 
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-
-DAY_S = 86_400
 _MODEL, _ELASTIC, _INFERENCE = range(3)  # streams of one seed
 
 
-def _uniform(numbers: Int64s, seed: int, stream: int) -> Floats:
+def _uniform(numbers: Int64s, seed: int, stream: int) -> Float64s:
     """Return one draw in [0, 1) per job from `numbers` (n,): splitmix64 (Steele, Lea and Flood, OOPSLA 2014)."""
     with np.errstate(over="ignore"):
         key = np.random.SeedSequence([seed, stream]).generate_state(1, np.uint64)[0]
@@ -62,7 +58,7 @@ def elastic(numbers: Int64s, gpus: Int64s, share: float = 0.2, seed: int = 0) ->
     return np.asarray((np.asarray(gpus) >= 2) & (_uniform(numbers, seed, _ELASTIC) < share), dtype=np.bool_)
 
 
-def inference_servers(times_s: Floats, servers: int, seed: int = 0, low: float = 0.35, high: float = 0.95) -> Int64s:
+def inference_servers(times_s: Float64s, servers: int, seed: int = 0, low: float = 0.35, high: float = 0.95) -> Int64s:
     """Draw the inference servers in use at each of `times_s` (n,), epoch s: (n,), from 0 to `servers`.
 
     The rule: a daily wave between the shares `low` and `high` of the servers, highest at 14:00 UTC, plus a normal error

@@ -29,7 +29,6 @@ from simulator.slurm.compiled.state import (
     SATISFIED,
     WATCHED,
     WATCHED_START,
-    Int64s,
     SlurmRun,
     SlurmState,
 )
@@ -47,6 +46,7 @@ from simulator.slurm.world import (
     TIMEOUT,
     UNPLACEABLE,
 )
+from traces.arrays import Int64s
 
 
 @kernel

@@ -18,12 +18,12 @@ from simulator.slurm.compiled.state import (
     ON_NODES,
     OUT,
     SERVICE,
-    Int64s,
     SlurmRun,
     SlurmState,
     Tables,
 )
 from simulator.slurm.world import NONE
+from traces.arrays import Int64s
 
 _FIRST, _LAST, _NODES, _WEIGHT = 0, 1, 2, 3  # columns of SlurmScratch.runs
 

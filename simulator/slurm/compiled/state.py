@@ -28,12 +28,7 @@ import simulator.blocks  # noqa: F401 - compiled code depends on it to read a Sl
 from simulator.compiled import kernel
 from simulator.recent import RecentJobs, copy_recent
 from simulator.slurm.world import PENDING, STATES
-
-Int64s = NDArray[np.int64]
-Int32s = NDArray[np.int32]
-Int8s = NDArray[np.int8]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from traces.arrays import Bools, Float64s, Int8s, Int32s, Int64s
 
 LONG_AGO = -(1 << 60)
 NO_CAP = 1 << 60  # the value of a missing limit
@@ -177,7 +172,7 @@ class SlurmJobColumns(NamedTuple):
     nodes: Int64s
     shape: Int64s
     rank: Int32s  # preemption level << 16 | partition tier
-    static: Floats  # priority without age and fair share
+    static: Float64s  # priority without age and fair share
     pools: Int64s  # class of limits, NONE for none
     user: Int64s
     qos: Int64s
@@ -205,9 +200,9 @@ class SlurmState(NamedTuple):
     phase: Int8s  # (jobs,)
     waits: Int32s  # (jobs,) conditions outstanding, or empty; NEVER_WAITS: never satisfied
     group_head: Int64s  # (groups,) first row of a group that has not ended
-    usage: Floats  # (associations,) decayed usage
+    usage: Float64s  # (associations,) decayed usage
     fresh: Int64s  # (associations,) usage since the last calculation
-    factor: Floats  # (associations,) fair-share factor
+    factor: Float64s  # (associations,) fair-share factor
     reservation: Int64s  # rows of outages that are known reservations, RESERVATIONS of them
     restarts: Int8s  # (jobs,) if preemption may requeue, else empty
     extra_submit_s: Int64s  # (jobs beyond SlurmKnobs.arrivals,) submission of each, if submitted
@@ -242,7 +237,7 @@ class SlurmScratch(NamedTuple):
     memory: Int64s  # (a power of 2, 2 + words) stamp, shape, number of nodes; row of `planned`; usable nodes
     reserved_from: Int64s  # (nodes,) the second from which the node is first reserved in this pass
     order: Int64s  # (associations, 4) fair tree
-    keys: Floats  # (associations,) fair tree
+    keys: Float64s  # (associations,) fair tree
     victims: Int64s  # (running rows,) preemption
 
 

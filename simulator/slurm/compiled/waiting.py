@@ -28,11 +28,11 @@ from simulator.slurm.compiled.state import (
     REQUEST,
     TIMER_KIND,
     TIMERS,
-    Int64s,
     SlurmRun,
     SlurmState,
 )
 from simulator.slurm.world import NEVER, NONE
+from traces.arrays import Int64s
 
 
 @kernel

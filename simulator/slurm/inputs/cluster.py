@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from simulator.slurm import world as w
+from traces.arrays import Bools, Int64s
 from traces.counted import counted
 from traces.errors import InputError
 from traces.slurm.accounts import Association, Qos
@@ -91,7 +92,7 @@ def cluster(
     )
 
 
-def _ints(values: Iterable[int | None], unset: int = w.NO_LIMIT) -> w.Int64s:
+def _ints(values: Iterable[int | None], unset: int = w.NO_LIMIT) -> Int64s:
     return np.array([unset if value is None else value for value in values], np.int64)
 
 
@@ -227,7 +228,7 @@ def _qos(
     return table, row_of
 
 
-def _check_levels(conf: SlurmConf, preempts: w.Bools, names: list[str]) -> None:
+def _check_levels(conf: SlurmConf, preempts: Bools, names: list[str]) -> None:
     """Raise InputError if QOS preempt one another in a ring: no order between them would exist."""
     reaches = preempts.copy()
     for through in range(len(names)):
@@ -236,7 +237,7 @@ def _check_levels(conf: SlurmConf, preempts: w.Bools, names: list[str]) -> None:
         raise InputError(f"{conf.path}: the QOS {', '.join(ring)} preempt one another: shorten a Preempt list")
 
 
-def _matrix(rows: Iterable[list[int]]) -> w.Int64s:
+def _matrix(rows: Iterable[list[int]]) -> Int64s:
     return np.array(list(rows), np.int64).reshape(-1, w.TRES)
 
 

@@ -28,6 +28,7 @@ from simulator.slurm import world as w
 from simulator.slurm.inputs.cluster import YEAR_S, SlurmCluster, cluster
 from simulator.slurm.inputs.submitted import Submitter, SubmitterNames
 from simulator.workload import Workload
+from traces.arrays import Int64s
 from traces.counted import counted
 from traces.errors import InputError
 from traces.slurm.accounts import Association, Qos
@@ -44,7 +45,7 @@ class Loaded:
 
     world: w.SlurmWorld
     keys: tuple[str, ...]
-    attempts: w.Int64s
+    attempts: Int64s
     remarks: tuple[str, ...]
     left_out: dict[str, int]  # reason -> number of records
     submitter: Submitter | None = None  # the submitter of extra jobs, if there is one
@@ -228,16 +229,16 @@ def _named(rows: pl.DataFrame, conf: SlurmConf, remarks: list[str]) -> pl.DataFr
     ).sort("submit_s", "id_of_all", "array_task_id", "job_id_raw", "job_key", "attempt", nulls_last=True)
 
 
-def _ints(rows: pl.DataFrame, expression: pl.Expr) -> w.Int64s:
-    values: w.Int64s = rows.select(expression.cast(pl.Int64)).to_series().to_numpy().astype(np.int64)
+def _ints(rows: pl.DataFrame, expression: pl.Expr) -> Int64s:
+    values: Int64s = rows.select(expression.cast(pl.Int64)).to_series().to_numpy().astype(np.int64)
     return values
 
 
-def _rows_of(names: pl.Series, known: dict[str, int], unset: int = w.NONE) -> w.Int64s:
+def _rows_of(names: pl.Series, known: dict[str, int], unset: int = w.NONE) -> Int64s:
     return np.array([known.get(name, unset) for name in names.to_list()], np.int64)
 
 
-def _jobs(rows: pl.DataFrame, conf: SlurmConf, declared: SlurmCluster) -> tuple[w.SlurmJobs, w.Int64s]:
+def _jobs(rows: pl.DataFrame, conf: SlurmConf, declared: SlurmCluster) -> tuple[w.SlurmJobs, Int64s]:
     """Return the jobs of a world and the throttle of each array."""
     by_name = {partition.name: partition for partition in conf.partitions}
     of_row = [by_name.get(name) for name in rows["partition"].to_list()]
@@ -279,7 +280,7 @@ def _jobs(rows: pl.DataFrame, conf: SlurmConf, declared: SlurmCluster) -> tuple[
     return table, arrays["throttle"].to_numpy().astype(np.int64)
 
 
-def _limit_s(rows: pl.DataFrame, of_row: list[PartitionConf | None]) -> w.Int64s:
+def _limit_s(rows: pl.DataFrame, of_row: list[PartitionConf | None]) -> Int64s:
     """Return the job's limit, else its partition's default, else its partition's maximum, else YEAR_S."""
     stated = _ints(rows, pl.col("limit_s").fill_null(0))
     default = [(p.default_time_s or p.max_time_s or YEAR_S) if p else YEAR_S for p in of_row]
@@ -290,10 +291,10 @@ def _memory_mb(
     rows: pl.DataFrame,
     conf: SlurmConf,
     of_row: list[PartitionConf | None],
-    nodes: w.Int64s,
-    cpus: w.Int64s,
-    gpus: w.Int64s,
-) -> w.Int64s:
+    nodes: Int64s,
+    cpus: Int64s,
+    gpus: Int64s,
+) -> Int64s:
     """Return MiB over all nodes, by default from DefMemPer*; 0 if memory is not a consumable resource."""
     consumable = any("memory" in parameter for parameter in conf.select_parameters)
     consumable |= conf.select_type != "select/linear" and not conf.select_parameters  # CR_Core_Memory
@@ -328,7 +329,7 @@ def _as_it_was(partitions: w.Partitions, jobs: w.SlurmJobs, rows: pl.DataFrame, 
     return replace(partitions, max_time_s=longest, max_nodes=widest)
 
 
-def _pinned(rows: pl.DataFrame, placements: pl.DataFrame | None, declared: SlurmCluster) -> tuple[w.Int64s, w.Int64s]:
+def _pinned(rows: pl.DataFrame, placements: pl.DataFrame | None, declared: SlurmCluster) -> tuple[Int64s, Int64s]:
     """Return the recorded nodes of each row, for replays with pinned starts."""
     count = len(rows)
     if placements is None or placements.is_empty():

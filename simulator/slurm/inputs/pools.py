@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simulator.slurm.compiled.state import NO_CAP
 from simulator.slurm.inputs.unplaceable import distinct
 from simulator.slurm.world import NONE, SlurmWorld
-
-Int64s = NDArray[np.int64]
+from traces.arrays import Int64s
 
 
 def limit_pools(world: SlurmWorld) -> tuple[Int64s, Int64s, Int64s, Int64s]:

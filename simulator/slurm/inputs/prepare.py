@@ -47,10 +47,9 @@ from simulator.slurm.compiled.state import (
 from simulator.slurm.inputs.pools import limit_pools
 from simulator.slurm.inputs.unplaceable import Shapes, request, shapes_of, unplaceable
 from simulator.slurm.world import FUTURE, NEVER, NONE, UNPLACEABLE
+from traces.arrays import Int64s
 from traces.counted import counted
 from traces.errors import InputError
-
-Int64s = NDArray[np.int64]
 
 _REMEMBERED = 1024  # cached look-ahead results of a backfill pass; a power of 2
 _FIRST_ROWS = 1024  # room for live jobs; doubled when needed

@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 from simulator.slurm import world as w
 from simulator.slurm.compiled.state import NO_CAP
 from simulator.slurm.world import NONE
-
-Int64s = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from traces.arrays import Bools, Int64s
 
 
 class Shapes(NamedTuple):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from features.ahead.arrivals import DAY_S, MOST_S, WEEKS_S, cycles_s
+from features.ahead.arrivals import MOST_S, WEEKS_S, cycles_s
 from features.ahead.draws import spread, uniform
 from features.ahead.run_times import LEAST_LEFT_S, ROOM, RunTimeHistory, draw_run_s, history, like_runs
 from features.ahead.summary import AHEAD, summary
+from traces.units import DAY_S
 
 HOUR = 3600
 

@@ -9,9 +9,9 @@ from simulator.recorded.free import free_starts
 from simulator.recorded.record import NEVER, RecordedTrace
 from simulator.recorded.state import RecordedRules
 from tests.simulator.recorded.cases import jobs_of
+from traces.units import DAY_S
 
 ORIGIN_S = 1_700_000_000
-DAY_S = 86_400
 
 
 def generated_log(seed: int = 0, jobs: int = 300, days: int = 12) -> SubmissionLog:

@@ -8,7 +8,8 @@ import numpy as np
 
 from features.submission.numbers import HALF_LIFE_S, SINCE_MOST_H
 from features.submission.tally import REMEMBERED
-from simulator.recorded.record import NEVER, Int64s, RecordedTrace
+from simulator.recorded.record import NEVER, RecordedTrace
+from traces.arrays import Int64s
 
 
 def plain_tallies(record: RecordedTrace, code: Int64s, wanted: np.ndarray) -> np.ndarray:

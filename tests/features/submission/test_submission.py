@@ -26,9 +26,10 @@ from features.submission.shape import shapes
 from features.submission.tally import tallies
 from simulator.recorded.parameters import fit
 from simulator.recorded.record import NEVER, RecordedTrace, events
-from tests.features.submission.logs import DAY_S, ORIGIN_S, generated_log
+from tests.features.submission.logs import ORIGIN_S, generated_log
 from tests.features.submission.tally_twin import plain_tallies
 from tests.features.test_observe import snapshot
+from traces.units import DAY_S
 
 AT = {name: at for at, name in enumerate(FEATURES)}
 

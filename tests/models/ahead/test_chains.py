@@ -19,8 +19,9 @@ from models.recorded_pairs import Predecessors, build_recorded_pairs
 from simulator.recorded.parameters import Parameters
 from tests.models.ahead.generated import DAY, FIRST_S, HOUR, busy
 from tests.models.generated import queue_table
-from tests.models.test_recorded_chains import HOUR_S, P, Recorder, played, quiet
+from tests.models.test_recorded_chains import P, Recorder, played, quiet
 from tests.models.test_recorded_pairs import parameters
+from traces.units import HOUR_S
 
 SETTINGS = (0.6, 1.0, 1.4)
 

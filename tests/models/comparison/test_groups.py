@@ -16,8 +16,7 @@ from models.protocol import NONE, PairTable
 from models.release.candidate import choose_candidate
 from models.scenario import CALIBRATED, RECORDED, Context
 from tests.models.pair_tables import artifact, context, random_pairs, reactive, trained
-
-HOUR_S = 3600
+from traces.units import HOUR_S
 
 
 def pairs_of(

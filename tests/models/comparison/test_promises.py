@@ -16,8 +16,8 @@ from models.protocol import PairTable
 from models.tables import POLICY_PROMISES, promises_frame
 from reports.text.promises import format_promises
 from tests.models.pair_tables import INSTANTS, artifact, random_pairs, reactive, trained, unlike_days
+from traces.units import WEEK_S
 
-WEEK_S = 7 * 86_400
 LEADS = (0.0, 0.5, 1.0, 2.0)
 LEAD = artifact("constant-lead", LEADS, 0.0, policy="lead")
 REPORT = unlike_days(5, 28)

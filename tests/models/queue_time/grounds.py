@@ -8,9 +8,9 @@ import numpy as np
 
 from features.submission.index import FEATURES
 from models.queue_time.protocol import COLUMN, KnownStarts, Rows
+from traces.units import DAY_S
 
 ORIGIN_S = 1_700_000_000
-DAY_S = 86_400
 
 
 @cache

@@ -20,12 +20,12 @@ from models.queue_time.rolling import rolled
 from models.queue_time.stored import Stored
 from simulator.recorded.parameters import fit
 from simulator.recorded.record import ARRAYS, NEVER, RecordedTrace
-from tests.features.submission.logs import DAY_S, generated_log
+from tests.features.submission.logs import generated_log
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
+from traces.units import DAY_S, HOUR_S
 
 LAB = ClusterSettings(name="lab", nodes=10)
-HOUR_S = 3600
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from models.queue_time.protocol import LEVELS, Forecast
 from models.queue_time.registry import make_method
 from models.queue_time.tables import QUEUE_TIME_DRIFT
 from models.study.drift import cause
-from models.study.windows import DAY_S, WEEK_S, whole_step_s
+from models.study.windows import whole_step_s
 from models.tracking import versions
 from models.tracking.versions import RegisteredVersion
 from simulator.recorded.record import NEVER
@@ -29,6 +29,7 @@ from tests.models.queue_time.grounds import generated_rows
 from traces import instants
 from traces.clusters import ClusterSettings
 from traces.store.folder import DataFolder
+from traces.units import DAY_S, WEEK_S
 
 LAB = ClusterSettings("lab", nodes=10)
 MONDAY_S = whole_step_s(ORIGIN_S, WEEK_S) + WEEK_S

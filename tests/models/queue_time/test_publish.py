@@ -19,7 +19,6 @@ from models.queue_time.gate import BETTER, CANNOT_TELL, WORSE, judge
 from models.queue_time.publish import Published, publish
 from models.release import export
 from models.release.champion import promote, rollback
-from models.study.windows import WEEK_S
 from models.tracking import versions as tracking
 from models.tracking.versions import QUEUE_TIME
 from tests.features.submission.logs import generated_log
@@ -28,8 +27,8 @@ from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.store import warehouse
 from traces.store.folder import DataFolder
+from traces.units import DAY_S, WEEK_S
 
-DAY_S = 86_400
 LAB = ClusterSettings(name="lab", nodes=10)
 FEW = ("limits", "partition-median", "qbets", "trout-boosting")
 

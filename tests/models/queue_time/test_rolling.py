@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models.queue_time.protocol import LEVELS, MEDIAN, Forecast, Int64s, forecast_of
+from models.queue_time.protocol import LEVELS, MEDIAN, Forecast, forecast_of
 from models.queue_time.rolling import PRIOR_OUTCOMES, WINDOW, Correction, classes, rolled
 from models.queue_time.scores import INTERVALS
+from traces.arrays import Int64s
+from traces.units import HOUR_S
 
-HOUR_S = 3600
 LOW, HIGH = INTERVALS["0.95"]
 
 

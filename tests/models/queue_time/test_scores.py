@@ -15,8 +15,9 @@ from models.queue_time.protocol import LEVELS, Forecast, forecast_of
 from models.queue_time.registry import make_method
 from models.queue_time.scores import Judged
 from models.queue_time.study import figures_of, judge_jobs, pooled
-from tests.features.submission.logs import DAY_S, ORIGIN_S, generated_log
+from tests.features.submission.logs import ORIGIN_S, generated_log
 from traces.errors import InputError
+from traces.units import DAY_S
 
 HOUR = 3600
 

@@ -11,8 +11,8 @@ from models.release.block_interval import block_interval
 from models.release.gate import GateVerdict, compare_with, gate_window, judge
 from models.scenario import INJECTED
 from tests.models.pair_tables import FIRST_S, artifact, mean_cost, quiet, reactive, unlike_days
+from traces.units import DAY_S
 
-DAY_S = 86_400
 LONG = unlike_days(3, 86)
 GOOD = artifact("constant-lead", (1.5,), 1.5, policy="constant-lead")
 BETTER = artifact(settings=(1.0,))

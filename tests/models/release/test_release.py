@@ -39,7 +39,6 @@ from tests.models.pair_tables import (
 from traces.errors import InputError, WorkError
 from traces.store.folder import DataFolder
 
-DAY_S = 86_400
 SELECT = random_pairs(1, 70)
 LONG = unlike_days(3, 86)
 GOOD = artifact("constant-lead", (1.5,), 1.5, policy="constant-lead")

@@ -25,8 +25,8 @@ from tests.models.pair_tables import artifact, trained
 from tests.models.test_recorded_pairs import simple
 from tests.models.toy_study import toy_study
 from traces.errors import InputError
+from traces.units import HOUR_S
 
-HOUR_S = 3600
 REPORT, SELECT = Window(0, 900), Window(0, 40 * 24 * HOUR_S)
 # Starts of the two links of one chain: one fit each of early, two of late, the oracle.
 STARTS_H = [[[0, 4]], [[0, 5]], [[0, 7]], [[0, 6]]]

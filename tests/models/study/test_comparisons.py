@@ -18,7 +18,8 @@ from models.study.windows import Window
 from models.tracking import training_runs
 from tests.models.comparison.test_groups import pairs_of
 from tests.models.pair_tables import artifact, trained
-from tests.models.toy_study import DAY_S, toy_study
+from tests.models.toy_study import toy_study
+from traces.units import DAY_S
 
 
 def test_a_window_that_begins_where_the_cluster_declares_to_fit_or_select_is_called_development(tmp_path: Path) -> None:

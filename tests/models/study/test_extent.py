@@ -16,8 +16,8 @@ from traces import clusters, ingest, instants
 from traces.clusters import ClusterSettings
 from traces.store import warehouse
 from traces.store.folder import DataFolder
+from traces.units import DAY_S
 
-DAY_S = 86400
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 DAYS, A_DAY = 120, 8
 MARCH_22 = datetime(2026, 3, 22)  # naive is UTC

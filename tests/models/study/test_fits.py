@@ -20,9 +20,10 @@ from models.tracking import registered as tracking_registered
 from models.tracking import training_runs, versions
 from models.training.train import train
 from tests.models.pair_tables import artifact, random_pairs
-from tests.models.toy_study import DAY_S, KnownStudy, toy_study
+from tests.models.toy_study import KnownStudy, toy_study
 from traces.errors import InputError
 from traces.store.stamps import write_stamp
+from traces.units import DAY_S
 
 WINDOW = Window(3 * DAY_S, 5 * DAY_S, 1800)
 RULES = ["reactive", "start-estimate"]

@@ -18,13 +18,14 @@ from models.scaling import Scaling
 from models.study.cluster import open_study
 from models.study.from_data import make_env, pairs_of
 from models.study.support import Refusal, headline_study
-from models.study.windows import DAY_S, HOUR_S, Window
+from models.study.windows import Window
 from traces import clusters, ingest
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.generate.logs import generate_slurm
 from traces.store import warehouse
 from traces.store.folder import DataFolder
+from traces.units import DAY_S, HOUR_S
 
 SCENARIO: dict[str, Any] = {"pair_nodes": (1, 4), "limit_s": 24 * HOUR_S, "every_s": 24 * HOUR_S}
 DECLARED = "[lab]\nnodes = 16\n[short]\nnodes = 16\n[unlimited]\nnodes = 16\n[alone]\nnodes = 16\n"

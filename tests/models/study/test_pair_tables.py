@@ -22,8 +22,9 @@ from simulator.recorded.parameters import LEAST_FIT_S
 from simulator.recorded.record import RecordedTrace
 from tests.models.pair_tables import random_pairs
 from tests.models.test_recorded_pairs import simple
-from tests.models.toy_study import DAY_S, toy_study
+from tests.models.toy_study import toy_study
 from traces.store.folder import DataFolder
+from traces.units import DAY_S
 
 Calls = list[tuple[Any, ...]]
 WINDOW = Window(190, 900, 300)  # of `simple`: p is submitted at 40, other at 190, next at 900

@@ -24,7 +24,7 @@ from models.study.comparisons import compare_on
 from models.study.futures import owners_of
 from models.study.publish import publish
 from models.study.support import headline_study, why_not_calibrated
-from models.study.windows import DAY_S, HOUR_S, Window
+from models.study.windows import Window
 from models.study.world_error import world_error
 from pipelines.cli import main
 from simulator.recorded.parameters import LEAST_FIT_S
@@ -33,6 +33,7 @@ from traces.errors import InputError
 from traces.generate.logs import generate_slurm
 from traces.store import warehouse
 from traces.store.folder import DataFolder
+from traces.units import DAY_S, HOUR_S
 
 CUT = "cut"  # twelve weeks of a cluster, generated
 ODD = {  # the same log with one thing changed, by cluster

@@ -23,8 +23,8 @@ from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.store import derived
 from traces.store.folder import DataFolder
+from traces.units import HOUR_S
 
-HOUR_S = 3600
 FIRST_S = 100 * 24 * HOUR_S
 ENOUGH = (172, 52, 24)  # hours of the windows: 42 and 12 pairs of 4 h are known at the end, and 6 begin
 

@@ -10,12 +10,9 @@ import pytest
 from agent.artifact import DECIDE_EVERY_S
 from models.study.windows import (
     COOL_DOWN_S,
-    DAY_S,
     FIT_EVERY,
-    HOUR_S,
     MONDAY_S,
     WARM_UP_S,
-    WEEK_S,
     DeclaredDates,
     Window,
     Windows,
@@ -27,6 +24,7 @@ from models.study.windows import (
 from simulator.workload import Workload
 from traces import instants
 from traces.errors import InputError
+from traces.units import DAY_S, HOUR_S, WEEK_S
 
 FIRST_S = 1_700_000_000  # 2023-11-14 22:13:20
 NONE_DECLARED = DeclaredDates()

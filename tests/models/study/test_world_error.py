@@ -22,8 +22,7 @@ from simulator.metrics import wait_distance
 from simulator.recorded import judge
 from tests.models.test_recorded_waits import random_record
 from tests.models.toy_study import toy_study
-
-HOUR_S = 3600
+from traces.units import HOUR_S
 
 
 def study_of(root: Path, world: str, from_s: int | None = None) -> Study:

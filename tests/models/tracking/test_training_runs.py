@@ -23,8 +23,8 @@ from models.training.train import train
 from tests.conftest import REPOSITORY
 from tests.models.pair_tables import FIRST_S, artifact, context, random_pairs
 from traces.store.folder import DataFolder
+from traces.units import DAY_S
 
-DAY_S = 86_400
 WHERE = context(FIRST_S + 90 * DAY_S)
 PAIRS = random_pairs(0, 6)
 

@@ -36,8 +36,7 @@ from traces.cache.closure import ROOT
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.store.folder import DataFolder
-
-DAY_S = 86_400
+from traces.units import DAY_S
 
 
 class Recorder:

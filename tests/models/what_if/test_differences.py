@@ -12,8 +12,7 @@ from models.what_if.differences import frames, replayed, rows
 from models.what_if.schedulers import combinations, replays
 from simulator.gpu.cluster import of_nodes
 from simulator.gpu.jobs import of_arrays
-
-DAY_S = 86_400
+from traces.units import DAY_S
 
 
 @pytest.fixture(scope="module")

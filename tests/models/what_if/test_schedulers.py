@@ -11,8 +11,8 @@ from models.what_if.schedulers import combinations, replays, without_unplaceable
 from simulator.gpu.cluster import of_nodes
 from simulator.gpu.jobs import of_arrays
 from traces.errors import InputError
+from traces.units import DAY_S
 
-DAY_S = 86_400
 ALL = ("fifo", "sjf", "yarn")
 
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 
 from simulator.flat.replay import simulate
-from simulator.workload import Int64s, Workload
+from simulator.workload import Workload
 from tests.simulator.flat.cases import SETTINGS, random_workload, small_cases, workload
 from tests.twins import flat as reference
+from traces.arrays import Int64s
 
 
 def run_times(jobs: Workload, knobs: dict[str, Any]) -> Int64s:

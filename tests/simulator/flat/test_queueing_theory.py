@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from simulator.flat.replay import simulate
 from simulator.metrics import summary
-from simulator.workload import Int64s, Workload
+from simulator.workload import Workload
 from tests.simulator.flat.cases import random_workload
+from traces.arrays import Int64s
 
 MEAN_SERVICE = 10_000
 

@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 from simulator.cluster import Visible, advance, submit, visible
 from simulator.recorded.free import free_starts, usable_nodes
 from simulator.recorded.parameters import fit, known_before
-from simulator.recorded.record import NEVER, NONE, Int64s, RecordedTrace, events
+from simulator.recorded.record import NEVER, NONE, RecordedTrace, events
 from simulator.recorded.single import single_starts
 from simulator.recorded.state import RecordedRules
 from simulator.recorded.world import build
 from tests.simulator.recorded.cases import jobs_of
+from traces.arrays import Int64s
 
 RULES = RecordedRules(nodes=12, window_s=86400, stall_s=300, max_jobs=3, max_nodes=8, overtaken=1, siblings=1)
 

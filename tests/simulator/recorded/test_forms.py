@@ -9,8 +9,7 @@ from simulator.recorded.record import NEVER, RecordedTrace, events
 from simulator.recorded.single import single_starts
 from simulator.recorded.state import RecordedRules
 from tests.simulator.recorded.cases import jobs_of
-
-HOUR_S = 3600
+from traces.units import HOUR_S
 
 
 def test_each_form_says_when_j_starts_as_the_example_does() -> None:

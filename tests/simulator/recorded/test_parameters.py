@@ -15,8 +15,8 @@ from simulator.recorded.parameters import MECHANISMS, fit, fit_slope, jobs_of, s
 from simulator.recorded.record import NEVER, RecordedTrace, events
 from simulator.recorded.single import single_starts
 from simulator.recorded.state import RecordedJobs, RecordedRules
+from traces.units import DAY_S
 
-DAY_S = 86400
 SLOPE = 40.0  # points an hour
 
 

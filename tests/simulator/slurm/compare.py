@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.metrics import wait_distance
-from simulator.slurm.world import NEVER, NONE, Bools, Int64s, SlurmResult, SlurmWorld
+from simulator.slurm.world import NEVER, NONE, SlurmResult, SlurmWorld
+from traces.arrays import Bools, Int64s
 
 # (world, free_from, until) -> result: jobs with a pinned start before `free_from` start then, on their recorded nodes;
 # from that second on the scheduler decides, and the run stops at `until`.

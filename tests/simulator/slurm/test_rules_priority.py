@@ -21,9 +21,10 @@ from tests.simulator.slurm.test_twin import assert_equal
 from tests.twins.slurm import moves
 from tests.twins.slurm import priority as plain
 from tests.twins.slurm.state import PlainController, at_the_beginning
+from traces.arrays import Bools
 
 
-def partitions(nodes: w.Bools, **columns: list[int]) -> w.Partitions:
+def partitions(nodes: Bools, **columns: list[int]) -> w.Partitions:
     """Partitions without limits whose jobs share nodes; `nodes` of shape (partitions, nodes)."""
     count = len(nodes)
     one = np.ones(count, np.int64)

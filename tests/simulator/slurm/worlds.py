@@ -11,6 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from simulator.slurm import world as w
+from traces.arrays import Bools, Int64s
 
 FEATURES = (
     "partitions", "gpus", "limits", "dependencies", "arrays", "outages", "capacity", "fairshare", "preemption",
@@ -20,7 +21,7 @@ FEATURES = (
 Random = np.random.Generator
 
 
-def _some(rng: Random, values: list[int], count: int) -> w.Int64s:
+def _some(rng: Random, values: list[int], count: int) -> Int64s:
     return rng.choice(np.array(values, np.int64), count)
 
 
@@ -28,7 +29,7 @@ def _one(rng: Random, *values: int) -> int:
     return int(rng.choice(np.array(values, np.int64)))
 
 
-def _flags(rng: Random, *shape: int) -> w.Bools:
+def _flags(rng: Random, *shape: int) -> Bools:
     return rng.integers(0, 2, shape).astype(bool)
 
 
@@ -62,7 +63,7 @@ def _machine(rng: Random, features: set[str]) -> tuple[w.SlurmNodes, w.Partition
     return nodes, replace(partitions, max_time_s=np.maximum(partitions.max_time_s, w.NO_LIMIT))
 
 
-def _limits(rng: Random, features: set[str], values: list[int], *shape: int) -> w.Int64s:
+def _limits(rng: Random, features: set[str], values: list[int], *shape: int) -> Int64s:
     """Mostly no limits, else one of the values."""
     if "limits" not in features:
         return np.full(shape, w.NO_LIMIT)

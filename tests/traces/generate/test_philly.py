@@ -15,6 +15,7 @@ import numpy as np
 from traces.generate import philly
 from traces.generate.logs import PHILLY_MACHINES, PHILLY_SAMPLE_SEED, PHILLY_WEEKS
 from traces.generate.philly_samples import first_sample_s, gpu_utilization
+from traces.units import WEEK_S
 
 SAMPLE = Path(__file__).resolve().parents[3] / "data" / "sample" / "philly"
 MISSING = (None, "None")
@@ -35,7 +36,7 @@ def simulated() -> tuple[philly.Machines, list[philly.PhillyJob]]:
     rng = np.random.default_rng(PHILLY_SAMPLE_SEED)
     cluster = philly.machines(PHILLY_MACHINES)
     jobs = philly.draw_jobs(rng, jobs=None, weeks=PHILLY_WEEKS, cluster=cluster)
-    until_s = philly.first_submit_s(PHILLY_WEEKS) + PHILLY_WEEKS * philly.WEEK_S
+    until_s = philly.first_submit_s(PHILLY_WEEKS) + PHILLY_WEEKS * WEEK_S
     philly.GangScheduler(cluster, rng).run(jobs, until_s)
     return cluster, jobs
 

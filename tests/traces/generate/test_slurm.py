@@ -15,6 +15,7 @@ from traces.generate import workload as demand
 from traces.generate.logs import SAMPLE_GPUS_PER_NODE, SAMPLE_NODES, SAMPLE_WEEKS, SLURM_SAMPLE_SEED, generate_slurm
 from traces.generate.schedule import BY_MAIN, BY_SUBMIT, schedule
 from traces.generate.slurm import COLUMNS, HOSTILE_NAMES, GeneratedHistory, bracket, clock, history, node_list
+from traces.units import WEEK_S
 
 SAMPLE = Path(__file__).resolve().parents[3] / "data" / "sample" / "slurm"
 
@@ -93,9 +94,9 @@ def test_utilization_lies_where_a_congested_cluster_lies() -> None:
     ran = plan.start_s >= 0
     weekly = []
     for week in range(SAMPLE_WEEKS):
-        low = demand.EPOCH_S + week * demand.WEEK_S
-        overlap = np.minimum(plan.end_s, low + demand.WEEK_S) - np.maximum(plan.start_s, low)
-        weekly.append((np.clip(overlap, 0, None) * wanted.nodes)[ran].sum() / SAMPLE_NODES / demand.WEEK_S)
+        low = demand.EPOCH_S + week * WEEK_S
+        overlap = np.minimum(plan.end_s, low + WEEK_S) - np.maximum(plan.start_s, low)
+        weekly.append((np.clip(overlap, 0, None) * wanted.nodes)[ran].sum() / SAMPLE_NODES / WEEK_S)
     assert max(weekly) <= 1
     assert abs(np.mean(weekly) - demand.TARGET_LOAD) <= 0.12
     assert min(weekly) >= 0.45

@@ -15,9 +15,9 @@ from tests.agent.lab import Lab, lab_of, plans
 from tests.traces.conftest import Lake
 from tests.traces.readers.agent_lines import EVENTS, ROWS, Row, agent_line
 from traces.errors import InputError
+from traces.units import HOUR_S
 
 TABLES = ("agent_decisions", "agent_events")
-HOUR_S = 3600
 
 
 def whole() -> list[str]:

@@ -8,14 +8,13 @@ tasks every user gets at least an equal share, no user prefers another's allocat
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from traces.arrays import Float64s
 
 _NOTHING = 1e-12
 
 
-def progressive_filling(demands: Floats, capacity: Floats) -> Floats:
+def progressive_filling(demands: Float64s, capacity: Float64s) -> Float64s:
     """Return the tasks of each user, (users,), for `demands` (users, resources) per task and `capacity` (resources,).
 
     Capacities are above 0. Each user must need at least one resource; a demand of 0 is allowed.

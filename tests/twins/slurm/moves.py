@@ -8,6 +8,7 @@ from simulator.slurm import world as w
 from tests.twins.slurm import placement
 from tests.twins.slurm.priority import charge
 from tests.twins.slurm.state import PlainController, PlainSlurmJob
+from traces.arrays import Bools
 
 
 def start(controller: PlainController, job: PlainSlurmJob, nodes: list[int], *, by_backfill: bool) -> None:
@@ -91,6 +92,6 @@ def in_service(controller: PlainController) -> set[int]:
     return set(range(len(controller.world.nodes))) - controller.out - nodes_in_any(outages.nodes[drained])
 
 
-def nodes_in_any(rows: w.Bools) -> set[int]:
+def nodes_in_any(rows: Bools) -> set[int]:
     """Return the nodes that are in any of the rows, shape (rows, nodes)."""
     return set(np.flatnonzero(rows.any(axis=0)).tolist())

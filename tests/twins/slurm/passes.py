@@ -11,6 +11,7 @@ from simulator.slurm import world as w
 from tests.twins.slurm import moves, placement, rules
 from tests.twins.slurm.moves import evict, in_service, nodes_in_any, partition_nodes, recorded_end
 from tests.twins.slurm.state import PlainController, PlainSlurmJob
+from traces.arrays import Bools
 
 
 def queue(controller: PlainController) -> list[PlainSlurmJob]:
@@ -28,11 +29,11 @@ def _level(controller: PlainController, qos: int) -> int:
     return 1 + max(_level(controller, other) for other in below) if below else 0
 
 
-def _reservations(controller: PlainController, begin: int, end: int) -> w.Bools:
+def _reservations(controller: PlainController, begin: int, end: int) -> Bools:
     """Return which outages are reservations, known by now, that overlap [begin, end)."""
     outages = controller.world.outages
     known = (outages.kind == w.RESERVATION) & (outages.announced_s <= controller.now)
-    touches: w.Bools = known & (outages.begin_s < end) & (outages.end_s > begin)
+    touches: Bools = known & (outages.begin_s < end) & (outages.end_s > begin)
     return touches
 
 

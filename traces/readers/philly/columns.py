@@ -22,6 +22,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from traces.arrays import Int64s
 from traces.readers.philly.entries import BOUNDARY, STATUS
 from traces.readers.raw_text import LONGEST_LINE
 
@@ -40,7 +41,6 @@ DUCKDB = {  # the machines of an attempt stay JSON text: a few texts repeat ofte
 _BOUNDARY = re.compile(BOUNDARY.pattern.encode())
 _FIRST, _LAST = -86_400, 4_102_444_800  # 1969-12-31 and 2100, local: the slow path handles times beyond them
 _NEVER = np.iinfo(np.int64).min  # a missing time
-Int64s = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 

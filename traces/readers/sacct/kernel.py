@@ -19,13 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traces import compiled
+from traces.arrays import Float64s, Int64s
 from traces.readers.sacct.instructions import eight, fetch, lowest
 
 Bytes = NDArray[np.uint8]
 Places = NDArray[np.int32]
 Flags = NDArray[np.bool_]
-Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
 
 AHEAD = 24  # rows
 _BYTES = "Array(uint8, 1, 'C', readonly=True)"
