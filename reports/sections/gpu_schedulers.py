@@ -15,7 +15,7 @@ from traces.counted import counted
 KNOW_RUN_TIMES = ("sjf", "srtf")  # bounds: no cluster can run them
 NOT_TO_CHOOSE = ("mix=", "elastic=", "arrivals=")  # changes that an operator cannot make
 PODS = ("kubernetes", "as it is"), ("kubernetes", "kubernetes.gang=1")
-HELD = "kubernetes: pods whose job was not whole held "  # start of the line of assumptions with their cost
+HELD = "kubernetes: pods of incomplete jobs held "  # start of the line of assumptions with their cost
 MOST_PARTS = 20  # groups shown, by the time that they gain or lose in total
 
 

@@ -91,7 +91,7 @@ def _tiles(source: Source) -> list[Tile]:
              f"The main resource is {source.resource}: {source.machine.get('why', '')}.",
              _trend(_weekly_allocated(source), fmt.percent)),
         Tile("completed", fmt.percent(completed_share), f"of the {whole}",
-             f"{held} jobs in state COMPLETED, divided by that of all {known.height:,} jobs with a known final state.",
+             f"{held} jobs in state COMPLETED, divided by that of {counted(known.height, 'job')} whose state is known.",
              _trend(_weekly(source, _completed_share(is_weighted)), fmt.percent) if known.height else None),
     ]  # fmt: skip
 

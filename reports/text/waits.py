@@ -13,7 +13,7 @@ def scores_text(result: dict[str, Any]) -> str:
         f"{result['cluster']}: {counted(result['jobs'], 'job')} submitted from {result['from_utc']} to "
         f"{result['to_utc']} that "
         f"started ({result['never_started']:,} did not), mean wait {result['mean_wait_h']:.2f} h, "
-        f"{result['short_share']:.0%} under ten minutes; fitted on {result['fitted_on']:,} jobs "
+        f"{result['short_share']:.0%} under ten minutes; fitted on {counted(result['fitted_on'], 'job')} "
         f"known at {(result['refitted_utc'] or [result['known_utc']])[-1]}"
         + (f", the last of {len(result['refitted_utc']) + 1} fits" if result["refitted_utc"] else "")
     ]

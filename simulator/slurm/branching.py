@@ -108,7 +108,7 @@ def of_workload(workload: Workload, *, capacity: int, extra: int, nodes: int, li
     """Build a flat pool of `capacity` whole nodes for a workload, with Slurm's defaults (`inputs.jobs.flat`)."""
     if capacity > MOST_NODES:
         raise InputError(
-            f"{capacity:,} nodes are too many for scheduler 'slurm', which keeps a record of each: use at most "
+            f"{counted(capacity, 'node', 'is')} too many for scheduler 'slurm', which records each: use at most "
             f"{MOST_NODES:,} nodes, or scheduler 'easy'"
         )
     submitter = Submitter(partition=0, qos=0, user=0, association=1)

@@ -82,7 +82,7 @@ def test_gpus_of_several_types_are_declared_and_another_mix_is_replayed_anew(dat
 @pytest.mark.parametrize(
     ("types", "why"),
     [
-        ("{ A100 = 2, T4 = 1 }", "gpu_types of cluster 'small' in clusters.toml are 3 nodes: it has 2"),
+        ("{ A100 = 2, T4 = 1 }", "gpu_types of cluster 'small' in clusters.toml are for 3 nodes, but it has 2"),
         ("{ H900 = 2 }", "unknown GPU type 'H900': known are K80"),
     ],
 )

@@ -59,7 +59,7 @@ def test_the_overview_shows_the_last_runs(show: Show) -> None:
 
 
 def test_an_asset_shows_its_rows_and_what_it_is(show: Show) -> None:
-    show("/assets/warehouse/jobs", "One row a job", "first_rows", "DuckDB", "cluster-operations", name="dagster-jobs")
+    show("/assets/warehouse/jobs", "One row per job", "first_rows", "DuckDB", "cluster-operations", name="dagster-jobs")
 
 
 def test_tables_are_tables_and_say_what_their_columns_are(show: Show) -> None:

@@ -166,9 +166,9 @@ def test_batch_against_one_pair_at_a_time(report_table: PairTable, every: int) -
 
 
 def test_refuses_what_cannot_be_stepped(report_table: PairTable) -> None:
-    with pytest.raises(ValueError, match="at least one pair"):
+    with pytest.raises(ValueError, match="an environment needs at least one"):
         BatchedPairs(report_table.take(np.zeros(len(report_table), bool)))
-    with pytest.raises(ValueError, match="every 0"):
+    with pytest.raises(ValueError, match="every=0"):
         BatchedPairs(report_table, 0)
     with pytest.raises(ValueError, match="positive"):
         ProvisioningEnv(report_table, weight=0.0)

@@ -145,9 +145,9 @@ def test_one_section_alone(full_data: DataFolder, tmp_path: Path) -> None:
 
 
 def test_unknown_names_list_the_known(full_data: DataFolder, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="unknown section 'wait': known are summary, waits, start, waste"):
+    with pytest.raises(InputError, match="unknown section 'wait'; known sections: summary, waits, start, waste"):
         build_report(full_data, section="wait")
-    with pytest.raises(InputError, match=r"no cluster 'nope' in .*: known are gpu-lab"):
+    with pytest.raises(InputError, match=r"no cluster 'nope' in .*; known clusters: gpu-lab"):
         build_report(full_data, clusters=["nope"])
     with pytest.raises(InputError, match="no warehouse at"):
         build_report(DataFolder(tmp_path / "void"))

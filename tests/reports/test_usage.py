@@ -86,8 +86,8 @@ def test_the_section_is_about_cores_and_says_how_their_number_is_known(data: Dat
     assert f": {held:,.0f} core h, with running jobs counted" in first
     assert why.startswith("Shares are counted in cores: jobs that hold GPUs take ")
     assert contradiction.startswith("The log contradicts the known size of the cluster, so the larger number counts: ")
-    assert "4 nodes are declared, and jobs ran on 6 at once" in contradiction
-    assert "2 nodes gave out more GPUs at once than declared (most: n1, 1)" in contradiction
+    assert "4 nodes are declared, but jobs ran on 6 at once" in contradiction
+    assert "on 2 nodes, jobs held more GPUs at once than declared (most: n1, 1)" in contradiction
     assert not [text for text in waste["sentences"] + waste["missing"] if "GPUs were free" in text or "samples" in text]
     assert not {"spread", "empty_nodes", "utilization_by"} & set(waste["tables"])
 

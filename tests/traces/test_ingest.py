@@ -135,7 +135,7 @@ def test_a_named_file_of_no_use_is_refused_and_nothing_written(
 
 def test_a_folder_without_any_log_is_refused(lake: Lake) -> None:
     lake.put("LICENSE.txt", "Attribution 4.0\n")
-    with pytest.raises(InputError, match="no file in it"):
+    with pytest.raises(InputError, match="no file in this folder has a known format"):
         lake.ingest(lake.inbox)
 
 

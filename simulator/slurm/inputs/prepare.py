@@ -163,7 +163,7 @@ def _check(world: w.SlurmWorld) -> None:
         values = getattr(jobs, name)
         if (bad := np.flatnonzero(values >= rows)).size:
             raise InputError(
-                f"job row {bad[0]} has {name} {values[bad[0]]}, but the world has {rows} rows, counted from 0: "
+                f"job row {bad[0]} has {name} {values[bad[0]]}, but the world has {counted(rows, 'row')}, from 0: "
                 "correct the job or add the row"
             )
     if (bad := np.flatnonzero(np.diff(jobs.submit_s) < 0)).size:

@@ -232,5 +232,5 @@ def test_windows_that_overlap_are_refused_and_what_is_not_in_all_is_left_out() -
 def test_one_window_never_says_that_a_policy_beats_another() -> None:
     policies = [*trained("start-estimate", artifact()), *lead("lead", 1.0)]
     text = format_table(compare(REPORT, policies, context=context(), select=SELECT, draws=50).results)
-    assert "one window does not show which policy is better, 3 pooled windows may" in text
+    assert "one window does not show which policy is better; 3 pooled windows may" in text
     assert re.search(r"cost minus that of \S+, the best rule", text)

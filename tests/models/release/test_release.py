@@ -218,7 +218,7 @@ def test_a_champion_that_cannot_be_read_stops_the_release(data: DataFolder) -> N
     (tracking.download(data, "toy", 1) / "artifacts" / "policy" / "manifest.json").unlink()
     for _ in range(2):
         with pytest.raises(
-            WorkError, match=r"champion version 1 cannot be compared with: .*the candidate is version 2"
+            WorkError, match=r"champion version 1 cannot be compared with: .*The candidate is version 2"
         ):
             release(data, offer(BETTER))
     assert registered(data).version == 1 and tracking.versions(data, "toy") == [1, 2]
@@ -251,10 +251,7 @@ def test_a_released_artifact_says_where_it_is_from_and_checks_itself(data: DataF
     assert loaded.checks is not None and set(loaded.checks["submit"]) == {True, False}
     assert 24 < len(loaded.checks["observations"]) <= 48
     card = (folder / "MODEL_CARD.md").read_text()
-    assert (
-        card.startswith("# start-estimate for cluster `toy`")
-        and "**GateVerdict**, passed: not worse than reactive" in card
-    )
+    assert card.startswith("# start-estimate for cluster `toy`") and "**Gate**, passed: not worse than reactive" in card
     wrong = json.loads((folder / "checks.json").read_text())
     wrong["scores"][0] += 1.0
     (folder / "checks.json").write_text(json.dumps(wrong))
@@ -307,7 +304,7 @@ def test_the_note_of_a_version_can_be_read() -> None:
         f"Knob “factor” = {chosen.setting:g} (declared from 0 to 2, least to most overlap)",
         "cluster `toy`: 1,234 pairs whose outcome was known before 2023-01-01T00:00:00 UTC",
         f"{chosen.cost_h:.2f} h a pair, 95 % [{low:.2f}, {high:.2f}]; 240 pairs from 2023-01-01T00:00",
-        "**GateVerdict**, passed: not worse than reactive.",
+        "**Gate**, passed: not worse than reactive.",
     ):
         assert words in note, note
     assert set(WORDS) == set(POLICIES)

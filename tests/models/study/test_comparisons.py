@@ -59,7 +59,7 @@ def test_pairs_that_the_recorded_wait_world_leaves_out_are_told(
     study = replace(toy, scenario=replace(toy.scenario, world=RECORDED_WAIT))
     study.__dict__["usable"] = toy.usable
     told = warnings_about(study, toy.usable, fitted_until_s=0)
-    assert [warning.partition(":")[0] for warning in told] == said
+    assert [warning.partition(" because")[0] for warning in told] == said
     assert warnings_about(toy, toy.usable, fitted_until_s=0) == []
 
 

@@ -141,7 +141,7 @@ def test_a_champion_of_other_observations_is_refused(study: Study, monkeypatch: 
     with pytest.raises(InputError, match=rf"by observations of version {VERSION - 1}, but those here are of version"):
         champion(study)
     registered(monkeypatch, artifact())  # it does not say: of the first
-    with pytest.raises(InputError, match="by observations of version 1;"):
+    with pytest.raises(InputError, match="by observations of version 1, but those here"):
         champion(study)
     fewer = with_version(artifact(), VERSION)
     registered(monkeypatch, replace(fewer, manifest={**fewer.manifest, "features": list(FEATURES[:-1])}))

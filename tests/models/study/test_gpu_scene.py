@@ -84,4 +84,4 @@ def test_gang_against_pod_by_pod_on_generated_pods(generated_pods: DataFolder, t
     asked = combinations(scene, ["kubernetes"], ["kubernetes.gang=1"])
     alone, together = replays(asked, lambda _: None, workers=1)
     assert alone.figures["fragmentation"] > together.figures["fragmentation"]
-    assert "held" in alone.assumptions[-1] and "holds nothing before" in together.assumptions[-1]
+    assert "held" in alone.assumptions[-1] and "holds nothing until" in together.assumptions[-1]

@@ -105,7 +105,7 @@ def test_one_job_is_answered_and_what_is_missing_is_said(lab: Baton, tmp_path: P
         (("--like", "nope"), "no job 'nope'"),
         (("--nodes", "2", "--from", "2023-12-01"), "give one or the other"),
         (("--limit", "1h", "--until", "2023-12-01"), "need --from and --to"),
-        (("--live", "--from", "2023-12-01", "--to", "2023-12-05"), "--live ask about one job"),
+        (("--live", "--from", "2023-12-01", "--to", "2023-12-05"), "--live describe one job"),
     ):
         refused = lab("wait", "--cluster", "lab", *arguments)
         assert refused.code == 2 and said in refused.err and refused.out == ""
@@ -130,7 +130,7 @@ def test_the_slurm_of_this_machine_is_asked(lab: Baton, tmp_path: Path, monkeypa
         assert ", now\n" in lab(*asked).out
         assert "never: it asks for 5 nodes, and the cluster has 4" in lab(*asked, "--nodes", "5").out
         refused = lab(*asked, "--partition", "cpu")
-        assert refused.code == 2 and "--live: partition cpu; there are gpu" in refused.err
+        assert refused.code == 2 and "--live: unknown partition cpu; known: gpu" in refused.err
     monkeypatch.setenv("PATH", str(tmp_path))
     away = lab(*asked)
     assert away.code == 1 and away.out == "" and away.err.startswith("baton: --live: ")
