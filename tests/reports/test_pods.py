@@ -33,10 +33,8 @@ def _told(baton: Baton, pods: DataFolder, schedulers: str) -> list[str]:  # noqa
 
 def test_gangs_have_a_paragraph_with_an_interval_where_kubernetes_is_the_base(baton: Baton, pods: DataFolder) -> None:  # noqa: F811
     first, *groups = _told(baton, pods, "kubernetes")
-    assert re.match(
-        r"Placed pod by pod, jobs with only some of their pods placed held [\d,]+ GPU hours idle, and jobs gave up [\d,]+ times",
-        first,
-    )
+    held = r"Placed pod by pod, jobs with only some of their pods placed held [\d,]+ GPU hours idle, "
+    assert re.match(held + r"and jobs gave up [\d,]+ times", first)
     rows = derived.read(pods, "what_if_schedulers", "pods").sort("place").to_dicts()
     low, high = rows[1]["jct_change_low_s"], rows[1]["jct_change_high_s"]
     assert ("this may be chance" in first) == (low <= 0 <= high) and "interval of the change: " in first
