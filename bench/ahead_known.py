@@ -22,8 +22,8 @@ from bench.results import Benchmark, BenchmarkRun
 from features.ahead.summary import AHEAD
 from features.bootstrap import block_count, interval, start_weights
 from features.conventions import interruption_h, overlap_h
+from models.ahead.revealed import RevealedTruth
 from models.ahead.table import starts_ahead, with_futures
-from models.ahead.told import RevealedTruth
 from models.comparison.outcomes import at_overlap, oracle_rows, stopping_rows
 from models.policies.simulate_ahead import FACTORS
 from models.protocol import PairTable
@@ -77,12 +77,12 @@ def main() -> None:
     print(f"n {len(pairs)}, {blocks} blocks, {len(pairs.decision_s)} decisions, {given.futures} futures", flush=True)
     run = BenchmarkRun(ABOUT)
     for known in product((False, True), repeat=3):
-        told = RevealedTruth(*known)
+        revealed = RevealedTruth(*known)
         count = 1 if all(known) else given.futures
-        starts = starts_ahead(pairs, record, predecessors, revealed=told, futures=count)
+        starts = starts_ahead(pairs, record, predecessors, revealed=revealed, futures=count)
         wait_h = with_futures(pairs, starts).ahead[:, LOWER]
         gap_h = pairs.gap_h[stopping_rows(pairs, np.asarray(FACTORS)[:, None] * wait_h >= left_h)]
-        names = [name for name, is_told in told._asdict().items() if is_told]
+        names = [name for name, is_revealed in revealed._asdict().items() if is_revealed]
         name = ", ".join(names) or "nothing"
         print(f"| {name} | {figures(run, name, pairs, gap_h)} |", flush=True)
     gap_h = pairs.gap_h[oracle_rows(pairs, 1.0)][None]

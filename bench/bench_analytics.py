@@ -90,8 +90,13 @@ def generate(data: DataFolder, share: float, by_minute: bool) -> dict[str, int]:
                 "(FORMAT parquet, COMPRESSION zstd)"
             )
             part.replace(path)
-    told = {"schema_version": schema.SCHEMA_VERSION, "fingerprint": "bench", "sha256": "0" * 64, "path": "generated"}
-    raw_files.write(folder, {**told, "result": {"rows": sum(rows.values()), "rejects": 0, "jobs": rows["jobs"]}})
+    described = {
+        "schema_version": schema.SCHEMA_VERSION,
+        "fingerprint": "bench",
+        "sha256": "0" * 64,
+        "path": "generated",
+    }
+    raw_files.write(folder, {**described, "result": {"rows": sum(rows.values()), "rejects": 0, "jobs": rows["jobs"]}})
     return rows
 
 

@@ -54,8 +54,8 @@ def main() -> None:
         began = time.process_time()
         result = simulate(cluster, jobs, name).result
         took = time.process_time() - began
-        told = ", ".join(f"{figure} {value:,.4g}" for figure, value in figures(cluster, jobs, result).items())
-        print(f"{name}: {took:.2f} s of processor, {len(jobs) / took:,.0f} jobs/s; {told}")
+        figures_text = ", ".join(f"{figure} {value:,.4g}" for figure, value in figures(cluster, jobs, result).items())
+        print(f"{name}: {took:.2f} s of processor, {len(jobs) / took:,.0f} jobs/s; {figures_text}")
         row = f"{name}, {cluster.gpus:,} GPUs"
         record.add(row, "processor time", took, "s", n=len(jobs))
         record.add(row, "speed", round(len(jobs) / took), "jobs/s", n=len(jobs))

@@ -32,9 +32,9 @@ began, worked = time.perf_counter(), time.process_time()
 scan = pl.scan_csv(sys.argv[1], separator="|", quote_char=None, infer_schema=False, truncate_ragged_lines=True,
                    encoding="utf8-lossy")
 scan.sink_parquet(sys.argv[2] + "/strings.parquet", compression="zstd")
-told = {"s": time.perf_counter() - began, "cpu_s": time.process_time() - worked}
-told |= {"rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
-print(json.dumps(told))
+measured = {"s": time.perf_counter() - began, "cpu_s": time.process_time() - worked}
+measured |= {"rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+print(json.dumps(measured))
 """
 _OURS = """
 import json, resource, sys, time
@@ -45,10 +45,10 @@ from traces.ingest import ingest
 from traces.store.folder import DataFolder
 began, worked = time.perf_counter(), time.process_time()
 (result,) = ingest([Path(sys.argv[1])], cluster=ClusterSettings("bench"), data=DataFolder(Path(sys.argv[2])))
-told = {"s": time.perf_counter() - began, "cpu_s": time.process_time() - worked}
-told |= {"rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
-told |= {"rows": result.rows, "slow": result.slow}
-print(json.dumps(told))
+measured = {"s": time.perf_counter() - began, "cpu_s": time.process_time() - worked}
+measured |= {"rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+measured |= {"rows": result.rows, "slow": result.slow}
+print(json.dumps(measured))
 """
 _GENERATE = """
 import sys
@@ -63,8 +63,8 @@ RECORDS_A_JOB = 3.475  # rows with steps that the generator prints for a job on 
 def once(program: str, dump: Path) -> dict[str, float]:
     """Run a program in a process of its own that reads the dump into an empty folder; return what it prints."""
     with tempfile.TemporaryDirectory(dir=dump.parent) as folder:
-        told: dict[str, float] = json.loads(_run(program, str(dump), folder))
-    return told
+        measured: dict[str, float] = json.loads(_run(program, str(dump), folder))
+    return measured
 
 
 def _run(program: str, *arguments: str) -> str:
@@ -91,24 +91,24 @@ def main() -> None:
             best_peer, best = min(p["s"] for p in peer), min(o["s"] for o in ours)
             cpu_peer, cpu = min(p["cpu_s"] for p in peer), min(o["cpu_s"] for o in ours)
             peaks.append(max(o["rss_mb"] for o in ours))
-            told = ours[0]
-            row = f"{told['rows']:,.0f} rows"
+            measured = ours[0]
+            row = f"{measured['rows']:,.0f} rows"
             for what, value, unit in (
                 ("processor time", cpu, "s"),
                 ("polars, processor time", cpu_peer, "s"),
                 ("polars / Baton, processor time", cpu_peer / cpu, ""),
                 ("wall time", best, "s"),
                 ("polars / Baton, wall time", best_peer / best, ""),
-                ("slow lines", 100 * told["slow"] / told["rows"], "%"),
+                ("slow lines", 100 * measured["slow"] / measured["rows"], "%"),
                 ("peak memory", peaks[-1], "MB"),
             ):
-                record.add(row, what, value, unit, n=int(told["rows"]))
+                record.add(row, what, value, unit, n=int(measured["rows"]))
             print(
-                f"sacct -P, {told['rows']:,.0f} rows, {dump.stat().st_size / 1e6:,.0f} MB: {best:.2f} s, "
+                f"sacct -P, {measured['rows']:,.0f} rows, {dump.stat().st_size / 1e6:,.0f} MB: {best:.2f} s, "
                 f"polars to strings {best_peer:.2f} s: ratio {best_peer / best:.2f}; processor time {cpu:.2f} s, "
                 f"polars {cpu_peer:.2f} s: ratio {cpu_peer / cpu:.2f}; peak {peaks[-1]:,.0f} MB "
                 f"(polars {max(p['rss_mb'] for p in peer):,.0f} MB); "
-                f"the slow way went {told['slow'] / told['rows']:.3%} of the lines"
+                f"the slow way went {measured['slow'] / measured['rows']:.3%} of the lines"
             )
     if len(peaks) > 1:
         print(f"peak memory of the largest against the smallest dump: {peaks[-1] / peaks[0]:.2f}")

@@ -138,9 +138,11 @@ def main() -> None:
         else:
             print("C++: no compiler")
     words: list[int] = []
-    told, told_seconds = timed(world, options.repeat, words.append)
-    assert_equal(whole, told, "with progress")
-    print(f"progress reported {len(words) // options.repeat} times a run: {told_seconds / seconds - 1:+.1%} of time")
+    reported, reported_seconds = timed(world, options.repeat, words.append)
+    assert_equal(whole, reported, "with progress")
+    print(
+        f"progress reported {len(words) // options.repeat} times a run: {reported_seconds / seconds - 1:+.1%} of time"
+    )
     few = first(world, options.twin_jobs)
     before = time.process_time()
     twin = reference.simulate(few)

@@ -77,9 +77,9 @@ def main() -> None:
     print("| learner | inputs | I@.25 | I@.5 | I@1 | least cost (of a seed) |\n|---|---|---|---|---|---|", flush=True)
     run = BenchmarkRun(ABOUT)
     for name in names:
-        for told, policy in forms(name):
+        for form, policy in forms(name):
             artifacts = [policy.fit(fit, seed)[0] for seed in range(given.seeds)]
-            print(f"| {name} | {told} | {words(run, told, play(pairs, artifacts, name), pairs)} |", flush=True)
+            print(f"| {name} | {form} | {words(run, form, play(pairs, artifacts, name), pairs)} |", flush=True)
     run.write()
 
 

@@ -107,8 +107,8 @@ def together(parts: Sequence[PolicyOutcome]) -> PolicyOutcome:
 
 def tell(name: str, seed: int, metrics: dict[str, list[float]]) -> None:
     """Print the last metrics of a training to standard error."""
-    told = {what: [round(value, 2) for value in series[-12:]] for what, series in metrics.items()}
-    say(f"{name}, seed {seed}: {told}")
+    newest = {what: [round(value, 2) for value in series[-12:]] for what, series in metrics.items()}
+    say(f"{name}, seed {seed}: {newest}")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -57,5 +57,5 @@ def print_table(
 
 def _with_ends(value: float, draws: np.ndarray | None) -> str:
     ends = None if draws is None else interval(draws)
-    told = "" if ends is None else f" [{ends[0]:.2f}, {ends[1]:.2f}]"
-    return f"{value:.2f}{told}" if np.isfinite(value) else "-"
+    ends_text = "" if ends is None else f" [{ends[0]:.2f}, {ends[1]:.2f}]"
+    return f"{value:.2f}{ends_text}" if np.isfinite(value) else "-"

@@ -142,14 +142,14 @@ def peer_costs(peer: Peer, fit: PairTable, judged: PairTable, seed: int, budget_
     return judged.gap_h[stopping_rows(judged, submit[None])[0]], int(model.num_timesteps)
 
 
-def words(run: BenchmarkRun, name: str, gaps: Float64s, own: Float64s | None, judged: PairTable, told: str) -> str:
+def words(run: BenchmarkRun, name: str, gaps: Float64s, own: Float64s | None, judged: PairTable, note: str) -> str:
     """A line, recorded too: gaps (seeds, pairs) of a learner, and `own` of Baton's of the kind."""
     cost = np.abs(gaps)
     for what, hours in (("interruption", np.maximum(gaps, 0)), ("overlap", np.maximum(-gaps, 0)), ("cost", cost)):
         run.add(name, what, hours.mean(), "h", n=len(judged))
     line = f"| {name} | {np.maximum(gaps, 0).mean():.2f} | {np.maximum(-gaps, 0).mean():.2f} | {cost.mean():.2f} | "
     if own is None:
-        return f"{line}| {told} |"
+        return f"{line}| {note} |"
     less = cost - np.abs(own)
     weights = start_weights(judged.submit_s)
     ends = None
@@ -160,7 +160,7 @@ def words(run: BenchmarkRun, name: str, gaps: Float64s, own: Float64s | None, ju
     verdict = "no worse" if less.mean() >= -MARGIN * cost.mean() else "worse"
     if ends is not None and ends[0] > 0:
         verdict = "better"
-    return f"{line}{less.mean():+.2f} {shown}: Baton's is {verdict} | {told} |"
+    return f"{line}{less.mean():+.2f} {shown}: Baton's is {verdict} | {note} |"
 
 
 def main() -> None:
@@ -206,8 +206,8 @@ def main() -> None:
             gap, made = peer_costs(peer, fit, judged, seed, given.times * took[peer.beside][seed])
             gaps.append(gap)
             steps.append(made)
-        told = f"{given.times * np.mean(took[peer.beside]):.0f} s, {np.mean(steps):,.0f} steps"
-        print(words(run, name, np.stack(gaps), own[peer.beside], judged, told), flush=True)
+        note = f"{given.times * np.mean(took[peer.beside]):.0f} s, {np.mean(steps):,.0f} steps"
+        print(words(run, name, np.stack(gaps), own[peer.beside], judged, note), flush=True)
     run.write()
 
 

@@ -85,7 +85,7 @@ def _differing(raw: str) -> str:
 
 
 def _shown(data: bytes, header: str) -> str:
-    """The text of a whole dump, the usual header told by its name; nothing of what is packed."""
+    """The text of a whole dump, the usual header replaced by its name; nothing of what is packed."""
     text = data[:20_000].decode("utf-8", errors="replace")
     return "(packed)" if text.startswith(("\x1f", "(", "P*M")) else text.replace(header, "HEADER").strip()
 

@@ -29,7 +29,7 @@ WORDS: dict[Resource, str] = {"GPU": "GPUs", "core": "cores", "memory": "memory"
 
 # Unit of each resource, singular and plural.
 UNITS: dict[Resource, str] = {"GPU": "GPU", "core": "core", "memory": "GiB", "node": "node"}
-MANY: dict[Resource, str] = {"GPU": "GPUs", "core": "cores", "memory": "GiB", "node": "nodes"}
+PLURALS: dict[Resource, str] = {"GPU": "GPUs", "core": "cores", "memory": "GiB", "node": "nodes"}
 
 
 class Binding(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from features.capacity import Resource
-from features.resource import MANY, UNITS, WORDS
+from features.resource import PLURALS, UNITS, WORDS
 from reports import format as fmt
 from traces.counted import counted
 from traces.errors import InputError
@@ -201,7 +201,7 @@ class Source:
     @property
     def units(self) -> str:
         """The plural of `unit`: GPUs, cores, GiB or nodes."""
-        return MANY[self.binding]
+        return PLURALS[self.binding]
 
     @property
     def time_kind(self) -> str:

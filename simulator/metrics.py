@@ -11,6 +11,7 @@ from traces.arrays import Int64s
 
 BOUNDED_SLOWDOWN_TAU_S = 10
 NOTICED_WAIT_S = 600  # a wait that a user notices; the limit of shares and figures "over ten minutes"
+PODS_HELD = "kubernetes: pods of incomplete jobs held "  # start of the sentence in which `kubernetes` reports its cost
 _SUMMARY = (
     "mean_wait_s",
     "p50_wait_s",

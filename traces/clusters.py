@@ -49,9 +49,7 @@ class ClusterSettings:
     select_until: datetime | None = None
     report_until: datetime | None = None
     slurm_conf: str | None = None
-    decide_every_s: int | None = (
-        None  # s between the decisions of a policy, in training and in the agent; None means 600
-    )
+    decide_every_s: int | None = None  # between a policy's decisions, in training and in the agent; None means 600
     seeds: int | None = None  # seeds that the pipeline fits each learner with; None means 5
     pair_nodes: tuple[int, ...] = ()  # node counts of the pairs added to its replay; () means 1 and 8, where they fit
     hyperparameters: dict[str, dict[str, int | float]] = field(default_factory=dict)  # policy -> name -> value

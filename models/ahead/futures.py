@@ -23,7 +23,7 @@ from features.ahead.draws import RELEASE, RUN, spread, uniform
 from features.ahead.holds import held_longer_s
 from features.ahead.run_times import ROOM, RunTimeHistory, draw_run_s, history, like_runs
 from features.ahead.summary import FUTURES
-from models.ahead.told import NOTHING, RevealedTruth
+from models.ahead.revealed import NOTHING, RevealedTruth
 from models.recorded_pairs import week_of, week_world
 from simulator.cluster import Built, advance
 from simulator.compiled import njit

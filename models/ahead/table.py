@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from features.ahead.summary import BEYOND_S, FUTURES, summary
 from models.ahead.futures import HypotheticalJobs, start_in_futures
-from models.ahead.told import NOTHING, RevealedTruth
+from models.ahead.revealed import NOTHING, RevealedTruth
 from models.protocol import PairTable
 from models.recorded_pairs import Predecessors
 from simulator.recorded.record import NONE, RecordedTrace

@@ -12,7 +12,7 @@ import numpy as np
 
 from features.ahead.summary import FUTURES
 from features.submission.log import SubmissionLog
-from models.ahead.told import NOTHING, RevealedTruth
+from models.ahead.revealed import NOTHING, RevealedTruth
 from models.queue_time.ground import SubmittedJobs
 from models.queue_time.protocol import Rows
 from simulator.recorded.record import NONE

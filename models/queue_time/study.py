@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from features.submission.log import why_not_rebuilt
-from models.ahead.told import RevealedTruth
+from models.ahead.revealed import RevealedTruth
 from models.queue_time import scores
 from models.queue_time.ahead import LOOKS, with_futures
 from models.queue_time.conformal import Calibrated

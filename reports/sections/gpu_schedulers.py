@@ -10,12 +10,12 @@ from features.conventions import BLOCK_DAYS
 from reports import format as fmt
 from reports.layout import Section, TableView, columns, cut
 from reports.source import Source
+from simulator.metrics import PODS_HELD
 from traces.counted import counted
 
 KNOW_RUN_TIMES = ("sjf", "srtf")  # bounds: no cluster can run them
 NOT_TO_CHOOSE = ("mix=", "elastic=", "arrivals=")  # changes that an operator cannot make
 PODS = ("kubernetes", "as it is"), ("kubernetes", "kubernetes.gang=1")
-HELD = "kubernetes: pods of incomplete jobs held "  # start of the line of assumptions with their cost
 MOST_PARTS = 20  # groups shown, by the time that they gain or lose in total
 
 
@@ -142,11 +142,14 @@ def _gangs(source: Source, rows: list[dict[str, Any]]) -> list[str]:
     by_pod, gangs = (next((row for row in rows if (row["scheduler"], row["asked"]) == key), None) for key in PODS)
     if by_pod is None or gangs is None:
         return []
-    held = next(line for line in by_pod["assumptions"].splitlines() if line.startswith(HELD)).removeprefix(HELD)
+    costs = [line.removeprefix(PODS_HELD) for line in by_pod["assumptions"].splitlines() if line.startswith(PODS_HELD)]
+    if not costs:  # computed by another version
+        return []
     mean, before = (fmt.duration(row["mean_jct_s"]) for row in (gangs, by_pod))
     compared = (
-        f"Placed pod by pod, jobs with only some of their pods placed held {fmt.text(held)}. With all pods of a job "
-        f"placed together (gangs), jobs complete on average {mean} after submission, compared with {before} pod by pod"
+        f"Placed pod by pod, jobs with only some of their pods placed held {fmt.text(costs[0])}. With all pods of a "
+        f"job placed together (gangs), jobs complete on average {mean} after submission, compared with {before} pod by "
+        "pod"
     )
     slowest, slowest_by_pod = (fmt.duration(row["p99_jct_s"]) for row in (gangs, by_pod))
     tail = f"the 99th percentile is {slowest} compared with {slowest_by_pod}."

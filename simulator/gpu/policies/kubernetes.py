@@ -18,6 +18,7 @@ import numpy as np
 
 from simulator.gpu.algorithms.placement import take
 from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View, check_seconds
+from simulator.metrics import PODS_HELD
 from traces.arrays import Int64s
 from traces.counted import counted
 
@@ -69,7 +70,7 @@ class Kubernetes:
         if self.gang:
             return ["kubernetes: with gang, a job holds nothing until all of its pods fit"]
         return [
-            f"kubernetes: pods of incomplete jobs held {self.idle_gpu_s / 3600:,.0f} GPU hours idle, and jobs gave up "
+            f"{PODS_HELD}{self.idle_gpu_s / 3600:,.0f} GPU hours idle, and jobs gave up "
             f"{counted(self.timeouts, 'time')} after {self.timeout_s:g} s"
         ]
 

@@ -13,8 +13,8 @@ from features.ahead.played import starts
 from features.ahead.summary import BEYOND_S
 from models import recorded_pairs
 from models.ahead.futures import HypotheticalJobs, start_in_futures
+from models.ahead.revealed import RevealedTruth
 from models.ahead.table import is_fresh, starts_ahead, with_futures
-from models.ahead.told import RevealedTruth
 from models.recorded_pairs import Predecessors, build_recorded_pairs
 from simulator.recorded.parameters import Parameters, known_before
 from simulator.recorded.record import NEVER, NONE, RecordedTrace

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from models.ahead.told import NOTHING
+from models.ahead.revealed import NOTHING
 from models.queue_time import scores
 from models.queue_time.ahead import ALL, waits_in_futures
 from models.queue_time.ground import GAP_S, SubmittedJobs, submitted_jobs
