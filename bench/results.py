@@ -27,7 +27,7 @@ AREAS = {  # key: heading, in the order of docs/results.md
     "logs": "Reading logs",
     "waits": "Causes of waits",
     "replay": "Replay fidelity",
-    "policies": "Hand-over policies",
+    "policies": "Handover policies",
     "queue-time": "Queue-time prediction",
     "agent": "The live agent",
     "gpu": "GPU schedulers",

@@ -23,7 +23,7 @@ from reports.trust import DIRECTION_ONLY, distance_s, trust_in_replays
 from simulator.metrics import NOTICED_WAIT_S
 
 NEARLY_ALL = "95 % of the jobs that started waited at most"
-WORTH = 0.1  # of the mean wait, or of the cost of a hand-over; a smaller gain is not recommended first
+WORTH = 0.1  # of the mean wait, or of the cost of a handover; a smaller gain is not recommended first
 WORTH_TIME = 0.01  # of all time held of the cluster's main resource
 AS_IT_IS, NEVER_OFFERED = "as it is", ("exact time limits", "fifo scheduling")
 _WORDS = {
@@ -157,7 +157,7 @@ def _hand_over(source: Source) -> Action | None:
         f"compared with {reactive['interruption_h']:.1f} h under reactive submission. Both jobs hold nodes "
         f"for {best['overlap_h']:.1f} h at the same time.",
         "No further than the simulation itself. "
-        f"It was measured on {best['n']:,} hand-overs that the policy was not fitted on.{few} "
+        f"It was measured on {best['n']:,} handovers that the policy was not fitted on.{few} "
         + " ".join([world(best), against_rule(best)]).rstrip(),
         [float(end) for end in ends] if known else None,
         "h",
@@ -197,5 +197,5 @@ def _idle(source: Source) -> Action | None:
         "Reclaim idle GPUs (warn, then end, jobs whose GPUs are all at 0 % utilization)",
         f"Jobs held {fmt.unit_time(all_['idle_gpu_time_s'])} with every GPU at 0 % utilization, "
         f"{fmt.percent(all_['idle_share'])} of the {fmt.unit_time(all_['measured_gpu_time_s'])} measured.",
-        _BOUND + " Gaps shorter than a hand-over cannot be used.",
+        _BOUND + " Gaps shorter than a handover cannot be used.",
     )

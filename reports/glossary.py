@@ -46,8 +46,8 @@ TERMS: dict[str, tuple[str, str]] = {
         r"Spearman|rank correlation", "1: both put the jobs in the same order; 0: the orders have nothing in common"
     ),
     "MAE": (r"MAE", "mean absolute error: the average size of an error, in either direction"),
-    "pair, hand-over": (
-        r"pairs?|hand-overs?", "a job that runs to its time limit and its successor, which takes over from it"
+    "pair, handover": (
+        r"pairs?|handovers?", "a job that runs to its time limit and its successor, which takes over from it"
     ),
     "reactive": (r"reactive", "the successor is submitted when its predecessor ends, as is usual without a policy"),
     "oracle": (r"oracle", "knows every future start: no policy can do better, and it cannot be used in practice"),
@@ -57,7 +57,7 @@ TERMS: dict[str, tuple[str, str]] = {
     "overlap (O)": (
         r"overlaps?", "both jobs hold nodes, from the successor's early start to the predecessor's end"
     ),
-    "cost": (r"cost w|cost, h|weight 1", "interruption + w x overlap, in hours per hand-over; w is the weight"),
+    "cost": (r"cost w|cost, h|weight 1", "interruption + w x overlap, in hours per handover; w is the weight"),
     "regret": (r"regret", "cost minus the cost of the oracle"),
     "best rule": (
         r"best (?:of the )?rules?", "the policy with the least cost on the select window among those that learn nothing"

@@ -1,4 +1,4 @@
-"""Hand-overs from a job to its successor, in sentences: what users lose, what a policy would, and how certain that is.
+"""Handovers from a job to its successor, in sentences: what users lose, what a policy would, and how certain that is.
 
 The figures come from the comparison in the warehouse. The featured policy is the one with the least cost on the select
 window, as the gate sees it, and never the one that turned out best on the reported window.
@@ -71,7 +71,7 @@ def comparisons_by_size(source: Source) -> list[SizeComparison]:
 
 
 def headline_comparison(source: Source) -> SizeComparison | None:
-    """Return the comparison that one sentence about hand-overs is based on; None if nothing was compared."""
+    """Return the comparison that one sentence about handovers is based on; None if nothing was compared."""
     comparisons = comparisons_by_size(source)
     widest = judged_sizes(one.size for one in comparisons)[-1:]
     return next((one for one in comparisons if [one.size] == widest), None)

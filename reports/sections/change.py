@@ -17,7 +17,7 @@ BASE = "as it is"
 
 
 def change(source: Source) -> Section:
-    """Return replays of a changed cluster and under GPU schedulers, hand-overs of chained jobs, and failure rules."""
+    """Return replays of a changed cluster and under GPU schedulers, handovers of chained jobs, and failure rules."""
     section = Section("change", "What would change if")
     _replays(source, section)
     gpu_schedulers(source, section)
@@ -99,7 +99,7 @@ def _hand_over(source: Source, section: Section) -> None:
             "Chained jobs: the next one submitted ahead of time",
             "Reactive submits at the predecessor's end. The oracle knows every start, so no policy can do better. The "
             "other policy has the least cost on the select window. "
-            f"Cost: interruption plus overlap, hours per hand-over. {source.caption(int(results['n'].max()), 'pairs')}",  # type: ignore[arg-type]
+            f"Cost: interruption plus overlap, hours per handover. {source.caption(int(results['n'].max()), 'pairs')}",  # type: ignore[arg-type]
             columns(
                 "nodes_held|nodes per job|name", "policy|policy|name", "n|pairs|count",
                 "interruption_h|interruption, h|number", "overlap_h|overlap, h|number", "cost_w1|cost, h|number",
@@ -154,6 +154,6 @@ def _idle(source: Source, section: Section) -> None:
     if whole and whole[0]["idle_share"] is not None:
         section.sentences.append(
             f"If jobs gave GPUs back while they are at 0 %, {fmt.percent(whole[0]['idle_share'])} of the measured GPU "
-            "time would be free for others. This is an upper bound, because gaps shorter than a hand-over cannot be "
+            "time would be free for others. This is an upper bound, because gaps shorter than a handover cannot be "
             "used."
         )

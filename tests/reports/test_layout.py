@@ -58,7 +58,7 @@ def test_every_word_of_the_comparison_is_explained_beside_it(full_report: Path) 
     policies = html[html.index('class="policies"') : html.index('class="fidelity"')]
     beside = re.findall(r"<dfn>(.*?)</dfn>", policies)
     assert not set(first) & set(beside)
-    for word in ("world", "setting", "interruption (I)", "overlap (O)", "pair, hand-over", "regret", "reactive"):
+    for word in ("world", "setting", "interruption (I)", "overlap (O)", "pair, handover", "regret", "reactive"):
         assert word in first + beside and word in TERMS
 
 
