@@ -17,12 +17,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from features.sizes import by_size
 from reports import format as fmt
 from reports.causes import CAUSES
 from reports.longest import longest
 from reports.sections.waiting_over_time import step_of
 from reports.source import Source
 from simulator.metrics import NOTICED_WAIT_S
+from traces.clusters import check_timezone
 
 MOST_BYTES = 600_000  # of compressed JSON per cluster, as embedded in the page
 UNNAMED = "(not named)"
@@ -44,12 +46,14 @@ class Grain:
     """The resolution of the numbers.
 
     `names` is the number of users, and of partitions, that are kept. `step` is the period; None selects the one that
-    suits the window. `bits` is the number of leading bits kept of a wait; None keeps waits to the second.
+    suits the window. `bits` is the number of leading bits kept of a wait; None keeps waits to the second. `is_split`
+    keeps sizes, states and months apart, so that the tables of waits by them can be filtered.
     """
 
     names: int
     step: str | None = None
     bits: int | None = None
+    is_split: bool = False
 
     @property
     def error(self) -> float:
@@ -58,6 +62,7 @@ class Grain:
 
 
 GRAINS = (
+    Grain(2_000, is_split=True),
     Grain(2_000),
     Grain(2_000, bits=10),
     Grain(2_000, bits=7),
@@ -133,7 +138,11 @@ def _numbers(source: Source) -> _Numbers | None:
     causes = [cause.column for cause in CAUSES if cause.column in known]
     if len(causes) < len(CAUSES):
         causes = []  # a warehouse of an older version
-    key = f"user_name, partition, date_trunc('{step}', submit_utc)::TIMESTAMP AS at_utc"
+    zone = check_timezone(source.timezone, f"cluster {source.cluster!r}")  # it goes into the statement
+    key = (
+        f"user_name, partition, date_trunc('{step}', submit_utc)::TIMESTAMP AS at_utc, size_bucket, state, "
+        f"strftime(timezone('{zone}', timezone('UTC', submit_utc)), '%Y-%m') AS month"
+    )
     sums = ", ".join(f'{sql} AS "{name}"' for name, sql in {**_SUMS, **{c: f'sum("{c}")' for c in causes}}.items())
     return _Numbers(
         step,
@@ -148,6 +157,7 @@ def _numbers(source: Source) -> _Numbers | None:
 
 
 _CELL = ["user", "part", "period"]
+_SPLIT = ["size_bucket", "state", "month"]  # columns of the tables that a split cell can fill
 
 
 def _content(numbers: _Numbers, jobs: list[dict[str, Any]], grain: Grain) -> dict[str, Any] | None:
@@ -161,7 +171,10 @@ def _content(numbers: _Numbers, jobs: list[dict[str, Any]], grain: Grain) -> dic
     }  # fmt: skip
     if grain.bits is not None:
         waits = waits.with_columns(pl.Series("wait_s", rounded(waits["wait_s"].to_numpy(), grain.bits)))
-    waits = _placed(waits, places).group_by(*_CELL, "wait_s").agg(pl.col("n").sum()).sort(*_CELL, "wait_s")
+    split = {name: _split_names(sums[name]) for name in _SPLIT} if grain.is_split else {}
+    sums, waits = (_placed(frame, places).with_columns(_split_places(split)) for frame in (sums, waits))
+    cell = [*_CELL, *split]
+    waits = waits.group_by(*cell, "wait_s").agg(pl.col("n").sum()).sort(*cell, "wait_s")
     if waits.height > MOST_BYTES:  # each takes a byte at least
         return None
     names = [*_SUMS, *numbers.causes]
@@ -175,7 +188,11 @@ def _content(numbers: _Numbers, jobs: list[dict[str, Any]], grain: Grain) -> dic
         "held": {"sum": "held_time_s", "name": f"{numbers.unit} hours"},
         "completed": _completed(sums, numbers.unit),
         "notes": _notes(grain, step != numbers.step),
-        "cells": _cells(_placed(sums, places).group_by(_CELL).agg(pl.col(names).sum()).sort(_CELL), waits),
+        "tables": [
+            {"name": f"by_{name}", "values": [fmt.MISSING if value is None else fmt.text(value) for value in values]}
+            for name, values in split.items()
+        ],
+        "cells": _cells(sums.group_by(cell).agg(pl.col(names).sum()).sort(cell), waits, cell),
         "longest": [_job(job, places, step) for job in jobs if job["user_name"] in users],
     }
 
@@ -210,14 +227,31 @@ def _placed(rows: pl.DataFrame, places: dict[str, dict[Any, int]]) -> pl.DataFra
     )
 
 
-def _cells(sums: pl.DataFrame, waits: pl.DataFrame) -> list[list[Any]]:
-    """Return user, partition, period, sums, and the sorted waits as differences to the one before, with counts."""
-    runs = waits.with_columns(pl.col("wait_s").diff().over(_CELL).fill_null(pl.col("wait_s")))
-    runs = runs.group_by(_CELL, maintain_order=True).agg(pl.concat_list("wait_s", "n").explode().alias("runs"))
-    joined = sums.join(runs, on=_CELL, how="left", maintain_order="left")
+def _split_names(values: pl.Series) -> list[str | None]:
+    """Return the values of a column of _SPLIT in the order of its table, a null last."""
+    known = values.cast(pl.String).unique().to_frame("value")
+    key = by_size("value") if values.name == "size_bucket" else pl.col("value")
+    return known.sort(key, nulls_last=True)["value"].to_list()
+
+
+def _split_places(split: dict[str, list[str | None]]) -> list[pl.Expr]:
+    """Replace the values of those columns by their places."""
     return [
-        [user, part, period, [int(value or 0) for value in values], waited or []]
-        for user, part, period, *values, waited in joined.iter_rows()
+        pl.col(name).cast(pl.String).replace_strict(values, range(len(values)), return_dtype=pl.Int64)
+        for name, values in split.items()
+    ]
+
+
+def _cells(sums: pl.DataFrame, waits: pl.DataFrame, cell: list[str]) -> list[list[Any]]:
+    """Return user, partition, period, sums, the sorted waits as differences to the one before with counts, and the
+    places of _SPLIT if the cells are split."""
+    runs = waits.with_columns(pl.col("wait_s").diff().over(cell).fill_null(pl.col("wait_s")))
+    runs = runs.group_by(cell, maintain_order=True).agg(pl.concat_list("wait_s", "n").explode().alias("runs"))
+    joined = sums.join(runs, on=cell, how="left", maintain_order="left")
+    at, split = len(_CELL), len(cell)
+    return [
+        [*row[:at], [int(value or 0) for value in row[split:-1]], row[-1] or [], *row[at:split]]
+        for row in joined.iter_rows()
     ]
 
 

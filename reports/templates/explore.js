@@ -31,15 +31,16 @@ var baton = {
       return low + (high - low) * (rank - Math.floor(rank));
     });
   },
-  // Sums of the selection: in total, by period, by user and by partition. `choice` has user, part (null: all), from, to.
+  // Sums of the selection: in total, by period, by user, by partition, and by the values of data.tables. `choice` has user, part (null: all), from, to.
   select: function (data, choice) {
-    var found = { all: baton.group(), periods: [], users: {}, parts: {} };
+    var found = { all: baton.group(), periods: [], users: {}, parts: {}, tables: data.tables.map(function () { return {}; }) };
     for (var i = choice.from; i <= choice.to; i += 1) { found.periods.push(baton.group()); }
     data.cells.forEach(function (cell) {
       if (!baton.isChosen(data, choice, cell)) { return; }
       var user = found.users[cell[0]] = found.users[cell[0]] || baton.group();
       var part = found.parts[cell[1]] = found.parts[cell[1]] || baton.group();
-      [found.all, user, part].forEach(function (group) { baton.add(data, group, cell); });
+      var rows = found.tables.map(function (groups, i) { return groups[cell[5 + i]] = groups[cell[5 + i]] || baton.group(); });
+      [found.all, user, part].concat(rows).forEach(function (group) { baton.add(data, group, cell); });
       if (cell[2] >= 0) { baton.add(data, found.periods[cell[2] - choice.from], cell); }
     });
     return found;

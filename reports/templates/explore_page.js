@@ -157,18 +157,28 @@ document.querySelectorAll("article").forEach(function (article) {
     wait_mean_s: [ratio("wait_s", "waited"), baton.duration], wait_total_s: [sum("wait_s"), baton.duration],
     over_10min_share: [ratio("long", "waited"), share],
   };
-  var tables = { by_user_name: ["users", "users"], by_partition: ["parts", "partitions"] };
+  // Tables of waits that the selection can fill: groups of a selection, names of the groups, places in order.
+  var tables = {
+    by_user_name: [function (selected) { return selected.users; }, function () { return data.users; }, baton.byWaiting],
+    by_partition: [function (selected) { return selected.parts; }, function () { return data.partitions; }, baton.byWaiting],
+  };
+  var addTables = function () {
+    data.tables.forEach(function (table, i) {
+      tables[table.name] = [function (selected) { return selected.tables[i]; }, function () { return table.values; },
+        function (groups) { return Object.keys(groups).map(Number).sort(function (a, b) { return a - b; }); }];
+    });
+  };
   var tableOf = function (name) { return article.querySelector(".waits table[data-table=" + name + "]"); };
   var refill = function (selected) {
     Object.keys(tables).filter(tableOf).forEach(function (name) {
-      var original = tableOf(name), figure = original.closest("figure"), groups = selected[tables[name][0]];
+      var original = tableOf(name), figure = original.closest("figure"), groups = tables[name][0](selected);
       var kept = Array.from(original.querySelectorAll("th")).filter(function (th) { return columns[th.dataset.column]; });
       var scroll = tag("div", undefined, "scroll instead"), table = tag("table");
       table.append(tag("thead"), tag("tbody"));
       heads(table, [original.querySelector("th").textContent].concat(kept.map(function (th) { return th.textContent; })));
-      baton.byWaiting(groups).slice(0, 25).forEach(function (place) {
+      tables[name][2](groups).slice(0, 25).forEach(function (place) {
         var row = tag("tr");
-        row.append(named(data[tables[name][1]][place]));
+        row.append(named(tables[name][1]()[place]));
         kept.forEach(function (th) {
           var value = columns[th.dataset.column][0](groups[place]), cell = tag("td", columns[th.dataset.column][1](value), "n");
           cell.dataset.v = value;
@@ -178,7 +188,7 @@ document.querySelectorAll("article").forEach(function (article) {
       });
       scroll.append(table);
       figure.querySelectorAll(".instead").forEach(function (old) { old.remove(); });
-      figure.append(scroll, tag("p", "Filtered: the 25 with the longest total wait. Columns that cannot be filtered are left out.", "muted instead"));
+      figure.append(scroll, tag("p", "Filtered" + (tables[name][2] === baton.byWaiting ? ": the 25 with the longest total wait" : "") + ". Columns that cannot be filtered are left out.", "muted instead"));
     });
   };
   // Replaces the parts of the page that these numbers can fill, and marks the others as not filtered.
@@ -255,6 +265,7 @@ document.querySelectorAll("article").forEach(function (article) {
     found.querySelector(".notes").textContent = data.notes.join(" ") + " Periods refer to the time of submission (UTC).";
     article.querySelector(".chosen").addEventListener("change", show);
     article.querySelector(".clear").addEventListener("click", function () { reset(); show(); });
+    addTables();
     mark();
     reset();
     show();

@@ -126,7 +126,8 @@ def test_what_is_not_filtered_is_marked_and_what_can_be_is_replaced(unfiltered: 
         "return [...document.querySelectorAll('h2')].map(h => h.firstChild.textContent.trim())"
     )
     assert set(sections[1:]) <= set(marked) and "allocated" in marked
-    assert "Waits by user, longest total wait first" not in marked and "Waits by GPUs requested" in marked
+    replaced = {"Waits by user, longest total wait first", "Waits by GPUs requested", "Waits by final state"}
+    assert not {*replaced, "Waits by month of submission"} & set(marked) and "How long jobs wait, by size" in marked
     shown = page.execute_script(
         "return [...document.querySelectorAll('.summary .tile')].filter(t => t.checkVisibility())"
         ".map(t => t.dataset.tile)"
@@ -159,6 +160,34 @@ def test_tables_of_the_page_are_filtered(unfiltered: Any, data: DataFolder) -> N
     clear(page)
     assert page.execute_script(f"return {whole}")
     assert not page.execute_script("return document.querySelector('.instead').checkVisibility()")
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        ("by_size_bucket", "CASE WHEN q.size_bucket = '>8' THEN '9' ELSE q.size_bucket END"),
+        ("by_state", "q.state"),
+        ("by_month", "strftime(timezone('America/Chicago', timezone('UTC', q.submit_utc)), '%Y-%m')"),
+    ],
+)
+def test_waits_by_size_state_and_month_are_filtered(unfiltered: Any, data: DataFolder, table: str, column: str) -> None:
+    """Of one partition, each row against SQL, in the order of the table of all jobs."""
+    choose(unfiltered, part="gpu-long")
+    rows = unfiltered.execute_script(
+        f"return [...document.querySelector('table[data-table={table}]').closest('figure')"
+        ".querySelectorAll('.instead tbody tr')].map(r => [...r.cells].map(c => c.dataset.v ?? c.innerText))"
+    )
+    expected = _sql(
+        data,
+        f"SELECT {column}, count(q.wait_s), count(*) FILTER (NOT q.ran), quantile_cont(q.wait_s, 0.5), avg(q.wait_s), "
+        "quantile_cont(q.wait_s, 0.9), quantile_cont(q.wait_s, 0.95), quantile_cont(q.wait_s, 0.99), "
+        "avg((q.wait_s > 600)::INT), sum(q.wait_s) FROM queueing_delay q "
+        "WHERE q.partition = 'gpu-long' GROUP BY 1 ORDER BY 1",
+    )
+    assert len(rows) == len(expected) > 1
+    for row, (name, *values) in zip(rows, expected, strict=True):
+        assert row[0] == ">8" if name == "9" else row[0] == name
+        assert [float(value) for value in row[1:]] == pytest.approx(values, abs=1e-6)
 
 
 def test_from_the_table_to_a_user_to_a_job_to_what_explain_says(unfiltered: Any, data: DataFolder) -> None:

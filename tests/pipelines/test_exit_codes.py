@@ -108,7 +108,7 @@ def test_a_failure_is_one_line_with_its_exit_status(
     *progress, last = result.err.splitlines()
     assert told.format(**lab) in last and "Errno" not in last and "no file named" not in last, result.err
     assert last.startswith(("baton: ", "Error: ")) and "Traceback" not in result.err
-    said_before = ("cluster", "capacity", "left out", "Usage: ", "Try ")
+    said_before = ("cluster", "capacity", "left out", "compiling the simulator", "Usage: ", "Try ")
     assert all(line.startswith(said_before) for line in progress if line), progress
 
 

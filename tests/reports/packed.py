@@ -23,7 +23,7 @@ def cells(content: dict[str, Any]) -> list[dict[str, Any]]:
         {"user": content["users"][user], "partition": content["partitions"][part], "period": period,
          "waits": np.repeat(np.cumsum(runs[::2]), runs[1::2]).tolist() if runs else [],
          **dict(zip(content["sums"], sums, strict=True))}
-        for user, part, period, sums, runs in content["cells"]
+        for user, part, period, sums, runs, *_ in content["cells"]
     ]  # fmt: skip
 
 

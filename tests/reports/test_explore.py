@@ -52,6 +52,25 @@ def without_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(longest, "MOST_TEXTS", 0)
 
 
+@pytest.mark.usefixtures("without_texts")
+def test_where_split_cells_do_not_fit_the_tables_by_size_state_and_month_are_left_out(
+    full_data: DataFolder, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next grain is as exact: the same sums and waits of each user, partition and period."""
+    assert [table["name"] for table in whole["tables"]] == ["by_size_bucket", "by_state", "by_month"]
+    monkeypatch.setattr(explore, "GRAINS", explore.GRAINS[1:])
+    content = _content(Source(full_data, "gpu-lab"))
+    assert content["tables"] == [] and content["notes"] == whole["notes"]
+    assert len(content["cells"]) < len(whole["cells"]) and {len(cell) for cell in content["cells"]} == {5}
+    for one in (content, whole):
+        one["by_user"] = {
+            user: (sum(cell["jobs"] for cell in of_user), sorted(wait for cell in of_user for wait in cell["waits"]))
+            for user in one["users"]
+            for of_user in [[cell for cell in cells(one) if cell["user"] == user]]
+        }
+    assert content["by_user"] == whole["by_user"]
+
+
 def test_cells_add_up_to_the_jobs_of_each_user(full_data: DataFolder, whole: dict[str, Any]) -> None:
     content = whole
     found = _sql(

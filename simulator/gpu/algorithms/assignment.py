@@ -35,6 +35,7 @@ UNASSIGNED = 1.1
 CLIP = 3000.0  # upper bound of G^p
 DECIMALS = 2  # decimals of G^p
 KEEP = 1e-6  # discount on a job's current configuration; below 0.01, the least difference, for up to 10,000 jobs
+SCALE = 1000.0  # of the objective in the solver, which stops at an absolute gap of 1e-6 and would ignore KEEP
 
 
 class ConfigurationChoice(NamedTuple):
@@ -134,7 +135,7 @@ def _best_for_all(programme: _Programme) -> Int64s | None:
 
 
 def _solved(programme: _Programme, integer: bool, limit_s: float, gap: float) -> Any:
-    """Solve the programme or its linear relaxation; return scipy's `OptimizeResult`."""
+    """Solve the programme or its linear relaxation; return scipy's `OptimizeResult`, with `fun` times SCALE."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
 
@@ -146,7 +147,7 @@ def _solved(programme: _Programme, integer: bool, limit_s: float, gap: float) ->
     )
     with _no_chatter():
         return milp(
-            programme.gains,
+            programme.gains * SCALE,
             integrality=np.full(columns, int(integer)),
             bounds=Bounds(0, programme.sizes[programme.owner].astype(np.float64)),
             constraints=LinearConstraint(matrix, -np.inf, np.concatenate([programme.sizes, programme.capacity])),
@@ -187,10 +188,10 @@ def assign(
         if relaxed.status == 0:
             taken = _filled(programme, np.asarray(relaxed.x))
             value = float(programme.gains @ taken)
-        if taken is None or value - relaxed.fun > gap * abs(value) + 1e-9:
+        if taken is None or value - relaxed.fun / SCALE > gap * abs(value) + 1e-9:
             solved = _solved(programme, True, limit_s, gap)
             timed_out = solved.status == 1
-            if solved.x is not None and (taken is None or solved.fun < value):
+            if solved.x is not None and (taken is None or solved.fun / SCALE < value):
                 taken = np.rint(solved.x).astype(np.int64)
     if taken is None:
         return Assignment([choice.current for choice in choices], True)

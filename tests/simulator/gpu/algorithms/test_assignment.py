@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from simulator.gpu.algorithms.assignment import ConfigurationChoice, assign, cost
@@ -98,6 +98,7 @@ def test_of_equal_answers_who_runs_stays_and_then_the_older_goes_first() -> None
 
 
 @settings(max_examples=30, deadline=None)
+@example([(0, 0), (4, 2), (0, 2), (4, 2), (4, 2)], 5)  # the solver's absolute gap hid the preference to stay
 @given(st.lists(st.tuples(st.sampled_from(range(6)), st.integers(0, 2)), min_size=1, max_size=5), st.integers(0, 5))
 def test_alike_jobs_are_as_good_together_as_one_by_one(kinds: list[tuple[int, int]], v100: int) -> None:
     allowed = configurations(POOLS)
