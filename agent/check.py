@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from agent.ahead import PAST_S, site_of
 from agent.artifact import Artifact
-from agent.decide import looks_ahead, trained_capacity
+from agent.chains.decide import looks_ahead, trained_capacity
 from agent.eyes import CALLS_A_LOOK, CALLS_A_REFRESH, REFRESH_S, Eyes
+from agent.futures import PAST_S, site_of
 from agent.hidden_cost import hidden_costs, words_of
 from agent.sight import SlurmContext, SlurmRequest, asked_partitions, hidden_features, hides_futures
 from agent.slurm.commands import NOT_RUN, Commands, SlurmError

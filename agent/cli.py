@@ -22,19 +22,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agent import chain as chains
-from agent import status, submission
-from agent.chain import Chain, option
+from agent.chains import chain as chains
+from agent.chains import status, submission
+from agent.chains.chain import Chain, option
+from agent.chains.decide import ReleasedPolicy
+from agent.chains.loop import EXIT, FAILED, STOPPED, Agent, AgentServices
+from agent.chains.state import GOING, Busy, ChainState, Folder, LinkAttempt, new_state
 from agent.check import GOOD, PROBLEM, Finding, check, wrong_first, wrong_size
-from agent.decide import ReleasedPolicy
 from agent.eyes import Eyes
-from agent.loop import EXIT, FAILED, STOPPED, Agent, AgentServices
 from agent.sight import SlurmRequest, asked_partitions
 from agent.slurm.commands import Commands, SlurmError
 from agent.slurm.queue import read_queue
 from agent.slurm.settings import read_partitions
 from agent.slurm_time import SlurmTime
-from agent.state import GOING, Busy, ChainState, Folder, LinkAttempt, new_state
 from agent.streams import reader_gone
 from traces.slurm.text import MOST_NODES, parse_limit_s
 from traces.visible import visible

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from agent.ahead import PAST_S, Numbers, Site, look_ahead, scene_of
+from agent.futures import PAST_S, Numbers, Site, look_ahead, scene_of
 from agent.memory import Memory, holds_nodes
 from agent.sight import (
     ClusterObservation,
@@ -25,7 +25,7 @@ from agent.slurm.limits import read_limits
 from agent.slurm.nodes import read_nodes
 from agent.slurm.queue import JOBS, Queue, SqueueJob, read_queue
 from agent.slurm.settings import Partition, read_partitions, read_settings
-from features.ahead.summary import AHEAD
+from features.futures.summary import AHEAD
 from traces.units import DAY_S
 
 REFRESH_S = 3600  # interval for settings, partitions and limits, and for accounting until it has answered
@@ -80,8 +80,8 @@ class Eyes:
     ) -> ClusterObservation:
         """Return what a policy may know at the last look. Raises ValueError if the predecessor is not running.
 
-        decides_alike: `agent.decide.ReleasedPolicy.decides_alike`; it ends the simulation of futures once the decision
-        is certain.
+        decides_alike: `agent.chains.decide.ReleasedPolicy.decides_alike`; it ends the simulation of futures once the
+        decision is certain.
         """
         if self.queue is None or self.context is None:
             raise ValueError("call look before sight")

@@ -21,7 +21,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from agent.ahead import Live
+from agent.futures import Live
 from agent.memory import AccountedJobs, Memory, holds_nodes
 from agent.slurm.accounting import PastJob
 from agent.slurm.limits import UserLimits

@@ -7,8 +7,9 @@ split excludes, the leftmost is the one that a walk through the tree reaches. Th
 feature exclude together depend only on how many of the feature's thresholds lie below the input. We compute these sets
 once and store them in a table.
 
-The layout is that of `models.learning.trees.flatten`: one numbering for all nodes, each right child directly after its
-left sibling, and each leaf its own child. The walk goes right if input > threshold, so it goes left for NaN.
+The layout is that of `models.provisioning.learning.trees.flatten`: one numbering for all nodes, each right child
+directly after its left sibling, and each leaf its own child. The walk goes right if input > threshold, so it goes left
+for NaN.
 """
 
 from __future__ import annotations

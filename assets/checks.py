@@ -6,10 +6,10 @@ import dagster as dg
 import polars as pl
 
 from assets import rules, warehouse
-from assets.metadata import table
 from assets.reports import derived_tables, policy_tables
-from assets.resources import Baton
 from assets.rules import Rule
+from assets.shared.metadata import table
+from assets.shared.resources import Baton
 from features.catalog import FEATURES
 from models.queue_time.tables import TABLES as QUEUE_TIME
 from models.tables import (

@@ -6,10 +6,10 @@ import dagster as dg
 import polars as pl
 
 from assets import warehouse
-from assets.metadata import materialization, numbers, plot, table
-from assets.promises import computed_by
-from assets.resources import CLUSTERS, OWNERS, Baton
-from models.study import drift
+from assets.shared.metadata import materialization, numbers, plot, table
+from assets.shared.promises import computed_by
+from assets.shared.resources import CLUSTERS, OWNERS, Baton
+from models.release.policies import drift
 from models.tables import CHAMPION_DRIFT
 from models.tracking import versions as tracking
 from reports.drift import sentence

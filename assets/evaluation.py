@@ -5,12 +5,12 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from assets.metadata import materialization, numbers, picture, png, table
 from assets.policies import training_link
-from assets.promises import computed_by
-from assets.resources import CLUSTERS, OWNERS, Baton
+from assets.shared.metadata import materialization, numbers, picture, png, table
+from assets.shared.promises import computed_by
+from assets.shared.resources import CLUSTERS, OWNERS, Baton
 from features.conventions import ORACLE, REACTIVE, is_offered, judged_sizes
-from models import registry
+from models.provisioning import registry
 from models.study import comparisons, fits
 from models.study.cluster import Study
 from models.study.support import Refusal, headline_study

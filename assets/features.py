@@ -8,11 +8,11 @@ import dagster as dg
 import polars as pl
 
 from assets import warehouse
-from assets.metadata import figures, materialization, numbers, plot, spread, table
-from assets.promises import computed_by
-from assets.resources import CLUSTERS, OWNERS, Baton
+from assets.shared.metadata import figures, materialization, numbers, plot, spread, table
+from assets.shared.promises import computed_by
+from assets.shared.resources import CLUSTERS, OWNERS, Baton
 from features.catalog import FEATURES
-from features.signatures import tails_digest
+from features.failures.signatures import tails_digest
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 from traces.store import derived

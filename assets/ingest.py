@@ -10,9 +10,9 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from assets.metadata import materialization, numbers, table
-from assets.promises import computed_by
-from assets.resources import CLUSTERS, OWNERS, Baton
+from assets.shared.metadata import materialization, numbers, table
+from assets.shared.promises import computed_by
+from assets.shared.resources import CLUSTERS, OWNERS, Baton
 from traces import quality
 from traces.errors import InputError
 from traces.files.locks import locked

@@ -6,9 +6,9 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from assets.metadata import materialization, numbers, table
-from assets.promises import computed_by
-from assets.resources import CLUSTERS, OWNERS, Baton
+from assets.shared.metadata import materialization, numbers, table
+from assets.shared.promises import computed_by
+from assets.shared.resources import CLUSTERS, OWNERS, Baton
 from models.study import fits
 from models.study.support import Refusal, headline_study
 from traces.cache.digests import digest

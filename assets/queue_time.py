@@ -11,12 +11,12 @@ import polars as pl
 
 from agent.distribution import Distribution
 from assets import warehouse
-from assets.metadata import materialization, numbers, plot, table
-from assets.promises import computed_by
-from assets.resources import CLUSTERS, OWNERS, Baton
-from models.queue_time import drift, publish
+from assets.shared.metadata import materialization, numbers, plot, table
+from assets.shared.promises import computed_by
+from assets.shared.resources import CLUSTERS, OWNERS, Baton
 from models.queue_time.tables import QUEUE_TIME_DRIFT
-from models.study.drift import cause
+from models.release.policies.drift import cause
+from models.release.queue_time import drift, publish
 from models.tracking import versions as tracking
 from reports.drift import queue_time_sentence
 from traces.cache.closure import code_digest

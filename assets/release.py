@@ -11,12 +11,12 @@ import numpy as np
 import polars as pl
 
 from agent.artifact import Artifact
-from assets.metadata import materialization, numbers, table
-from assets.promises import computed_by
-from assets.resources import CLUSTERS, OWNERS, Baton
+from assets.shared.metadata import materialization, numbers, table
+from assets.shared.promises import computed_by
+from assets.shared.resources import CLUSTERS, OWNERS, Baton
 from features.conventions import BY_HAND, PASSED
-from models import registry
-from models.study import publish
+from models.provisioning import registry
+from models.release.policies import publish
 from models.study.support import Refusal, headline_study
 from models.tables import RELEASE_LOG
 from traces.store import derived
@@ -75,7 +75,7 @@ def provisioning_policy(context: dg.AssetExecutionContext, baton: Baton) -> Iter
 
 def checked(data: DataFolder, cluster: str, log: pl.DataFrame) -> Iterator[dg.AssetCheckResult]:
     """Yield the checks of `CHECKS`: on the newest decision, and on the folder that agents read."""
-    from models.release import export
+    from models.tracking import exported as export
     from models.tracking.versions import CHAMPION
 
     newest = log.row(-1, named=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from features.capacity import KNOWN_BY
+from features.resources.capacity import KNOWN_BY
 from features.tables.utilization import RESOURCES
 from models.study import extent
 from models.study.support import Refusal, headline_study, why_plain

@@ -10,10 +10,10 @@ import dagster as dg
 import polars as pl
 
 from assets import features, warehouse
-from assets.metadata import materialization, table
-from assets.promises import computed_by
 from assets.remarks import remarks
-from assets.resources import OWNERS, Baton
+from assets.shared.metadata import materialization, table
+from assets.shared.promises import computed_by
+from assets.shared.resources import OWNERS, Baton
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 from traces.store import derived

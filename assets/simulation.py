@@ -4,15 +4,18 @@ import dagster as dg
 import polars as pl
 
 from assets import warehouse
-from assets.metadata import materialization, numbers, plot, spread, table
-from assets.promises import computed_by
-from assets.resources import CLUSTERS, OWNERS, Baton
+from assets.shared.metadata import materialization, numbers, plot, spread, table
+from assets.shared.promises import computed_by
+from assets.shared.resources import CLUSTERS, OWNERS, Baton
 from features.conventions import interruption_h
-from models import registry
-from models.study import calibrations, extent, gpu_what_ifs, inputs, replays, what_ifs
+from models.provisioning import registry
+from models.study import calibrations, extent, inputs
 from models.study.pair_tables import MADE_BY, pair_path
 from models.study.support import Refusal, headline_study
 from models.tables import WHAT_IF
+from models.what_if import answers as what_ifs
+from models.what_if import gpu_answers as gpu_what_ifs
+from models.what_if import replays
 from simulator.tables import CALIBRATION, SIMULATED_STARTS
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
@@ -66,7 +69,7 @@ def simulation_replay(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mat
     description="Scheduler parameters inferred from the trace, and the calibrated waits of every later month.",
 )
 def simulation_calibration(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
-    from simulator.recorded.study import unexplained
+    from simulator.recorded.calibration.study import unexplained
 
     data, cluster = baton.folder, context.partition_key
     if why := inputs.why_no_plan(data, cluster):

@@ -5,8 +5,8 @@ This module has no `from __future__ import annotations`, because Dagster reads i
 
 import dagster as dg
 
-from assets.resources import Baton
-from models.learning.hyperparameters import TUNABLE
+from assets.shared.resources import Baton
+from models.provisioning.learning.hyperparameters import TUNABLE
 from models.study.searches import as_toml, search
 from models.study.support import Refusal, headline_study
 from traces.counted import counted

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from assets.metadata import materialization, table
-from assets.promises import computed_by
-from assets.resources import OWNERS, Baton
+from assets.shared.metadata import materialization, table
+from assets.shared.promises import computed_by
+from assets.shared.resources import OWNERS, Baton
 from traces import schema
 from traces.cache.digests import digest
 from traces.files.locks import locked

@@ -18,18 +18,18 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.ahead import Numbers, look_ahead
 from agent.artifact import REMAINING, Artifact
-from agent.decide import decides_alike
+from agent.chains.decide import decides_alike
+from agent.futures import Numbers, look_ahead
 from bench.ahead_scenes import scene_of
 from bench.asked_window import opened, parser
 from bench.results import Benchmark, BenchmarkRun
-from features.ahead.played import FutureInputs, starts
-from features.ahead.summary import AHEAD, FUTURES, summary
+from features.futures.played import FutureInputs, starts
+from features.futures.summary import AHEAD, FUTURES, summary
 from features.observe import FEATURES
-from models.ahead.futures import HypotheticalJobs, start_in_futures
-from models.ahead.table import successors_of
-from models.policies.simulate_ahead import SimulateAhead
+from models.provisioning.futures.recorded import HypotheticalJobs, start_in_futures
+from models.provisioning.futures.table import successors_of
+from models.provisioning.policies.simulate_ahead import SimulateAhead
 from models.study.pair_tables import predecessors_in
 from simulator.recorded.future import STEP_S
 from traces.units import HOUR_S

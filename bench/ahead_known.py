@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 from bench.ahead_rules import BUDGETS_H
 from bench.asked_window import opened, parser
 from bench.results import Benchmark, BenchmarkRun
-from features.ahead.summary import AHEAD
 from features.bootstrap import block_count, interval, start_weights
 from features.conventions import interruption_h, overlap_h
-from models.ahead.revealed import RevealedTruth
-from models.ahead.table import starts_ahead, with_futures
-from models.comparison.outcomes import at_overlap, oracle_rows, stopping_rows
-from models.policies.simulate_ahead import FACTORS
-from models.protocol import PairTable
-from models.recorded_pairs import Predecessors
+from features.futures.summary import AHEAD
+from models.provisioning.comparison.outcomes import at_overlap, oracle_rows, stopping_rows
+from models.provisioning.futures.revealed import RevealedTruth
+from models.provisioning.futures.table import starts_ahead, with_futures
+from models.provisioning.pairs.recorded import Predecessors
+from models.provisioning.policies.simulate_ahead import FACTORS
+from models.provisioning.protocol import PairTable
 from models.study.pair_tables import predecessors_in
 
 ABOUT = Benchmark(

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from bench.asked_window import opened, parser
 from bench.results import Benchmark, BenchmarkRun
-from features.ahead.summary import AHEAD, IN_TIME
 from features.conventions import interruption_h, overlap_h
+from features.futures.summary import AHEAD, IN_TIME
 from features.observe import AT
-from models.comparison.outcomes import at_overlap, stopping_rows
-from models.policies.estimates import start_estimate, start_expected
-from models.policies.simulate_ahead import FACTORS
-from models.protocol import PairTable
+from models.provisioning.comparison.outcomes import at_overlap, stopping_rows
+from models.provisioning.policies.estimates import start_estimate, start_expected
+from models.provisioning.policies.simulate_ahead import FACTORS
+from models.provisioning.protocol import PairTable
 
 ABOUT = Benchmark(
     "ahead_rules",

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from features.ahead.arrivals import MOST_S
-from features.ahead.plain import FAR_S, FutureUserLimits, Usable
-from features.ahead.played import FutureInputs, ObservedJob, PastArrival
-from features.ahead.run_times import history
-from models.ahead.futures import HypotheticalJobs
-from models.recorded_pairs import week_of, week_world
+from features.futures.arrivals import MOST_S
+from features.futures.plain import FAR_S, FutureUserLimits, Usable
+from features.futures.played import FutureInputs, ObservedJob, PastArrival
+from features.futures.run_times import history
+from models.provisioning.futures.recorded import HypotheticalJobs
+from models.provisioning.pairs.recorded import week_of, week_world
 from simulator.cluster import advance
 from simulator.recorded.branch import ARRIVED, OWN, TAKEN, usable_nodes
 from simulator.recorded.log import most_in_use

@@ -29,10 +29,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.bench_simulator import CAPACITY, generate
 from bench.results import Benchmark, BenchmarkRun
-from models.batched_pairs import BatchedPairs
-from models.environment import ProvisioningEnv
-from models.pairs import build_pairs
-from models.protocol import PairTable
+from models.provisioning.batched_pairs import BatchedPairs
+from models.provisioning.environment import ProvisioningEnv
+from models.provisioning.pairs.injected import build_pairs
+from models.provisioning.protocol import PairTable
 from simulator import cluster
 from simulator.flat.kernel import advance, new_state, submit
 from simulator.flat.replay import as_jobs, checked_knobs, replay

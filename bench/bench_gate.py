@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.results import Benchmark, BenchmarkRun
 from features.bootstrap import interval, resampled_means, seed_weights, start_weights
-from models.release.gate import judge
+from models.release.policies.gate import judge
 
 ABOUT = Benchmark(
     "gate",
@@ -167,9 +167,9 @@ def spells(rng: np.random.Generator, starts: int, on_days: float, off_days: floa
 
 def autocorrelation(path: Path) -> str:
     """Of the differences start-estimate minus reactive, means over 4 hours of starts, at lags of hours to days."""
-    from models import pairs
-    from models.comparison.outcomes import cost_h
-    from models.registry import make_policy
+    from models.provisioning.comparison.outcomes import cost_h
+    from models.provisioning.pairs import injected as pairs
+    from models.provisioning.registry import make_policy
 
     table = pairs.load(path)
     artifact, _ = make_policy("start-estimate").fit(table, 0)

@@ -21,10 +21,10 @@ import numpy as np
 
 from bench.ahead_rules import BUDGETS_H
 from bench.results import Benchmark, BenchmarkRun
-from models.comparison.outcomes import PolicyOutcome, at_overlap, play
-from models.learning.masking import hidden_at_random
-from models.protocol import PairTable, Policy
-from models.registry import make_policy
+from models.provisioning.comparison.outcomes import PolicyOutcome, at_overlap, play
+from models.provisioning.learning.masking import hidden_at_random
+from models.provisioning.protocol import PairTable, Policy
+from models.provisioning.registry import make_policy
 from models.study.cluster import open_study
 from traces import clusters
 from traces.store.folder import DataFolder

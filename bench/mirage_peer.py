@@ -2,9 +2,9 @@
 
 Pairs of 1 and 8 nodes are injected into the plain world under Mirage's own scheduler. Fitted are, once a seed,
 its transformer and its mixture of experts (value and REINFORCE heads), its random forest and XGBoost, and Baton's DQN
-and policy gradient over the same 144 snapshots (`models.mirage.learners`), on the fit window; peers: reactive, its
-average, the start estimate, `lightgbm`, `fitted-q`, `dqn` and `policy-gradient` on the same pairs. All are asked once
-an hour, as its own serial validator does, at the setting that the select window picks.
+and policy gradient over the same 144 snapshots (`models.provisioning.mirage.learners`), on the fit window; peers:
+reactive, its average, the start estimate, `lightgbm`, `fitted-q`, `dqn` and `policy-gradient` on the same pairs. All
+are asked once an hour, as its own serial validator does, at the setting that the select window picks.
 
     python bench/mirage_peer.py --data data --cluster ls6 --window report --minutes 60 --seeds 0
 
@@ -30,13 +30,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.peer_rows import print_table
 from bench.results import Benchmark, BenchmarkRun
-from models.comparison.outcomes import PolicyOutcome, play, play_frozen_average, play_oracle
-from models.mirage import learners
-from models.mirage.networks import Sizes
-from models.mirage.peers import Budget, fit_foundation, fit_trees
-from models.mirage.snapshots import HISTORY, STEP_S, Histories, take_snapshots
-from models.protocol import PairTable
-from models.registry import make_policy
+from models.provisioning.comparison.outcomes import PolicyOutcome, play, play_frozen_average, play_oracle
+from models.provisioning.mirage import learners
+from models.provisioning.mirage.networks import Sizes
+from models.provisioning.mirage.peers import Budget, fit_foundation, fit_trees
+from models.provisioning.mirage.snapshots import HISTORY, STEP_S, Histories, take_snapshots
+from models.provisioning.protocol import PairTable
+from models.provisioning.registry import make_policy
 from models.study.cluster import Study, open_study
 from simulator.flat.replay import replay
 from traces import clusters

@@ -13,10 +13,10 @@ import numpy as np
 from bench.results import BenchmarkRun
 from features.bootstrap import DRAWS, interval
 from features.conventions import OVERLAP_BUDGETS_H
-from models.comparison.cells import at_budget, cells, drawn, figures
-from models.comparison.outcomes import PolicyOutcome
-from models.comparison.settings import headline
-from models.protocol import PairTable
+from models.provisioning.comparison.cells import at_budget, cells, drawn, figures
+from models.provisioning.comparison.outcomes import PolicyOutcome
+from models.provisioning.comparison.settings import headline
+from models.provisioning.protocol import PairTable
 
 FIGURES = ("cost_w1", *(at_budget(name) for name in OVERLAP_BUDGETS_H))
 

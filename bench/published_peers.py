@@ -4,9 +4,9 @@
 
 Peers are stable-baselines3's DQN and PPO with its own hyper-parameters and with those that CleanRL (Huang et al., JMLR
 23 (2022)) publishes for its `dqn.py` and `ppo.py`; both pairs are run by stable-baselines3's code, since CleanRL is
-single files to copy and not a library. They play `models.environment` at weight 1, see the inputs that Baton's networks
-see, do not discount (the reward comes at the end alone), and learn for `--times` the processor seconds that Baton's
-learner of the same kind took with that seed. Baton's see the weight as an input and are asked at weight 1.
+single files to copy and not a library. They play `models.provisioning.environment` at weight 1, see the inputs that
+Baton's networks see, do not discount (the reward comes at the end alone), and learn for `--times` the processor seconds
+that Baton's learner of the same kind took with that seed. Baton's see the weight as an input and are asked at weight 1.
 
 A line a learner: mean interruption, overlap and cost of weight 1, hours a pair, over seeds and pairs, and the cost less
 that of Baton's learner of the kind, with 95 % by 7-day blocks and seeds. Stated beforehand: Baton's is no worse where
@@ -28,13 +28,13 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from bench.results import Benchmark, BenchmarkRun
 from features.bootstrap import interval, resampled_means, seed_weights, start_weights
-from models.environment import ProvisioningEnv, ScaledObservation
-from models.learning import networks
-from models.learning.masking import hidden_at_random
-from models.protocol import PairTable
-from models.registry import make_policy
-from models.scaling import Scaling
-from models.stopping import stopping_rows
+from models.provisioning.environment import ProvisioningEnv, ScaledObservation
+from models.provisioning.learning import networks
+from models.provisioning.learning.masking import hidden_at_random
+from models.provisioning.protocol import PairTable
+from models.provisioning.registry import make_policy
+from models.provisioning.scaling import Scaling
+from models.provisioning.stopping import stopping_rows
 from models.study.cluster import open_study
 from traces import clusters
 from traces.arrays import Float64s

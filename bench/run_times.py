@@ -7,7 +7,7 @@ Each method predicts the hours left of every job that runs at evenly spread inst
 - by its limit;
 - by the mean use of their limits by those of the last 100 ended jobs that used more than it has
   (`features.start_estimate`);
-- by like jobs (`features.ahead.run_times`), which futures draw from;
+- by like jobs (`features.futures.run_times`), which futures draw from;
 - by boosting (LightGBM, a model for each quantile), fitted on jobs that ended before the window. Its inputs are
   quantiles of the like jobs, the share of the limit used, the limit, the nodes, the hour, and the last runs of the
   user and name.
@@ -24,10 +24,10 @@ import numpy as np
 
 from bench.asked_window import opened, parser
 from bench.results import Benchmark, BenchmarkRun
-from features.ahead.run_times import LEVELS, ROOM, RunTimeHistory, group_of, like_runs
 from features.bootstrap import interval, resampled_means, seed_weights, start_weights
+from features.futures.run_times import LEVELS, ROOM, RunTimeHistory, group_of, like_runs
 from features.start_estimate import expected_left
-from models.ahead.futures import history_of
+from models.provisioning.futures.recorded import history_of
 from models.study.inputs import read_record
 from simulator.recorded.record import NEVER, RecordedTrace
 from traces.arrays import Float64s, Int64s

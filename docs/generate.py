@@ -36,7 +36,10 @@ def sections() -> dict[str, tuple[Table, ...]]:
     """Every table of the warehouse, by where it comes from."""
     return {
         "Canonical tables (`traces/schema.py`)": CANONICAL,
-        **{f"Analytics: {name} (`features/{name}.py`)": module.TABLES for name, module in FEATURES.items()},
+        **{
+            f"Analytics: {name} (`{module.__name__.replace('.', '/')}.py`)": module.TABLES
+            for name, module in FEATURES.items()
+        },
         "Simulation (`simulator/tables.py`)": simulator.tables.TABLES,
         "Policies (`models/tables.py`)": models.tables.TABLES,
         "Queue time (`models/queue_time/tables.py`)": models.queue_time.tables.TABLES,

@@ -24,6 +24,7 @@ import grimp
 
 ROOT = Path(__file__).resolve().parents[1]
 FILE_LINES, FUNCTION_LINES = 400, 50  # more than these needs a reason
+FOLDER_MODULES = 16  # a folder of more is split
 OVER = "Over {limit} lines:"  # what the reason begins with, in the docstring of the file or function
 BESIDE = ("tests", "bench", "docs", "examples")  # folders of Python that are no packages
 

@@ -11,11 +11,11 @@ windows.
 import argparse
 from pathlib import Path
 
-from models.comparison.differences import pool
+from models.provisioning.comparison.differences import pool
+from models.provisioning.training.train import train
 from models.study.cluster import open_study
 from models.study.comparisons import compare_on
 from models.study.windows import Window
-from models.training.train import train
 from traces import clusters
 from traces.store.folder import DataFolder
 from traces.units import DAY_S

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from stable_baselines3 import PPO
 
-from models.environment import SUBMIT, WAIT, ScaledObservation
-from models.scaling import Scaling
+from models.provisioning.environment import SUBMIT, WAIT, ScaledObservation
+from models.provisioning.scaling import Scaling
 
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument("--data", default="data")
@@ -27,7 +27,7 @@ given = options.parse_args()
 
 def environment(window, every):
     """Make the environment with one predecessor per day; for other settings see `models.study.from_data.make_env`."""
-    name = "models.environment:Baton/Provisioning-v0"  # Gymnasium imports the module before the colon
+    name = "models.provisioning.environment:Baton/Provisioning-v0"  # Gymnasium imports the module before the colon
     pairs = {"window": window, "every": every, "pair_nodes": (given.nodes,), "every_s": 24 * 3600}
     return gymnasium.make(name, data=given.data, cluster=given.cluster, **pairs)
 

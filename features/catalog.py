@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from features import accounting, deployed, failures, fragmentation, load, locality, order, queueing, quotas, utilization
+from features import deployed, fragmentation, locality, order, queueing, quotas
+from features.failures import failures
+from features.load import load
+from features.resources import accounting, utilization
 
 FEATURES: dict[str, ModuleType] = {
     "queueing": queueing,

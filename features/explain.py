@@ -13,10 +13,10 @@ from typing import Any
 import polars as pl
 
 from features import queueing
-from features.causes import CAUSES, EXPLAINED
+from features.causes.waits import CAUSES, EXPLAINED
+from features.resources.usage import runs
 from features.tables.queueing import QUEUEING_DELAY
 from features.trace import read_trace
-from features.usage import runs
 from traces.clusters import ClusterSettings
 from traces.store import contents, warehouse
 from traces.store.folder import DataFolder

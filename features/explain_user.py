@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from features import explain
-from features.causes import CAUSES, EXPLAINED
+from features.causes.waits import CAUSES, EXPLAINED
 from traces.clusters import ClusterSettings
 from traces.store import warehouse
 from traces.store.folder import DataFolder

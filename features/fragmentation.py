@@ -12,10 +12,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from features.capacity import Capacity, capacity
+from features.resources.capacity import Capacity, capacity
+from features.resources.usage import Steps, asked_gpus, asked_nodes, horizon, queue_end, runs, steps_of
 from features.tables.fragmentation import EMPTY_NODES, FRAGMENTATION
 from features.trace import ASKED, Trace, read_trace, shaped
-from features.usage import Steps, asked_gpus, asked_nodes, horizon, queue_end, runs, steps_of
 from traces.arrays import Int64s
 from traces.clusters import ClusterSettings
 from traces.schema import Table

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from features.capacity import Capacity, capacity
 from features.fragmentation import NodeStates, node_states
-from features.partition_nodes import nodes_of_partitions
-from features.sizes import size_bucket
+from features.resources.capacity import Capacity, capacity
+from features.resources.partition_nodes import nodes_of_partitions
+from features.resources.sizes import size_bucket
+from features.resources.usage import Steps, runs, steps_of
 from features.tables.fragmentation import LOCALITY, PLACEMENT_SPREAD
 from features.trace import Trace, read_trace, shaped
-from features.usage import Steps, runs, steps_of
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store.folder import DataFolder

@@ -2,7 +2,7 @@
 
 This module imports numpy alone. `fill` and the functions that it calls are plain Python over a `Snapshot` of arrays and
 numbers. An agent runs them uncompiled, once in ten minutes. Training compiles the same functions with numba
-(`models.pairs`) and runs them a million times.
+(`models.provisioning.pairs.injected`) and runs them a million times.
 
 `features.start_estimate` estimates when a job starts.
 """

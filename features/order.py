@@ -12,12 +12,12 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from features.capacity import Resource, capacity, free
-from features.resource import resource_of
-from features.sizes import asked_amount, size_bucket
+from features.resources.capacity import Resource, capacity, free
+from features.resources.resource import resource_of
+from features.resources.sizes import asked_amount, size_bucket
+from features.resources.usage import Steps, horizon, queue_end, runs
 from features.tables.queueing import START_ORDER, START_ORDER_BY
 from features.trace import ASKED, ASKED_OF_OTHERS, Trace, ordered, read_trace, shaped
-from features.usage import Steps, horizon, queue_end, runs
 from traces.arrays import Int64s
 from traces.clusters import ClusterSettings
 from traces.schema import Table

@@ -1,4 +1,4 @@
-"""Waits of jobs and their causes: by `features.causes`, and by the split of the Philly study.
+"""Waits of jobs and their causes: by `features.causes.waits`, and by the split of the Philly study.
 
 The split follows Jeon et al., ATC'19, section 3.1. Time during which a waiting job would bring its group (virtual
 cluster or account) over the group's quota is fair-share delay. All the rest is called fragmentation delay, whether the
@@ -13,13 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from features.capacity import Capacity, capacity
-from features.causes import CAUSES, READ_OF_JOBS, with_causes
-from features.resource import resource_of, unit_time
-from features.sizes import asked_amount, size_bucket
-from features.tables.queueing import QUEUEING_BY, QUEUEING_DELAY
-from features.trace import ASKED, ASKED_OF_OTHERS, Trace, left_join, ordered, read_trace, shaped
-from features.usage import (
+from features.causes.waits import CAUSES, READ_OF_JOBS, with_causes
+from features.resources.capacity import Capacity, capacity
+from features.resources.resource import resource_of, unit_time
+from features.resources.sizes import asked_amount, size_bucket
+from features.resources.usage import (
     INSTANTS,
     Steps,
     asked_gpus,
@@ -32,6 +30,8 @@ from features.usage import (
     steps_of,
     with_gpu_time,
 )
+from features.tables.queueing import QUEUEING_BY, QUEUEING_DELAY
+from features.trace import ASKED, ASKED_OF_OTHERS, Trace, left_join, ordered, read_trace, shaped
 from simulator.metrics import NOTICED_WAIT_S
 from traces.arrays import Int64s
 from traces.clusters import ClusterSettings

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import polars as pl
 
-from features.capacity import capacity
 from features.queueing import QUOTA_QUANTILE, WAITED, grouped_runs, philly_delay
+from features.resources.capacity import capacity
+from features.resources.usage import INSTANTS
 from features.tables.queueing import QUOTA_SENSITIVITY
 from features.trace import Trace, read_trace, shaped
-from features.usage import INSTANTS
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store.folder import DataFolder

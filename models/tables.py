@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from features.conventions import BLOCK_DAYS, GATE_LEVEL, INDICATIVE_BELOW_BLOCKS, LIGHT_H, LOADS_IN_WORDS
-from models.worlds import WORLDS
+from models.provisioning.worlds import WORLDS
 from simulator.metrics import NOTICED_WAIT_S
 from traces import instants
 from traces.schema import CLUSTER, FLAG, FLOAT, INT, TEXT, UTC, Column, Table
@@ -306,7 +306,7 @@ def frame(table: Table, rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
 
 
 def results_frame(results: Sequence[Mapping[str, Any]], world_error: Mapping[str, Any] | None = None) -> pl.DataFrame:
-    """Make `policy_results` from the rows of a comparison (`models.comparison`); nested figures become columns or JSON.
+    """Make `policy_results` from the rows of a comparison; nested figures become columns or JSON.
 
     world_error: `models.study.world_error.world_error` of the same window; every row holds its figures.
     """
@@ -340,12 +340,12 @@ def _difference(difference: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def curves_frame(curves: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """Make `policy_curves` from the curve points of `models.comparison.compare.compare`."""
+    """Make `policy_curves` from the curve points of `models.provisioning.comparison.compare.compare`."""
     return frame(POLICY_CURVES, curves)
 
 
 def promises_frame(cluster: str, world: str, promises: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """Make `policy_promises` from the rows of `models.comparison.promises.promises`."""
+    """Make `policy_promises` from the rows of `models.provisioning.comparison.promises.promises`."""
     flat = []
     for row in promises:
         low, high = row["ci95"] or (None, None)
@@ -356,5 +356,5 @@ def promises_frame(cluster: str, world: str, promises: Sequence[Mapping[str, Any
 
 
 def release_log_frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """Make `release_log` from the rows of `models.release.decision.ReleaseDecision.log_row`."""
+    """Make `release_log` from the rows of `models.release.policies.decision.ReleaseDecision.log_row`."""
     return frame(RELEASE_LOG, rows)

@@ -36,14 +36,14 @@ def sections(incomplete: str) -> Iterator[str]:
 
 def policies(incomplete: str) -> Iterator[str]:
     """Complete one of several provisioning policies, `all` or `champion`: a,b."""
-    from models.registry import every_policy
+    from models.provisioning.registry import every_policy
 
     return _last_of(("all", "champion", *every_policy()), incomplete)
 
 
 def learners(incomplete: str) -> Iterator[str]:
     """Complete a policy whose hyper-parameters can be searched."""
-    from models.learning.hyperparameters import TUNABLE
+    from models.provisioning.learning.hyperparameters import TUNABLE
 
     return _of(TUNABLE, incomplete)
 

@@ -16,14 +16,14 @@ from assets import (
     features,
     ingest,
     policies,
-    promises,
     queue_time,
     release,
     reports,
     simulation,
     warehouse,
 )
-from assets.resources import Baton
+from assets.shared import promises
+from assets.shared.resources import Baton
 from pipelines import jobs, triggers
 from pipelines.runs.progress import progress_logger
 

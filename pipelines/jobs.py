@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-from assets.resources import CLUSTERS
+from assets.shared.resources import CLUSTERS
 from assets.tuning import search_hyperparameters
 
 # Everything that the report reads when no policy is trained: the assets upstream of it.

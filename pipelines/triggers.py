@@ -13,9 +13,9 @@ from pathlib import Path
 import dagster as dg
 import polars as pl
 
-from assets.resources import CLUSTERS, Baton
+from assets.shared.resources import CLUSTERS, Baton
 from models.queue_time.tables import QUEUE_TIME_DRIFT
-from models.study import drift
+from models.release.policies import drift
 from models.tables import CHAMPION_DRIFT
 from models.tracking import registered
 from models.tracking.versions import POLICY, QUEUE_TIME

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from features import causes
+from features.causes import waits as causes
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from features.capacity import Resource
-from features.resource import PLURALS, UNITS, WORDS
+from features.resources.capacity import Resource
+from features.resources.resource import PLURALS, UNITS, WORDS
 from reports import format as fmt
 from traces.counted import counted
 from traces.errors import InputError

@@ -10,9 +10,9 @@ from typing import Any
 
 import polars as pl
 
-from features.accounting import TIME_OF
-from features.capacity import AMOUNTS, Resource
-from features.resource import UNITS
+from features.resources.accounting import TIME_OF
+from features.resources.capacity import AMOUNTS, Resource
+from features.resources.resource import UNITS
 from reports import format as fmt
 from reports.layout import Section, TableView, columns, cut
 from reports.source import Source

@@ -16,10 +16,12 @@ REQUIRED = frozenset(filter(None, os.environ.get("BATON_REQUIRE", "").split(",")
 LONGEST = (
     "tests/pipelines/test_road.py", "tests/models/study/test_causal_fit.py", "tests/pipelines/test_pipeline.py",
     "tests/test_readme.py", "tests/pipelines/test_life.py", "tests/models/release/test_at_once.py",
-    "tests/models/policies/test_reference.py", "tests/pipelines/test_made_again.py", "tests/live/test_fidelity.py",
+    "tests/models/provisioning/policies/test_reference.py", "tests/pipelines/test_made_again.py",
+    "tests/live/test_fidelity.py",
     "tests/browser/test_dagster_ui.py", "tests/live/test_agent.py", "tests/assets/test_code_versions.py",
     "tests/live/test_reasons.py",
-    "tests/browser/test_mlflow_ui.py", "tests/models/test_policies.py", "tests/traces/store/test_killed.py",
+    "tests/browser/test_mlflow_ui.py", "tests/models/provisioning/test_policies.py",
+    "tests/traces/store/test_killed.py",
 )  # fmt: skip
 
 

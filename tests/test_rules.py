@@ -63,6 +63,11 @@ def test_a_function_inside_a_function_counts_for_both() -> None:
     ]
 
 
+def test_no_folder_of_a_package_has_too_many_modules() -> None:
+    sizes = house.folder_sizes(house.ROOT, house.packages(house.ROOT))
+    assert sizes and {folder: n for folder, n in sizes.items() if n > house.FOLDER_MODULES} == {}
+
+
 def test_how_a_file_is_counted() -> None:
     length = house.file_length("a.py", '"""One.\n\nOver 400 lines: a table.\n"""\n' + "x = 1\n" * (FILE_LINES - 3))
     assert (length.lines, length.is_over, length.has_reason) == (FILE_LINES + 1, True, True)

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 OBSERVE = ("tests/features/test_observe_twin.py", "tests/features/test_observe.py")
-POLICIES = "tests/models/policies"
-LEARNING = "tests/models/learning"
+POLICIES = "tests/models/provisioning/policies"
+LEARNING = "tests/models/provisioning/learning"
 RECIPES = f"{POLICIES}/test_recipes.py"
 RECIPE = f"{RECIPES}::test_recipe_is_the_one_that_was_measured"
-DECLARED = "tests/models/test_policies.py::test_declares_a_knob_of_at_most_fifteen_settings"
-DIFFERENCES = "tests/models/comparison/test_differences.py"
+DECLARED = "tests/models/provisioning/test_policies.py::test_declares_a_knob_of_at_most_fifteen_settings"
+DIFFERENCES = "tests/models/provisioning/comparison/test_differences.py"
 COMPARISON = (
-    "tests/models/comparison/test_groups.py",
-    "tests/models/comparison/test_compare.py",
-    "tests/models/comparison/test_seed_spread.py",
+    "tests/models/provisioning/comparison/test_groups.py",
+    "tests/models/provisioning/comparison/test_compare.py",
+    "tests/models/provisioning/comparison/test_seed_spread.py",
     f"{DIFFERENCES}::test_the_difference_of_a_few_pairs_by_hand",
     f"{DIFFERENCES}::test_the_zero_share_at_an_overlap_by_hand",
     f"{DIFFERENCES}::test_every_draw_of_a_difference_is_that_of_the_twin",
 )
-PAIRS = "tests/models/test_pairs.py"
-TRAIN = "tests/models/training/test_train.py"
+PAIRS = "tests/models/provisioning/pairs/test_injected.py"
+TRAIN = "tests/models/provisioning/training/test_train.py"
 TRACKING = tuple(f"tests/models/tracking/test_{name}.py" for name in ("training_runs", "versions", "damaged_store"))
-ENVIRONMENT = "tests/models/test_environment.py"
-LOOP = ("tests/agent/test_loop.py", "tests/agent/test_troubles.py")
-KEEPER = ("tests/agent/test_keeper_sees.py", *LOOP, "tests/agent/test_keeper.py")
+ENVIRONMENT = "tests/models/provisioning/test_environment.py"
+LOOP = ("tests/agent/chains/test_loop.py", "tests/agent/chains/test_troubles.py")
+KEEPER = ("tests/agent/chains/test_keeper_sees.py", *LOOP, "tests/agent/chains/test_keeper.py")
 SIGHT = ("tests/agent/test_sight.py", "tests/agent/test_sight_twin.py", "tests/agent/test_check.py")
 PARSED = ("tests/agent/slurm/test_parsed.py", *SIGHT)
 AIMS: dict[str, tuple[str, ...]] = {
@@ -34,46 +34,63 @@ AIMS: dict[str, tuple[str, ...]] = {
         "tests/agent/test_hostile_artifact.py",
     ),
     "agent/__main__.py": ("tests/agent/test_command.py",),
-    "agent/decide.py": ("tests/agent/test_decide.py", *KEEPER),
-    **{f"agent/{name}.py": KEEPER for name in ("keeper", "loop", "journal")},
-    "agent/state.py": ("tests/agent/test_state.py", *LOOP, "tests/agent/test_cli.py"),
-    **{f"agent/{name}.py": (*LOOP, "tests/agent/test_cli.py") for name in ("chain", "submission")},
+    "agent/chains/decide.py": ("tests/agent/chains/test_decide.py", *KEEPER),
+    **{f"agent/chains/{name}.py": KEEPER for name in ("keeper", "loop", "journal")},
+    "agent/chains/state.py": ("tests/agent/chains/test_state.py", *LOOP, "tests/agent/test_cli.py"),
+    **{f"agent/chains/{name}.py": (*LOOP, "tests/agent/test_cli.py") for name in ("chain", "submission")},
     "agent/memory.py": ("tests/agent/test_memory.py", *SIGHT),
     **{f"agent/{name}.py": SIGHT for name in ("sight", "eyes", "check")},
     **{f"agent/slurm/{name}.py": PARSED for name in ("accounting", "limits", "nodes", "queue", "settings")},
     "agent/cli.py": ("tests/agent/test_cli.py",),
-    "agent/metrics.py": ("tests/agent/test_metrics.py",),
-    **{f"agent/{name}.py": ("tests/agent/test_status.py", *LOOP) for name in ("slurm_time", "status")},
+    "agent/chains/metrics.py": ("tests/agent/chains/test_metrics.py",),
+    **{f"agent/{name}.py": ("tests/agent/chains/test_status.py", *LOOP) for name in ("slurm_time", "chains/status")},
     "agent/slurm/commands.py": ("tests/agent/slurm/test_commands.py", *SIGHT),
-    "models/batched_pairs.py": (
-        "tests/models/test_batched_pairs.py",
+    "models/provisioning/batched_pairs.py": (
+        "tests/models/provisioning/test_batched_pairs.py",
         f"{ENVIRONMENT}::test_batch_against_one_pair_at_a_time",
         f"{ENVIRONMENT}::test_refuses_what_cannot_be_stepped",
     ),
-    "models/scaling.py": ("tests/models/test_scaling.py",),
-    "models/protocol.py": ("tests/models/test_protocol.py",),
-    "models/learning/exploring_starts.py": (f"{LEARNING}/test_exploring_starts.py",),
-    "models/learning/networks.py": (f"{LEARNING}/test_networks.py", RECIPE, f"{POLICIES}/test_parts.py"),
-    "models/learning/regression_rows.py": (f"{LEARNING}/test_regression_rows.py", RECIPE),
-    "models/learning/trees.py": (
+    "models/provisioning/scaling.py": ("tests/models/provisioning/test_scaling.py",),
+    "models/provisioning/protocol.py": ("tests/models/provisioning/test_protocol.py",),
+    "models/provisioning/learning/exploring_starts.py": (f"{LEARNING}/test_exploring_starts.py",),
+    "models/provisioning/learning/networks.py": (f"{LEARNING}/test_networks.py", RECIPE, f"{POLICIES}/test_parts.py"),
+    "models/provisioning/learning/regression_rows.py": (f"{LEARNING}/test_regression_rows.py", RECIPE),
+    "models/provisioning/learning/trees.py": (
         f"{POLICIES}/test_parts.py",
         f"{DIFFERENCES}::test_untrained_trees_are_their_base_estimate",
     ),
-    "models/policies/dqn.py": (RECIPE, f"{POLICIES}/test_dqn.py", DECLARED),
-    "models/policies/policy_gradient.py": (RECIPE, f"{POLICIES}/test_policy_gradient.py", DECLARED),
-    "models/policies/forest.py": (RECIPES, f"{POLICIES}/test_regressions.py", f"{POLICIES}/test_parts.py", DECLARED),
-    "models/policies/xgboost.py": (RECIPES, f"{POLICIES}/test_regressions.py", f"{POLICIES}/test_parts.py", DECLARED),
-    "models/policies/lightgbm.py": (RECIPES, f"{POLICIES}/test_regressions.py", f"{POLICIES}/test_parts.py", DECLARED),
-    "models/policies/estimates.py": (RECIPES, DECLARED),
-    "models/policies/reactive.py": (RECIPES, DECLARED),
+    "models/provisioning/policies/dqn.py": (RECIPE, f"{POLICIES}/test_dqn.py", DECLARED),
+    "models/provisioning/policies/policy_gradient.py": (RECIPE, f"{POLICIES}/test_policy_gradient.py", DECLARED),
+    "models/provisioning/policies/forest.py": (
+        RECIPES,
+        f"{POLICIES}/test_regressions.py",
+        f"{POLICIES}/test_parts.py",
+        DECLARED,
+    ),
+    "models/provisioning/policies/xgboost.py": (
+        RECIPES,
+        f"{POLICIES}/test_regressions.py",
+        f"{POLICIES}/test_parts.py",
+        DECLARED,
+    ),
+    "models/provisioning/policies/lightgbm.py": (
+        RECIPES,
+        f"{POLICIES}/test_regressions.py",
+        f"{POLICIES}/test_parts.py",
+        DECLARED,
+    ),
+    "models/provisioning/policies/estimates.py": (RECIPES, DECLARED),
+    "models/provisioning/policies/reactive.py": (RECIPES, DECLARED),
     "features/bootstrap.py": ("tests/features/test_bootstrap.py",),
-    "models/comparison/outcomes.py": ("tests/models/comparison",),
-    **{f"models/comparison/{name}.py": COMPARISON for name in ("cells", "compare", "groups", "settings")},
-    **{f"models/comparison/{name}.py": (DIFFERENCES, *COMPARISON[:2]) for name in ("differences", "rules")},
-    "models/recorded_pairs.py": ("tests/models/test_recorded_pairs.py",),
-    "models/recorded_waits.py": ("tests/models/test_recorded_waits.py",),
-    "models/recorded_chains.py": ("tests/models/test_recorded_chains.py",),
-    "models/pairs.py": (
+    "models/provisioning/comparison/outcomes.py": ("tests/models/provisioning/comparison",),
+    **{f"models/provisioning/comparison/{name}.py": COMPARISON for name in ("cells", "compare", "groups", "settings")},
+    **{
+        f"models/provisioning/comparison/{name}.py": (DIFFERENCES, *COMPARISON[:2]) for name in ("differences", "rules")
+    },
+    "models/provisioning/pairs/recorded.py": ("tests/models/provisioning/pairs/test_recorded.py",),
+    "models/provisioning/pairs/recorded_waits.py": ("tests/models/provisioning/pairs/test_recorded_waits.py",),
+    "models/provisioning/chains.py": ("tests/models/provisioning/test_chains.py",),
+    "models/provisioning/pairs/injected.py": (
         f"{PAIRS}::test_decisions_are_ten_minutes_apart_and_the_last_is_the_exact_end",
         f"{PAIRS}::test_a_limit_shorter_than_the_time_between_decisions_is_refused",
         f"{PAIRS}::test_more_jobs_that_wait_than_there_is_room_for_get_more_room",
@@ -84,7 +101,7 @@ AIMS: dict[str, tuple[str, ...]] = {
         f"{PAIRS}::test_predecessor_and_successor_start_as_if_written_into_the_trace[fifo]",
         f"{PAIRS}::test_observation_is_what_a_snapshot_taken_by_hand_shows[fifo]",
     ),
-    "models/environment.py": (
+    "models/provisioning/environment.py": (
         f"{ENVIRONMENT}::test_one_submits_naught_waits_and_an_hour_of_overlap_counts_as_one_of_interruption",
         f"{ENVIRONMENT}::test_waiting_to_the_end_is_reactive",
         f"{ENVIRONMENT}::test_the_reward_of_submitting_is_the_gap_of_that_row",
@@ -93,36 +110,36 @@ AIMS: dict[str, tuple[str, ...]] = {
         f"{ENVIRONMENT}::test_renders_what_is_observed_in_one_line_where_asked",
         f"{ENVIRONMENT}::test_the_same_seed_gives_the_same_trajectory",
         f"{ENVIRONMENT}::test_passes_gymnasiums_checker",
-        "tests/models/test_scaling.py",
+        "tests/models/provisioning/test_scaling.py",
     ),
     "models/study/windows.py": ("tests/models/study/test_windows.py",),
     "models/study/support.py": ("tests/models/study/test_support.py",),
     "models/study/world_error.py": ("tests/models/study/test_world_error.py",),
     "models/study/chains.py": (
         "tests/models/study/test_chains.py",
-        "tests/models/test_recorded_chains.py::test_figures_of_chains",
-        "tests/models/test_recorded_chains.py::test_figures_of_chains_are_those_of_the_twin",
+        "tests/models/provisioning/test_chains.py::test_figures_of_chains",
+        "tests/models/provisioning/test_chains.py::test_figures_of_chains_are_those_of_the_twin",
     ),
     "models/study/comparisons.py": ("tests/models/study/test_comparisons.py",),
     "models/study/pair_tables.py": (
         "tests/models/study/test_pair_tables.py",
-        "tests/models/test_recorded_waits.py::test_a_study_takes_the_observations_of_the_calibrated_world",
+        "tests/models/provisioning/pairs/test_recorded_waits.py::test_a_study_takes_the_observations_of_the_calibrated_world",
     ),
     "models/study/fits.py": (
         "tests/models/study/test_fits.py",
         f"{TRAIN}::test_an_interrupted_training_keeps_what_was_fitted",
         f"{TRAIN}::test_a_kill_between_a_fit_and_its_stamp_passes_nothing_off_as_another",
     ),
-    "models/training/train.py": (TRAIN,),
-    "models/training/processes.py": ("tests/models/training/test_processes.py",),
+    "models/provisioning/training/train.py": (TRAIN,),
+    "models/provisioning/training/processes.py": ("tests/models/provisioning/training/test_processes.py",),
     **{f"models/tracking/{name}.py": TRACKING for name in ("registered", "runs", "sql", "store", "training_runs")},
     "models/tracking/versions.py": TRACKING[1:],
     "models/study/as_of.py": ("tests/models/study/test_as_of.py",),
-    "models/comparison/masked.py": ("tests/models/comparison/test_masked.py",),
+    "models/provisioning/comparison/masked.py": ("tests/models/provisioning/comparison/test_masked.py",),
     "models/study/extent.py": ("tests/models/study/test_extent.py",),
-    "models/study/drift.py": ("tests/models/study/test_drift.py",),
-    "models/study/slurm_pairs.py": ("tests/models/study/test_slurm_pairs.py",),
-    "models/release/gate.py": ("tests/models/release/test_gate.py",),
-    "models/release/block_interval.py": ("tests/models/release/test_gate.py",),
-    "models/release/candidate.py": ("tests/models/release/test_release.py",),
+    "models/release/policies/drift.py": ("tests/models/release/policies/test_drift.py",),
+    "models/study/slurm/pairs.py": ("tests/models/study/slurm/test_pairs.py",),
+    "models/release/policies/gate.py": ("tests/models/release/policies/test_gate.py",),
+    "models/release/block_interval.py": ("tests/models/release/policies/test_gate.py",),
+    "models/release/policies/candidate.py": ("tests/models/release/policies/test_release.py",),
 }

@@ -29,7 +29,7 @@ from simulator.recorded.branch import (
     new_cluster,
     until_submission,
 )
-from simulator.recorded.judge import ALL
+from simulator.recorded.calibration.judge import ALL
 from simulator.recorded.parameters import Parameters, jobs_of, rules_of
 from simulator.recorded.record import NONE, events
 from simulator.recorded.state import PENDING, goes_ahead

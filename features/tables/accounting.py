@@ -1,5 +1,5 @@
 # ruff: noqa: E501  (one table of data: a column a line)
-"""Tables of `features.accounting`."""
+"""Tables of `features.resources.accounting`."""
 
 from __future__ import annotations
 

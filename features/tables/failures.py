@@ -1,5 +1,5 @@
 # ruff: noqa: E501  (one table of data: a column a line)
-"""Tables of `features.failures`."""
+"""Tables of `features.failures.failures`."""
 
 from __future__ import annotations
 

@@ -14,19 +14,19 @@ from numpy.typing import NDArray
 
 from agent.distribution import FORMAT_VERSION, KIND, Distribution
 from features.submission.index import FEATURES, VERSION
-from models.learning.trees import Tree, flatten
+from models.provisioning.learning.trees import Tree, flatten
 from models.queue_time.conformal import CalibratedMethod
 from models.queue_time.ground import SubmittedJobs
+from models.queue_time.methods.boosted import BASE_CUTS_H, BoostedDistribution
 from models.queue_time.methods.combination import Mixed
 from models.queue_time.methods.estimates import Estimated
 from models.queue_time.methods.hierarchy import Constant, Hierarchical, Predict
 from models.queue_time.methods.partitions import PartitionTable
 from models.queue_time.methods.residuals import CUTS_S
 from models.queue_time.methods.trout_boosting import BoostedTrees
-from models.queue_time.model import BASE_CUTS_H, BoostedDistribution
 from models.queue_time.moves import CalibratedLevels
 from models.queue_time.protocol import COLUMN, LEVELS, FittedMethod, Rows
-from models.release import export
+from models.tracking import exported as export
 from models.tracking.versions import QUEUE_TIME
 from traces.errors import InputError, WorkError
 from traces.store.folder import DataFolder

@@ -19,8 +19,8 @@ from models.queue_time.methods.boosting import Boosting
 from models.queue_time.protocol import Forecast
 from models.queue_time.rolling import Correction
 from models.queue_time.stored import Stored
-from models.release import export
 from models.study.inputs import declared_dates
+from models.tracking import exported as export
 from models.tracking.versions import CHAMPION, QUEUE_TIME
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest

@@ -20,10 +20,10 @@ METHODS: dict[str, str] = {
     "trout": "models.queue_time.methods.trout:TroutNetwork",
     "trout-boosting": "models.queue_time.methods.trout_boosting:TroutBoosting",
     "boosting": "models.queue_time.methods.boosting:Boosting",
-    "simulate-ahead": "models.queue_time.methods.ahead:simulate_ahead",
-    "boosting-ahead": "models.queue_time.methods.ahead:BoostingAhead",
-    "combination-ahead": "models.queue_time.methods.ahead:CombinationAhead",
-    "informed": "models.queue_time.methods.ahead:informed",
+    "simulate-ahead": "models.queue_time.methods.futures:simulate_ahead",
+    "boosting-ahead": "models.queue_time.methods.futures:BoostingAhead",
+    "combination-ahead": "models.queue_time.methods.futures:CombinationAhead",
+    "informed": "models.queue_time.methods.futures:informed",
     "combination": "models.queue_time.methods.combination:Combination",
 }
 

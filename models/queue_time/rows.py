@@ -1,19 +1,16 @@
-"""Make the rows of `models.queue_time.tables` from the results of a study and a release."""
+"""Make the rows of `models.queue_time.tables` from the results of a study."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from models.queue_time import scores
-from models.queue_time.gate import QueueTimeOffer
 from models.queue_time.study import Judgement
-from models.queue_time.tables import QUEUE_TIME_PREDICTIONS, QUEUE_TIME_RELEASES, QUEUE_TIME_SCORES
+from models.queue_time.tables import QUEUE_TIME_PREDICTIONS, QUEUE_TIME_SCORES
 from models.study.windows import Window
 from models.tables import frame
 from traces import instants
@@ -85,34 +82,3 @@ def predictions_frame(cluster: str, found: Judgement) -> pl.DataFrame:
         parts.append(shared.with_columns(**columns, cluster=pl.lit(cluster), method=pl.lit(name)))
     order = [column.name for column in QUEUE_TIME_PREDICTIONS.columns]
     return pl.concat(parts).select(order).cast({"size": pl.Int64, "submit_utc": pl.Datetime("us")})
-
-
-def release_row(
-    cluster: str, now: datetime, offer: QueueTimeOffer, version: int, champion_method: str, candidate_version: int
-) -> dict[str, Any]:
-    """Make a row of `queue_time_releases`."""
-    judged, reason = offer.judged, offer.judged.reason
-    if offer.is_provisional:
-        reason += f"; there is no champion, so the naive method {offer.released} becomes provisional champion"
-    return {
-        "cluster": cluster,
-        "decided_utc": now,
-        "registered_version": version,
-        "champion_method": champion_method,
-        "candidate_version": candidate_version,
-        "method": offer.candidate,
-        "verdict": judged.verdict,
-        "provisional": offer.is_provisional,
-        "reason": reason,
-        "opponent": judged.opponent,
-        "jobs": judged.n,
-        "blocks": judged.blocks,
-        "crps_difference_h": judged.difference_h,
-        "crps_difference_low_h": judged.low_h,
-        "crps_difference_high_h": judged.high_h,
-    }
-
-
-def releases_frame(rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
-    """Make `queue_time_releases`."""
-    return frame(QUEUE_TIME_RELEASES, rows)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from features.submission.log import why_not_rebuilt
-from models.ahead.revealed import RevealedTruth
+from models.provisioning.futures.revealed import RevealedTruth
 from models.queue_time import scores
-from models.queue_time.ahead import LOOKS, with_futures
 from models.queue_time.conformal import Calibrated
+from models.queue_time.futures import LOOKS, with_futures
 from models.queue_time.ground import LEAST_FIT, SubmittedJobs, read_log, submitted_jobs
 from models.queue_time.protocol import SHORT_S, FittedMethod, Forecast, Method, Rows
 from models.queue_time.registry import METHODS, make_method

@@ -1,1 +1,4 @@
-"""The release of a policy: the gate, the champion, the log of decisions, and the notes in a released version."""
+"""The release of policies and queue-time models: one line for both, with the gate of each in a room of its own.
+
+Shared: the champion, the log of decisions, the steps from a judged candidate to a champion, and the gate's interval.
+"""

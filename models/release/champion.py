@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from models.release import export
 from models.release import log as release_log
+from models.tracking import exported as export
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
 from traces.errors import InputError, WorkError

@@ -1,1 +1,1 @@
-"""The study of one cluster: its windows, inputs, stored pairs and fits, comparisons and releases."""
+"""The study of one cluster: its windows, inputs, stored pairs and fits, and comparisons."""

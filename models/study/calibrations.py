@@ -16,16 +16,16 @@ from traces.clusters import ClusterSettings
 from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
-    from simulator.recorded.judge import Month
+    from simulator.recorded.calibration.judge import Month
+    from simulator.recorded.calibration.study import CalibrationStudy
     from simulator.recorded.record import RecordedTrace
-    from simulator.recorded.study import CalibrationStudy
 
 MECHANISMS_EVERY = 8  # of the last month's jobs: enough to rank the contributions of calibration's mechanisms
 
 
 def calibrate(data: DataFolder, settings: ClusterSettings) -> CalibrationStudy:
     """Judge every month of `months_to_judge`, calibrated on what came before it; no rows without a month."""
-    from simulator.recorded.study import study
+    from simulator.recorded.calibration.study import study
 
     record, months = months_to_judge(data, settings)
     every = extent.MECHANISMS_EVERY if months and months[-1].is_near else MECHANISMS_EVERY
@@ -34,7 +34,7 @@ def calibrate(data: DataFolder, settings: ClusterSettings) -> CalibrationStudy:
 
 def months_to_judge(data: DataFolder, settings: ClusterSettings) -> tuple[RecordedTrace, list[Month]]:
     """The record that calibration reads and the months that it judges; `models.study.extent` cuts a long one."""
-    from simulator.recorded.judge import months
+    from simulator.recorded.calibration.judge import months
 
     from_s = extent.first_calibrated_s(data, settings.name)
     record = read_record(data, settings.name, from_s)

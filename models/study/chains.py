@@ -1,6 +1,6 @@
 """Play a study's policies on chains of links, in addition to pairs: which chains, at which settings, with which losses.
 
-Chains are played only in the recorded world (`models.recorded_chains`) and are not stored.
+Chains are played only in the recorded world (`models.provisioning.chains`) and are not stored.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import numpy as np
 
 from features.bootstrap import block_count, interval, resampled_means, seed_weights, start_weights
 from features.conventions import INDICATIVE_BELOW_BLOCKS, ORACLE, interruption_h, overlap_h
-from models.comparison.outcomes import play
-from models.protocol import TrainedPolicy
+from models.provisioning.comparison.outcomes import play
+from models.provisioning.protocol import TrainedPolicy
 from models.study.cluster import Study
 from models.study.pair_tables import predecessors_in
 from models.study.windows import Window
@@ -31,7 +31,7 @@ def chain_rows(
     pairs of the select window; without one they are the artifacts' own. `beyond_log` is the number of chains that
     continue after the log's last submission, when no jobs arrive any more.
     """
-    from models.recorded_chains import Player, play_chains
+    from models.provisioning.chains import Player, play_chains
     from simulator.recorded.parameters import LEAST_FIT_S
 
     study = study.seeing(str(one.artifact.manifest["policy"]) for one in trained)

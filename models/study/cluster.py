@@ -9,12 +9,24 @@ from functools import cached_property
 import numpy as np
 
 from agent.artifact import DECIDE_EVERY_S, LEAST_EVERY_S, MOST_EVERY_S
-from models import registry
-from models.protocol import PairTable, concatenate
-from models.scenario import INJECTED, LEAST_RECORDED_LIMIT_S, LIMIT_S, PLAIN, RECORDED, Context, Scenario, fit_scenarios
-from models.study import extent, futures, inputs, slurm_pairs
+from models.provisioning import registry
+from models.provisioning.protocol import PairTable, concatenate
+from models.provisioning.scenario import (
+    INJECTED,
+    LEAST_RECORDED_LIMIT_S,
+    LIMIT_S,
+    PLAIN,
+    RECORDED,
+    Context,
+    Scenario,
+    fit_scenarios,
+)
+from models.provisioning.training.train import SEEDS, code_version
+from models.provisioning.worlds import PAIRS, check_world
+from models.study import extent, futures, inputs
 from models.study.pair_tables import pair_table
-from models.study.slurm_files import SlurmFiles
+from models.study.slurm import pairs as slurm_pairs
+from models.study.slurm.files import SlurmFiles
 from models.study.windows import (
     COOL_DOWN_S,
     FIT_EVERY,
@@ -25,8 +37,6 @@ from models.study.windows import (
     split,
     usable_starts,
 )
-from models.training.train import SEEDS, code_version
-from models.worlds import PAIRS, check_world
 from simulator.names import check_names
 from simulator.recorded.parameters import LEAST_FIT_S
 from simulator.workload import Workload

@@ -1,6 +1,6 @@
 """Compare a study's fitted policies: the pairs used, the warnings, and the record in MLflow.
 
-`models.comparison` makes the figures, from pairs and artifacts alone.
+`models.provisioning.comparison` makes the figures, from pairs and artifacts alone.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from models import registry
-from models.protocol import TrainedPolicy
-from models.scenario import RECORDED_WAIT
+from models.provisioning import registry
+from models.provisioning.protocol import TrainedPolicy
+from models.provisioning.scenario import RECORDED_WAIT
 from models.study.cluster import Study
 from models.study.fits import fit_fingerprint
 from models.study.inputs import declared_dates
@@ -22,9 +22,14 @@ from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 
 if TYPE_CHECKING:
-    from models.comparison.compare import Comparison
+    from models.provisioning.comparison.compare import Comparison
 
-COMPARED_BY = ("models.comparison.compare", "models.comparison.promises", "models.tables", "models.study.world_error")
+COMPARED_BY = (
+    "models.provisioning.comparison.compare",
+    "models.provisioning.comparison.promises",
+    "models.tables",
+    "models.study.world_error",
+)
 COMPARISON = "comparison"  # the stamp that holds the rows of a cluster's present comparison
 
 
@@ -61,7 +66,7 @@ def compare_on(study: Study, trained: Sequence[TrainedPolicy], report: Window, s
 
     In the select window only pairs count whose outcome was known at its end.
     """
-    from models.comparison.compare import compare
+    from models.provisioning.comparison.compare import compare
 
     study = _seen_by(study, trained)
     pairs = None if select is None else study.pairs(select).known_before(select.until_s)
@@ -72,7 +77,7 @@ def hidden_rows(
     study: Study, trained: Sequence[TrainedPolicy], report: Window, select: Window | None, hidden: Sequence[str]
 ) -> list[dict[str, Any]]:
     """The cost of hiding groups of features from those policies, on the pairs of `compare_on`."""
-    from models.comparison.masked import cost_of_hiding
+    from models.provisioning.comparison.masked import cost_of_hiding
 
     study = _seen_by(study, trained)
     pairs = None if select is None else study.pairs(select).known_before(select.until_s)
@@ -83,7 +88,7 @@ def promise_rows(
     study: Study, trained: Sequence[TrainedPolicy], report: Window, select: Window | None
 ) -> list[dict[str, Any]]:
     """How those policies keep the promise of each risk on the report window; settings use outcomes known by then."""
-    from models.comparison.promises import promises
+    from models.provisioning.comparison.promises import promises
 
     study = _seen_by(study, trained)
     return promises(study.pairs(report), trained, earlier=None if select is None else study.pairs(select))

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from models.scenario import EVERY_S
+from models.provisioning.scenario import EVERY_S
 from models.study.as_of import RAN_OR_OPEN, jobs_as_of
 from models.study.windows import whole_step_s
 from simulator.workload import Workload

@@ -1,7 +1,7 @@
 """The fitted policies of a study, stored under `artifacts/policies`: made once, loaded from then on.
 
 Each fit has a stamp with the digest of its inputs and its window, so that the same fit is never made twice.
-`models.training` trains, and `models.study.comparisons` compares the fits.
+`models.provisioning.training` trains, and `models.study.comparisons` compares the fits.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from agent.artifact import Artifact
-from features.ahead.summary import SEEN_AHEAD
+from features.futures.summary import SEEN_AHEAD
 from features.observe import FEATURES, VERSION
-from models import registry
-from models.protocol import TrainedPolicy
-from models.registry import make_policy
+from models.provisioning import registry
+from models.provisioning.protocol import TrainedPolicy
+from models.provisioning.registry import make_policy
+from models.provisioning.training.train import train
 from models.study.cluster import Study
 from models.study.futures import futures_digest
 from models.study.pair_tables import pair_fingerprint
 from models.study.windows import Window
-from models.training.train import train
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 from traces.errors import InputError
@@ -30,7 +30,7 @@ from traces.store.folder import DataFolder
 from traces.store.stamps import forget_stamp, read_stamp, stamp_path, write_stamp
 
 CHAMPION = "champion"
-FITTED_BY = ("models.training.train",)
+FITTED_BY = ("models.provisioning.training.train",)
 
 
 def fit(

@@ -1,6 +1,6 @@
 """Make pairs, and the environment that plays them, from a data folder in one call: the entry point for researchers.
 
-    pairs = pairs_of("data", "sample", window="fit")      # arrays: models.protocol.PairTable
+    pairs = pairs_of("data", "sample", window="fit")      # arrays: models.provisioning.protocol.PairTable
     env = make_env("data", "sample", window="report")     # a Gymnasium environment
 
 These are the pairs that `baton train` fits on and `baton evaluate` compares on. The same code builds them and stores
@@ -13,8 +13,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.environment import ProvisioningEnv
-from models.protocol import PairTable
+from models.provisioning.environment import ProvisioningEnv
+from models.provisioning.protocol import PairTable
 from traces.errors import InputError
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def make_env(
     render_mode: str | None = None,
     **scenario: Any,
 ) -> ProvisioningEnv:
-    """The environment on the pairs of `pairs_of`; `gymnasium.make("models.environment:Baton/Provisioning-v0", ...)`.
+    """The environment on the pairs of `pairs_of`.
 
     weight: the cost of an hour of overlap in hours of interruption. every: use every so many decisions, counted back
     from the predecessor's end. render_mode: None or "ansi". Raises what `pairs_of` and `ProvisioningEnv` raise.

@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from models.protocol import PairTable
-from models.scenario import CALIBRATED, INJECTED, RECORDED_WAIT, Scenario
+from models.provisioning.protocol import PairTable
+from models.provisioning.scenario import CALIBRATED, INJECTED, RECORDED_WAIT, Scenario
 from models.study.pair_tables import DAMAGED, pair_path, pair_table, predecessors_in
 from models.study.windows import Window
 from simulator.names import SCHEDULERS, SLURM
@@ -25,11 +25,11 @@ from traces.files.locks import locked
 from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
-    from models.ahead.injected import Owners
+    from models.provisioning.futures.injected import Owners
 
 log = logging.getLogger(__name__)
 
-MADE_BY = ("models.ahead.table", "models.ahead.injected")
+MADE_BY = ("models.provisioning.futures.table", "models.provisioning.futures.injected")
 
 
 def check_world(scenario: Scenario, policy: str) -> None:
@@ -47,9 +47,9 @@ def futures_digest() -> str:
 
 
 def site_of(data: DataFolder, scenario: Scenario, until_s: int) -> dict[str, Any]:
-    """The rules inferred from what was recorded before `until_s`, in the form of an artifact (`agent.ahead.Site`)."""
+    """The rules inferred from what was recorded before `until_s`, in the form of an artifact (`agent.futures.Site`)."""
     from models.study.inputs import read_record
-    from simulator.recorded.judge import ALL
+    from simulator.recorded.calibration.judge import ALL
     from simulator.recorded.parameters import LEAST_FIT_S, fit
 
     record = read_record(data, scenario.cluster, scenario.from_s, until_s)
@@ -70,7 +70,7 @@ def table_with_futures(data: DataFolder, workload: Workload, scenario: Scenario,
     In the recorded-wait world the futures are those of the calibrated one, because both have the same observations.
     """
     if scenario.world == RECORDED_WAIT:
-        from models.recorded_waits import with_recorded_waits
+        from models.provisioning.pairs.recorded_waits import with_recorded_waits
 
         table = _kept_or_made(data, workload, replace(scenario, world=CALIBRATED), window)
         return with_recorded_waits(table, *predecessors_in(data, scenario, window))
@@ -88,7 +88,7 @@ def _kept_or_made(data: DataFolder, workload: Workload, scenario: Scenario, wind
             return kept
         if path.exists():
             log.warning("%s is damaged; simulating these futures again", path)
-        from models.ahead.table import with_futures
+        from models.provisioning.futures.table import with_futures
 
         starts = _injected if scenario.pairs == INJECTED else _recorded
         made = with_futures(table, starts(data, table, workload, scenario, window))
@@ -101,7 +101,7 @@ def _recorded(
     data: DataFolder, table: PairTable, workload: Workload, scenario: Scenario, window: Window
 ) -> NDArray[np.int64]:
     """Starts in futures of recorded pairs."""
-    from models.ahead.table import starts_ahead
+    from models.provisioning.futures.table import starts_ahead
     from simulator.recorded.parameters import LEAST_FIT_S
 
     record, predecessors = predecessors_in(data, scenario, window)
@@ -113,7 +113,7 @@ def _injected(
     data: DataFolder, table: PairTable, workload: Workload, scenario: Scenario, window: Window
 ) -> NDArray[np.int64]:
     """Starts in futures of pairs injected into the workload."""
-    from models.ahead.injected import starts_ahead
+    from models.provisioning.futures.injected import starts_ahead
 
     owners = owners_of(data, workload, scenario)
     return starts_ahead(table, workload, owners, scheduler=scenario.scheduler, capacity=scenario.capacity)
@@ -121,7 +121,7 @@ def _injected(
 
 def owners_of(data: DataFolder, workload: Workload, scenario: Scenario) -> Owners:
     """User and name of the jobs of the scenario's workload, by the log."""
-    from models.ahead.injected import Owners
+    from models.provisioning.futures.injected import Owners
     from models.study.inputs import read_record, read_workload
 
     every, keys = read_workload(data, scenario.cluster, scenario.from_s, scenario.known_until_s)

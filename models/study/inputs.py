@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from features.capacity import nodes_shown
+from features.resources.capacity import nodes_shown
+from features.resources.usage import runs
 from features.trace import read_trace
-from features.usage import runs
 from models.study.as_of import RAN, RAN_OR_OPEN, jobs_as_of
 from models.study.windows import DeclaredDates
 from simulator.workload import Workload, from_jobs

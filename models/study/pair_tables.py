@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from models.protocol import NONE, PairTable, concatenate
-from models.scenario import CALIBRATED, RECORDED, RECORDED_WAIT, Scenario
-from models.study import inputs, slurm_pairs
+from models.provisioning.protocol import NONE, PairTable, concatenate
+from models.provisioning.scenario import CALIBRATED, RECORDED, RECORDED_WAIT, Scenario
+from models.study import inputs
+from models.study.slurm import pairs as slurm_pairs
 from models.study.windows import Window
 from simulator.names import SLURM
 from simulator.workload import Workload
@@ -28,7 +29,7 @@ from traces.store import warehouse
 from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
-    from models.recorded_pairs import Predecessors
+    from models.provisioning.pairs.recorded import Predecessors
     from simulator.recorded.record import RecordedTrace
 
 log = logging.getLogger(__name__)
@@ -78,7 +79,7 @@ def left_out(data: DataFolder, workload: Workload, scenario: Scenario, window: W
 
 def _kept(path: Path) -> PairTable | None:
     """The table in that file; None if it is missing or damaged. Raises OSError for a folder in its place."""
-    from models import pairs
+    from models.provisioning.pairs import injected as pairs
 
     try:
         return pairs.load(path)
@@ -89,7 +90,7 @@ def _kept(path: Path) -> PairTable | None:
 
 
 def _build(data: DataFolder, workload: Workload, scenario: Scenario, window: Window, path: Path) -> PairTable:
-    from models import pairs
+    from models.provisioning.pairs import injected as pairs
 
     if scenario.world == RECORDED_WAIT:
         table = _recorded_waits(data, workload, scenario, window)
@@ -102,7 +103,7 @@ def _build(data: DataFolder, workload: Workload, scenario: Scenario, window: Win
 
 def _injected(data: DataFolder, workload: Workload, scenario: Scenario, window: Window) -> PairTable:
     """Inject pairs into the simulated cluster, one of each size at each start of the window."""
-    from models import pairs
+    from models.provisioning.pairs import injected as pairs
     from simulator import cluster
 
     def build(nodes: int) -> cluster.Build:
@@ -126,7 +127,7 @@ def _injected(data: DataFolder, workload: Workload, scenario: Scenario, window: 
 
 def _recorded(data: DataFolder, scenario: Scenario, window: Window) -> PairTable:
     """The jobs that the log shows cut by their limit, among those submitted in the window."""
-    from models.recorded_pairs import build_recorded_pairs
+    from models.provisioning.pairs.recorded import build_recorded_pairs
     from simulator.recorded.parameters import LEAST_FIT_S
 
     record, predecessors = predecessors_in(data, scenario, window)
@@ -136,7 +137,7 @@ def _recorded(data: DataFolder, scenario: Scenario, window: Window) -> PairTable
 
 def _recorded_waits(data: DataFolder, workload: Workload, scenario: Scenario, window: Window) -> PairTable:
     """The pairs of the calibrated world with drawn waits, without those that have too few neighbours."""
-    from models.recorded_waits import with_recorded_waits
+    from models.provisioning.pairs.recorded_waits import with_recorded_waits
 
     observed = pair_table(data, workload, replace(scenario, world=CALIBRATED), window)
     return with_recorded_waits(observed, *predecessors_in(data, scenario, window))
@@ -147,7 +148,7 @@ def predecessors_in(data: DataFolder, scenario: Scenario, window: Window) -> tup
 
     Only for a scenario of recorded pairs.
     """
-    from models.recorded_pairs import Predecessors
+    from models.provisioning.pairs.recorded import Predecessors
 
     record = inputs.read_record(data, scenario.cluster, scenario.from_s, scenario.known_until_s)
     cut = inputs.cut_by_limit(data, scenario.cluster, scenario.limit_s, scenario.known_until_s)

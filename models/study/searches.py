@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from models.learning.hyperparameters import tunable
-from models.registry import looks_ahead
+from models.provisioning.learning.hyperparameters import tunable
+from models.provisioning.registry import looks_ahead
+from models.provisioning.training.sweep import SearchResult, sweep
 from models.study.cluster import Study
 from models.study.fits import scenario_key
 from models.study.futures import futures_digest
 from models.study.pair_tables import pair_fingerprint
 from models.study.windows import Window
-from models.training.sweep import SearchResult, sweep
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 from traces.files.locks import locked
 
 FOLDER = "searches"
-MADE_BY = ("models.training.sweep",)
+MADE_BY = ("models.provisioning.training.sweep",)
 
 
 def search(study: Study, policy: str, window: Window, *, trials: int, budget_s: float, seed: int = 0) -> SearchResult:

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from models.scenario import CALIBRATED, INJECTED, PLAIN, RECORDED
+from models.provisioning.scenario import CALIBRATED, INJECTED, PLAIN, RECORDED
 from models.study import inputs
 from models.study.cluster import Study, open_study
 from models.study.pair_tables import DAMAGED, pair_path

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from models.protocol import NONE
-from models.scenario import PLAIN, RECORDED_WAIT
-from models.study import inputs, slurm_pairs
+from models.provisioning.protocol import NONE
+from models.provisioning.scenario import PLAIN, RECORDED_WAIT
+from models.study import inputs
 from models.study.cluster import Study
+from models.study.slurm import pairs as slurm_pairs
 from models.study.windows import Window
 from simulator.marks import NEVER
 from simulator.metrics import wait_distance
@@ -67,7 +68,7 @@ def _figures(simulated_s: Int64s, recorded_s: Int64s) -> dict[str, Any]:
 
 def _forked(study: Study, window: Window) -> tuple[Int64s, Int64s]:
     """(simulated, recorded) waits of the window's jobs, s, each simulated by itself from its submission on."""
-    from simulator.recorded.judge import FORKED, Month, fits, starts
+    from simulator.recorded.calibration.judge import FORKED, Month, fits, starts
     from simulator.recorded.record import events
 
     record = inputs.read_record(study.data, study.scenario.cluster, study.scenario.from_s)
@@ -83,7 +84,7 @@ def _forked(study: Study, window: Window) -> tuple[Int64s, Int64s]:
 
 def _drawn(study: Study, window: Window) -> tuple[Int64s, Int64s]:
     """(drawn, recorded) waits of the window's jobs, s, each drawn among the others."""
-    from models.recorded_waits import leave_one_out
+    from models.provisioning.pairs.recorded_waits import leave_one_out
 
     record = inputs.read_record(study.data, study.scenario.cluster, study.scenario.from_s)
     inside = record.ran & (record.submit_s >= window.from_s) & (record.submit_s < window.until_s)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from models.protocol import PairTable
-from models.scenario import Context
+from models.provisioning.protocol import PairTable
+from models.provisioning.scenario import Context
 from models.tracking import runs
 from models.tracking.runs import NewRun
 from models.tracking.store import initialise, one_line
@@ -15,7 +15,7 @@ from models.tracking.training_runs import dataset
 from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
-    from models.training.sweep import SearchTrial
+    from models.provisioning.training.sweep import SearchTrial
 
 
 @contextmanager

@@ -17,9 +17,9 @@ import polars as pl
 
 from agent.artifact import Artifact
 from features.conventions import ALL_SIZES, judged_sizes, size_rank
-from models.comparison.compare import Comparison
-from models.protocol import PairTable, TrainedPolicy
-from models.scenario import Context
+from models.provisioning.comparison.compare import Comparison
+from models.provisioning.protocol import PairTable, TrainedPolicy
+from models.provisioning.scenario import Context
 from models.tracking import runs
 from models.tracking.runs import Dataset, NewRun
 from models.tracking.sql import parent_run
@@ -51,7 +51,7 @@ FIGURES = ("cost_w1_h", "interruption_h", "overlap_h")
 
 @dataclass(frozen=True)
 class MlflowTracker:
-    """Implements `models.training.train.Tracker`."""
+    """Implements `models.provisioning.training.train.Tracker`."""
 
     data: DataFolder
 
@@ -73,7 +73,7 @@ class MlflowTracker:
 
 @dataclass(frozen=True)
 class MlflowTrainingRun:
-    """Implements `models.training.train.TrainingRun`: a child run for each fit."""
+    """Implements `models.provisioning.training.train.TrainingRun`: a child run for each fit."""
 
     data: DataFolder
     parent_id: str

@@ -1,1 +1,1 @@
-"""Replay a whole cluster, or one job, with one thing changed, and compare with the unchanged replay. Stores nothing."""
+"""Replay a whole cluster, or one job, with one thing changed, and compare with the unchanged replay."""

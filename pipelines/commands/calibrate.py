@@ -13,7 +13,7 @@ from traces.counted import counted
 from traces.errors import InputError
 
 if TYPE_CHECKING:
-    from simulator.recorded.judge import Month
+    from simulator.recorded.calibration.judge import Month
     from simulator.recorded.parameters import Parameters
     from simulator.recorded.record import RecordedTrace
     from traces.clusters import ClusterSettings
@@ -60,8 +60,8 @@ def calibrate(
     with options.output(json) as out:
         settings = clusters.resolve(folder, cluster=cluster)
         contents.check_clusters(folder, [cluster])
+        from simulator.recorded.calibration.study import study, unexplained
         from simulator.recorded.parameters import fit
-        from simulator.recorded.study import study, unexplained
 
         record, judged = _judged(folder, settings, from_, to)
         until_s = options.utc_s(until) if until else (judged[0].from_s if from_ else int(record.submit_s[-1]) + 1)
@@ -90,7 +90,7 @@ def _judged(
     """Return the record and the months to evaluate: --from to --to, else every possible month (the newest ones)."""
     from models.study.calibrations import months_to_judge
     from models.study.inputs import read_record
-    from simulator.recorded.judge import Month
+    from simulator.recorded.calibration.judge import Month
 
     is_asked = from_ is not None and to is not None
     record, judged = (read_record(folder, settings.name), []) if is_asked else months_to_judge(folder, settings)

@@ -78,7 +78,7 @@ def _of_job(
     folder: DataFolder, settings: ClusterSettings, job_key: str, limit_s: int | None, nodes: int | None
 ) -> dict[str, Any]:
     from features import explain as explain_
-    from models.study.what_ifs import what_if_of_job
+    from models.what_if.answers import what_if_of_job
     from models.what_if.job import JobChange
 
     changes: list[JobChange] | None = None

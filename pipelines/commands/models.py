@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from models.worlds import check_chain
+from models.provisioning.worlds import check_chain
 from pipelines import completion, options
 from pipelines.options import ClusterName, Data, Json
 from simulator.names import SCHEDULERS, SLURM, check_names
@@ -15,7 +15,7 @@ from traces.errors import InputError
 from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
-    from models.protocol import TrainedPolicy
+    from models.provisioning.protocol import TrainedPolicy
     from models.study.cluster import Study
 
 ALL, CHAMPION = "all", "champion"
@@ -276,7 +276,7 @@ def _unseen(hidden: str | None) -> list[str]:
     """Parse the groups of features of --hidden. Raises InputError."""
     if hidden is None:
         return []
-    from models.comparison.masked import check_hidden
+    from models.provisioning.comparison.masked import check_hidden
 
     unseen = options.names(hidden)
     check_hidden(unseen)
@@ -300,7 +300,7 @@ def _study(
 
     Names and values are checked before any slow import.
     """
-    from models.worlds import check_pairs, check_world
+    from models.provisioning.worlds import check_pairs, check_world
     from traces import clusters
     from traces.store import contents
 
@@ -332,7 +332,7 @@ def _study(
 
 def _chosen(text: str) -> list[str]:
     """Parse --policies: registry names, `all` or `champion`. Raises InputError."""
-    from models.registry import check_policy
+    from models.provisioning.registry import check_policy
 
     names = options.names(text)
     if not names:
@@ -365,7 +365,7 @@ def _check_trained(folder: DataFolder, cluster: str, names: list[str]) -> None:
 
 def _recipes(folder: DataFolder, cluster: str, names: list[str]) -> list[str]:
     """Resolve `all` to every registry name and `champion` to the policy of the cluster's champion."""
-    from models.registry import every_policy
+    from models.provisioning.registry import every_policy
     from models.study import fits
 
     recipes: list[str] = []
@@ -381,7 +381,7 @@ def _recipes(folder: DataFolder, cluster: str, names: list[str]) -> list[str]:
 
 def _trained(study: Study, names: list[str]) -> tuple[list[TrainedPolicy], int]:
     """Return the trained policies of those names, and the latest end of their fit windows (epoch s)."""
-    from models.registry import every_policy
+    from models.provisioning.registry import every_policy
     from models.study import fits
 
     trained: list[TrainedPolicy] = []

@@ -62,8 +62,8 @@ def rollback(
 
 
 def _decisions(model: str) -> Decisions:
-    from models.queue_time.decisions import DECISIONS
     from models.release.champion import POLICIES
+    from models.release.queue_time.decisions import DECISIONS
 
     return {one.model: one for one in (POLICIES, DECISIONS)}[model]
 

@@ -188,9 +188,9 @@ def compared(folder: DataFolder, logs: list[RawLogs]) -> dict[str, Any]:
 
 def _champion(folder: DataFolder, cluster: str) -> dict[str, Any]:
     """Return the cluster's model, its champion with the reason, and the folder from which an agent reads it."""
-    from models.release import export
+    from models.tracking import exported as export
     from models.tracking import versions as tracking
-    from reports.champion import why
+    from reports.advice.champion import why
     from reports.source import Source
 
     champion = tracking.champion(folder, cluster)
@@ -216,7 +216,7 @@ def _last_decision(folder: DataFolder, cluster: str) -> dict[str, Any] | None:
 
 def _findings(folder: DataFolder, logs: list[RawLogs]) -> list[dict[str, str]]:
     """Return the report's main findings for each cluster: who waits, why, and what to do about it."""
-    from reports.findings import findings
+    from reports.advice.findings import findings
     from traces.store import warehouse
 
     names = [log.settings.name for log in logs]

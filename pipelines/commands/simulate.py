@@ -20,7 +20,7 @@ from traces.store.folder import DataFolder
 if TYPE_CHECKING:
     import polars as pl
 
-    from models.study.slurm_files import SlurmFiles
+    from models.study.slurm.files import SlurmFiles
     from simulator.workload import Replay, Workload
 
 

@@ -21,7 +21,7 @@ from traces.store.folder import DataFolder
 if TYPE_CHECKING:
     import polars as pl
 
-    from models.study.slurm_files import SlurmFiles
+    from models.study.slurm.files import SlurmFiles
     from simulator.slurm.inputs.jobs import Loaded
     from simulator.slurm.world import SlurmResult, SlurmWorld
     from simulator.workload import Replay, Workload
@@ -53,7 +53,7 @@ def files(
 
     Raises InputError for options that conflict.
     """
-    from models.study import slurm_files
+    from models.study.slurm import files as slurm_files
     from traces import clusters
     from traces.slurm.conf import read_slurm_conf
 
@@ -92,7 +92,7 @@ def replay(workload: Workload, ids: pl.Series, capacity: int, described: SlurmFi
         result, wall_s = _run(flat(workload, capacity))
         ran = np.where(result.end_s >= 0, result.end_s - result.start_s, workload.run_s)
         return Replay("slurm", result.start_s, ran, wall_s, _notes(result, (), {}))
-    from models.study.slurm_files import load
+    from models.study.slurm.files import load
 
     loaded = load(described)
     result, wall_s = _run(loaded.world)

@@ -14,8 +14,8 @@ from traces.counted import counted
 from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
+    from models.provisioning.training.sweep import SearchResult
     from models.study.cluster import Study
-    from models.training.sweep import SearchResult
 
 
 def register(app: typer.Typer) -> None:
@@ -70,9 +70,9 @@ def _study(
     folder: DataFolder, cluster: str, policy: str, pair_nodes: str | None, limit: str | None, scheduler: str, world: str
 ) -> Study:
     """Open the study whose fit window is searched. Names and values are checked before anything slow is imported."""
-    from models.learning.hyperparameters import tunable
-    from models.registry import check_policy
-    from models.worlds import check_world
+    from models.provisioning.learning.hyperparameters import tunable
+    from models.provisioning.registry import check_policy
+    from models.provisioning.worlds import check_world
     from traces import clusters
     from traces.store import contents
 

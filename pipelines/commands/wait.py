@@ -217,7 +217,7 @@ def _like(folder: DataFolder, cluster: str, job_id: str) -> dict[str, Any]:
 
 def _script(path: Path) -> dict[str, Any]:
     """Return the request in a script's #SBATCH lines. Raises InputError if it has none, or one is invalid."""
-    from agent.chain import option, script_options
+    from agent.chains.chain import option, script_options
     from traces.slurm.text import parse_limit_s
 
     try:

@@ -13,7 +13,7 @@ from traces.counted import counted
 from traces.errors import InputError
 
 if TYPE_CHECKING:
-    from models.study.gpu_what_ifs import Question
+    from models.what_if.gpu_answers import Question
     from models.what_if.schedulers import SchedulerOutcome
     from simulator.gpu.jobs import GpuJobs
     from traces.clusters import ClusterSettings
@@ -86,7 +86,7 @@ def whatif(
                 raise InputError("--gpus-per-node and --seeds apply only to schedulers that share GPUs: leave them out")
             result = _on_nodes(folder, settings, chosen, change or [], window)
         else:
-            from models.study.gpu_what_ifs import Question
+            from models.what_if.gpu_answers import Question
 
             has_profiles = profiles == "stated"
             question = Question(tuple(chosen), tuple(change or ()), seeds, has_profiles, seed, None, *window)
@@ -114,7 +114,7 @@ def _allocates_nodes(folder: DataFolder, cluster: str, chosen: list[str]) -> boo
     """Whether to replay whole nodes: a scheduler can do nothing else, or no job of the cluster ran on GPUs."""
     if not SCHEDULERS.keys() >= set(chosen):
         return False
-    from models.study.gpu_what_ifs import ran_on_gpus
+    from models.what_if.gpu_answers import ran_on_gpus
 
     return not set(chosen) <= set(gpu_schedulers()) or not ran_on_gpus(folder, cluster)
 
@@ -127,8 +127,8 @@ def _on_nodes(
     window: tuple[int | None, int | None],
 ) -> dict[str, Any]:
     """Replay whole nodes and build the output of `--json`. The report's tables are not changed."""
-    from models.study.what_ifs import flat_replays
     from models.what_if import flat
+    from models.what_if.answers import flat_replays
     from traces.progress import Progress
 
     with Progress("replaying", len(chosen) * (1 + len(changes)), stays=False) as progress:
@@ -146,7 +146,7 @@ def _on_gpus(folder: DataFolder, settings: ClusterSettings, question: Question, 
     The results are in the warehouse when this returns. If it is interrupted, none of them are.
     """
     from assets.warehouse import build
-    from models.study import gpu_what_ifs
+    from models.what_if import gpu_answers as gpu_what_ifs
     from models.what_if.schedulers import replays
     from traces.progress import Progress
 

@@ -1,7 +1,7 @@
 """Mark Dagster runs as failed if their process was killed. Otherwise Dagster's queue, which runs one at a time, blocks.
 
-While a run holds its resources (`assets.resources`) it is registered as at work in the instance's folder. If no process
-is registered there, the runs that the instance lists as running are dead.
+While a run holds its resources (`assets.shared.resources`) it is registered as at work in the instance's folder. If no
+process is registered there, the runs that the instance lists as running are dead.
 """
 
 from __future__ import annotations

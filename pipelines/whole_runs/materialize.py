@@ -31,7 +31,7 @@ def learn(folder: DataFolder, logs: RawLogs, reading: Reading, *, with_report: b
 def _materialize(folder: DataFolder, logs: RawLogs, reading: Reading, job: str, chosen: AssetSelection) -> None:
     from dagster import DagsterExecutionInterruptedError
 
-    from assets.resources import CLUSTERS, Baton
+    from assets.shared.resources import CLUSTERS, Baton
     from pipelines.definitions import build_defs
     from pipelines.runs.home import attribute_runs, instance_of
 

@@ -1,1 +1,1 @@
-"""The sections of the report, one file each, and files with parts of a section. `reports.build` orders them."""
+"""The sections of the report, one file each. `reports.build` orders them."""

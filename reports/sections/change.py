@@ -10,7 +10,7 @@ from features.conventions import BLOCK_DAYS, ORACLE, REACTIVE, size_rank
 from reports import format as fmt
 from reports.hand_over import best_on_select
 from reports.layout import Section, TableView, columns
-from reports.sections.gpu_schedulers import gpu_schedulers
+from reports.parts.gpu_schedulers import gpu_schedulers
 from reports.source import Source
 
 BASE = "as it is"

@@ -17,11 +17,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from features.sizes import by_size
+from features.resources.sizes import by_size
 from reports import format as fmt
 from reports.causes import CAUSES
 from reports.longest import longest
-from reports.sections.waiting_over_time import step_of
+from reports.parts.waiting_over_time import step_of
 from reports.source import Source
 from simulator.metrics import NOTICED_WAIT_S
 from traces.clusters import check_timezone

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from features.sizes import by_size, size_in_words, size_names
+from features.resources.sizes import by_size, size_in_words, size_names
 from reports import figures
 from reports import format as fmt
 from reports.layout import Figure, Section, TableView, columns, cut

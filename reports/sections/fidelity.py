@@ -10,12 +10,12 @@ import polars as pl
 
 from reports import figures
 from reports import format as fmt
-from reports.advice import AS_IT_IS
+from reports.advice.advice import AS_IT_IS
+from reports.advice.trust import COMPARED, distance
 from reports.layout import Figure, Section, TableView, columns
 from reports.source import Source
-from reports.trust import COMPARED, distance
 from simulator.metrics import NOTICED_WAIT_S
-from simulator.recorded.study import unexplained
+from simulator.recorded.calibration.study import unexplained
 from traces.counted import counted
 
 _WAITS = {

@@ -21,11 +21,12 @@ from features.conventions import (
     UNTRAINED,
     USERS,
 )
-from reports import champion, drift, figures
+from reports import drift, figures
 from reports import format as fmt
+from reports.advice import champion
 from reports.hand_over import SizeComparison, comparisons_by_size, sentences, world
 from reports.layout import Figure, Section, TableView, columns
-from reports.sections.promises import promises
+from reports.parts.promises import promises
 from reports.source import Source
 from simulator.metrics import NOTICED_WAIT_S
 from traces.counted import counted

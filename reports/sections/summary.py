@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 import polars as pl
 
-from reports import figures, findings
+from reports import figures
 from reports import format as fmt
-from reports.advice import actions
+from reports.advice import findings
+from reports.advice.advice import actions
 from reports.layout import Section, Tile, Trend
-from reports.sections.waiting_over_time import over_time
+from reports.parts.waiting_over_time import over_time
 from reports.source import Source
 from traces.counted import counted, listed
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from features.sizes import by_size, size_in_words, size_names
+from features.resources.sizes import by_size, size_in_words, size_names
 from reports import figures
 from reports import format as fmt
 from reports.layout import Figure, Section, TableView, columns, cut
 from reports.palette import CLASSES
-from reports.sections.delay_split import NEEDED, split
-from reports.sections.queue_order import locality, order
+from reports.parts.delay_split import NEEDED, split
+from reports.parts.queue_order import locality, order
 from reports.source import Source
 from simulator.metrics import NOTICED_WAIT_S
 from traces.counted import counted

@@ -6,12 +6,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from features.capacity import KNOWN_BY, Resource
-from features.sizes import by_size
-from reports import figures, findings, usage
+from features.resources.capacity import KNOWN_BY, Resource
+from features.resources.sizes import by_size
+from reports import figures, usage
 from reports import format as fmt
+from reports.advice import findings
 from reports.layout import Figure, Section, TableView, columns, cut
-from reports.sections.measured import measured
+from reports.parts.measured import measured
 from reports.source import Source
 from traces.counted import counted
 

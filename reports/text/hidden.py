@@ -1,4 +1,7 @@
-"""The cost of hiding information from policies, as a plain-text table of the rows of `models.comparison.masked`."""
+"""The cost of hiding information from policies, as a plain-text table.
+
+The rows come from `models.provisioning.comparison.masked`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How policies keep the promise of each risk, as a plain-text table of the rows of `models.comparison.promises`."""
+"""How policies keep the promise of each risk, as a plain-text table.
+
+The rows come from `models.provisioning.comparison.promises`.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ again.
 A pass (`simulator.recorded.passes`) happens one second after the event that causes it, and at least STEP_S after the
 pass before. A job that waits for a held job of its user (`RecordedRules.siblings`) keeps its place in the plan, so its
 nodes stay idle, as in `simulator.recorded.forked`. The usable nodes are those of the decision; nodes that are out come
-back `forked.OUT_S` later. `features.ahead.plain` is a plain Python version of the same algorithm.
+back `forked.OUT_S` later. `features.futures.plain` is a plain Python version of the same algorithm.
 """
 
 from __future__ import annotations

@@ -11,15 +11,15 @@ from typing import Any, cast
 import pytest
 
 from agent import cli
-from agent.ahead import Site
 from agent.artifact import Artifact
-from agent.chain import Chain
-from agent.decide import ReleasedPolicy
-from agent.loop import Agent, AgentServices
+from agent.chains.chain import Chain
+from agent.chains.decide import ReleasedPolicy
+from agent.chains.loop import Agent, AgentServices
+from agent.chains.state import ChainState, Folder, new_state
+from agent.futures import Site
 from agent.sight import ClusterObservation, SlurmRequest
 from agent.slurm.queue import Queue, SqueueJob, read_queue
 from agent.slurm_time import SlurmTime
-from agent.state import ChainState, Folder, new_state
 from features.observe import FEATURES, VERSION
 from features.snapshot import Snapshot
 from tests.agent.fake_slurm import START_S, FakeCommands, FakeJob, FakeSlurm, Plan

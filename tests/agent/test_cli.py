@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from agent import cli, submission
-from agent.keeper import LookedUpJob
+from agent import cli
+from agent.chains import submission
+from agent.chains.keeper import LookedUpJob
+from agent.chains.state import Busy, Folder, LinkAttempt, new_state
 from agent.slurm.commands import SlurmError
-from agent.state import Busy, Folder, LinkAttempt, new_state
 from tests.agent.fake_slurm import CONFIG, ME, START_S, CheckedSlurm
 from tests.agent.lab import Lab, artifact, chain_of, run
 from tests.conftest import REPOSITORY
@@ -104,7 +105,7 @@ def test_a_folder_that_holds_another_chain_is_refused(tmp_path: Path) -> None:
 HOLD = """
 import sys, time
 from pathlib import Path
-from agent.state import Folder
+from agent.chains.state import Folder
 folder = Folder(Path(sys.argv[1])); folder.make(); folder.lock()
 if sys.argv[2:]:
     import subprocess

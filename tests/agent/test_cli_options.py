@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from agent import submission
-from agent.chain import from_file, make
-from agent.state import LinkAttempt
+from agent.chains import submission
+from agent.chains.chain import from_file, make
+from agent.chains.state import LinkAttempt
 from tests.agent.fake_slurm import START_S
 from tests.agent.lab import SCRIPT, artifact, chain_of, run
 

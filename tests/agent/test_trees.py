@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from agent import trees as module
 from agent.trees import MAX_LEAVES, TreeEnsemble, check_trees, walked
-from models.learning.trees import Tree, flatten
+from models.provisioning.learning.trees import Tree, flatten
 
 FEATURES = 5
 STEPS = np.array([-np.inf, -1.0, -0.5, 0.0, 0.5, 1.0, np.inf], np.float32)  # few, so that inputs tie with thresholds

@@ -11,8 +11,8 @@ from pathlib import Path
 import grimp
 import pytest
 
-from assets import promises
-from models import registry
+from assets.shared import promises
+from models.provisioning import registry
 from models.study import fits
 from pipelines.definitions import build_defs
 from tests.conftest import REPOSITORY
@@ -26,7 +26,7 @@ GPU_POLICIES = (
 )
 # What a module imports by name, as Python shows it once every entry of the registry was asked for.
 BY_NAME = {
-    "models.registry": "known = models.registry\n"
+    "models.provisioning.registry": "known = models.provisioning.registry\n"
     "[known.make_policy(name) for name in (*known.POLICIES, *known.LOOKING_AHEAD)]",
     "models.queue_time.registry": "known = models.queue_time.registry\n"
     "[known.make_method(name) for name in known.METHODS]",
@@ -148,8 +148,8 @@ def test_words_make_nothing_out_of_date(copy: Path) -> None:
         ("models.tables", {"simulation_what_if", "simulation_what_if_schedulers", "policy_comparison"}),
         ("simulator.gpu.policies.sia", {"simulation_what_if_schedulers"}),
         ("simulator.flat.kernel", {"simulation_replay", "simulation_what_if", "pair_tables"}),
-        ("features.load", {"load", "drift", "champion_drift"}),
-        ("models.policies.dqn", {"fit dqn", "fit dqn-ahead", "trained_policies"}),
+        ("features.load.load", {"load", "drift", "champion_drift"}),
+        ("models.provisioning.policies.dqn", {"fit dqn", "fit dqn-ahead", "trained_policies"}),
         ("traces.readers.philly.samples", {"reader philly-gpu-util", "trace_files", "raw_file"}),
         ("reports.build", {"report", "report_with_policies"}),
     ],
@@ -160,7 +160,7 @@ def test_what_was_wrong_or_too_much_by_hand(module: str, made_again: set[str]) -
     assert made_again <= holding
     if module != "traces.store.settle":
         assert not {"warehouse/jobs", "reader sacct", "compiled traces.readers.sacct.kernel"} & holding
-    if module in ("features.load", "reports.build", "models.policies.dqn"):
+    if module in ("features.load.load", "reports.build", "models.provisioning.policies.dqn"):
         assert holding == made_again
 
 

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from assets.ingest import disappeared, file_key, ingested_files, raw_file
-from assets.resources import Baton
+from assets.shared.resources import Baton
 from tests.pipelines.conftest import dump
 from traces import quality
 from traces.store.folder import DataFolder

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from assets.metadata import figures, materialization, numbers, plot, spread, table
+from assets.shared.metadata import figures, materialization, numbers, plot, spread, table
 
 
 def records(value: dg.TableMetadataValue) -> list[dict[str, Any]]:

@@ -8,9 +8,9 @@ import dagster as dg
 import pytest
 
 from assets import queue_time
-from assets.resources import CLUSTERS, Baton
-from models.queue_time import drift
+from assets.shared.resources import CLUSTERS, Baton
 from models.queue_time.tables import QUEUE_TIME_DRIFT
+from models.release.queue_time import drift
 from models.tracking import versions
 from models.tracking.versions import RegisteredVersion
 from tests.reports.started import queue_time_drift

@@ -8,9 +8,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.resources import Baton as Resource
+from assets.shared.resources import Baton as Resource
 from assets.simulation import simulation_what_if_schedulers
-from models.study import gpu_what_ifs
+from models.what_if import gpu_answers as gpu_what_ifs
 from models.what_if.schedulers import replays
 from tests.pipelines.conftest import Baton, baton, dump  # noqa: F401 - a fixture
 from traces import clusters

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import dagster as dg
 import pytest
 
-from assets.resources import Baton
+from assets.shared.resources import Baton
 from pipelines.definitions import build_defs
 from pipelines.runs.home import GROUPS, attribute_runs, graph_url, prepared_home
 from tests.browser.conftest import Show, served

@@ -9,18 +9,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from models.comparison.compare import compare
-from models.protocol import TrainedPolicy
-from models.release.candidate import choose_candidate
-from models.release.gate import GateVerdict
-from models.release.note import release_note
+from models.provisioning.comparison.compare import compare
+from models.provisioning.protocol import TrainedPolicy
+from models.provisioning.training.train import train
+from models.release.policies.candidate import choose_candidate
+from models.release.policies.gate import GateVerdict
+from models.release.policies.note import release_note
 from models.tables import results_frame
 from models.tracking import runs
 from models.tracking import versions as tracking
 from models.tracking.sql import parent_run
 from models.tracking.store import database, store_uri
 from models.tracking.training_runs import MlflowTracker, add_comparison, dataset
-from models.training.train import train
 from tests.browser.conftest import Show, served
 from tests.models.pair_tables import FIRST_S, context, random_pairs
 from traces.store.folder import DataFolder

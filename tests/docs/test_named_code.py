@@ -31,7 +31,7 @@ def test_what_is_not_there_is_noticed() -> None:
     assert _is_path("traces/ingest.py") and _is_path("docs/decisions/0013") and _is_path("tests/traces/*/test_*.py")
     assert not _is_path("traces/ingested.py") and not _is_path("docs/decisions/9999")
     assert not _is_path("tests/docs/test_named_code.py", "test_of_no_such_name")
-    assert _is_code("traces.store.warehouse.made_from") and _is_code("models.protocol.Policy")
+    assert _is_code("traces.store.warehouse.made_from") and _is_code("models.provisioning.protocol.Policy")
     assert not _is_code("simulator.no_such_module") and not _is_code("traces.store.warehouse.no_such_name")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent import chain as chains
+from agent.chains import chain as chains
 from tests.conftest import REPOSITORY
 
 EXAMPLE = REPOSITORY / "examples" / "chain"

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from features.catalog import FEATURES
-from features.causes import CAUSES
+from features.causes.waits import CAUSES
 from tests.features.toy import CLUSTER, job, trace
 from traces.clusters import ClusterSettings
 from traces.generate.logs import generate_philly

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from features import fragmentation, locality
-from features.capacity import nodes_shown
+from features.resources.capacity import nodes_shown
+from features.resources.usage import runs
 from features.trace import Trace
-from features.usage import runs
 from tests.features.toy import CLUSTER, EPOCH, at, job, random_jobs, trace
 from traces.clusters import ClusterSettings
 from traces.store.frames import query

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features import order, queueing, quotas
-from features.capacity import capacity as size
-from features.usage import Steps, runs
+from features.resources.capacity import capacity as size
+from features.resources.usage import Steps, runs
 from tests.features.toy import CLUSTER, EPOCH, job, random_jobs, trace
 from traces.clusters import ClusterSettings
 

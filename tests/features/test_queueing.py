@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from features import queueing
-from features.causes import CAUSES
+from features.causes.waits import CAUSES
+from features.resources.usage import Steps
 from features.trace import Trace
-from features.usage import Steps
 from tests.features.toy import CLUSTER, GROUPS, job, random_jobs, trace
 from traces.clusters import ClusterSettings
 from traces.store.frames import query

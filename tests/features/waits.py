@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from features import queueing
-from features.causes import CAUSES
+from features.causes.waits import CAUSES
 from tests.features.toy import CLUSTER, job, trace
 from traces.clusters import ClusterSettings
 

@@ -16,12 +16,12 @@ from functools import partial
 from pathlib import Path
 
 from agent import cli
-from agent.chain import Chain
+from agent.chains.chain import Chain
+from agent.chains.loop import AgentServices
+from agent.chains.state import Busy, Folder
 from agent.eyes import Eyes
-from agent.loop import AgentServices
 from agent.slurm.commands import Commands
 from agent.slurm_time import SlurmTime
-from agent.state import Busy, Folder
 from tests.live.clock import FastClock
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agent.state import ChainState, Folder
+from agent.chains.state import ChainState, Folder
 from tests.live.keeping import Kept
 from tests.live.slurm import Slurm
 

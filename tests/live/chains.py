@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from agent.state import ChainState, Folder
+from agent.chains.state import ChainState, Folder
 from tests.live.audit import audit
 from tests.live.background import ACCOUNT, HISTORY_DAYS, USERS, Load, asked, between, cluster, submissions
 from tests.live.clock import FastClock, ahead_of_others

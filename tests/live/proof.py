@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from models.policies.estimates import start_expected
-from models.policies.reactive import Reactive
-from models.protocol import Policy
+from models.provisioning.policies.estimates import start_expected
+from models.provisioning.policies.reactive import Reactive
+from models.provisioning.protocol import Policy
 from tests.live.audit import Audit, last_line
 from tests.live.chains import Link, figures, run
 from tests.live.slurm import missing

@@ -20,7 +20,7 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_flow
 
 from features import queueing
-from features.causes import CAUSES
+from features.causes.waits import CAUSES
 from traces.clusters import ClusterSettings
 from traces.ingest import ingest
 from traces.store import warehouse

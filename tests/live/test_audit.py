@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.state import Folder, LinkAttempt, new_state
+from agent.chains.state import Folder, LinkAttempt, new_state
 from tests.live import background
 from tests.live.audit import Audit, Row, last_line, of_chain
 from tests.live.fidelity_workload import Submission

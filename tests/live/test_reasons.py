@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from features.causes import CAUSES
+from features.causes.waits import CAUSES
 from tests.conftest import skip_or_fail
 from tests.live import reason_causes
 from tests.live.reason_causes import MEANINGS, agreement, allowed, by_reason, by_scene, compared, confusion
@@ -89,7 +89,7 @@ def test_each_second_of_the_recorded_waits_counts_once(pairs: pl.DataFrame) -> N
 
 
 def test_sacct_keeps_the_last_reason_other_than_priority_and_resources() -> None:
-    """What `features.causes` and the column `reason` of jobs rely on."""
+    """What `features.causes.waits` and the column `reason` of jobs rely on."""
     last: dict[str, str] = {}
     for line in gzip.decompress((RECORDING / "reasons.psv.gz").read_bytes()).decode().splitlines():
         job, reason, *_ = line.split("|")

@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 
 from agent.artifact import Artifact
-from models.policies.reactive import Reactive
-from models.protocol import PairTable
+from models.provisioning.policies.reactive import Reactive
+from models.provisioning.protocol import PairTable
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from models.protocol import PairTable
+from models.provisioning.protocol import PairTable
 from tests.models.generated import identity_table, queue_table
 
 

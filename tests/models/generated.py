@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from features.observe import FEATURES
-from models.protocol import NONE, PairTable
+from models.provisioning.protocol import NONE, PairTable
 
 STEP_S = 600
 

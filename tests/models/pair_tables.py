@@ -8,8 +8,8 @@ import numpy as np
 
 from agent.artifact import FORMAT_VERSION, Artifact
 from features.observe import FEATURES
-from models.protocol import NONE, PairTable, TrainedPolicy, concatenate
-from models.scenario import Context, Scenario
+from models.provisioning.protocol import NONE, PairTable, TrainedPolicy, concatenate
+from models.provisioning.scenario import Context, Scenario
 
 STEP_S = 600
 INSTANTS = ("submit_s", "predecessor_start_s", "predecessor_end_s", "decision_s", "successor_start_s")

@@ -22,10 +22,12 @@ from typing import Any
 from mlflow.tracking import MlflowClient
 
 from agent.artifact import Artifact
-from models.protocol import PairTable, TrainedPolicy
-from models.release import champion, export
+from models.provisioning.protocol import PairTable, TrainedPolicy
+from models.release import champion
 from models.release import log as release_log
-from models.study import comparisons, fits, publish
+from models.release.policies import publish
+from models.study import comparisons, fits
+from models.tracking import exported as export
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
 from tests.models.pair_tables import artifact, context, random_pairs, unlike_days

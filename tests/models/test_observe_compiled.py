@@ -7,7 +7,7 @@ import pytest
 
 from features.observe import FEATURES, observe
 from features.snapshot import NO_LIMIT, Snapshot
-from models.pairs import _fill
+from models.provisioning.pairs.injected import _fill
 
 DAY = 86400
 

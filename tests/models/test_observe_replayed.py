@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from features.observe import FEATURES, RECENT, observe
-from models.pairs import build_pairs
+from models.provisioning.pairs.injected import build_pairs
 from simulator.cluster import plain
 from tests.features.observe_twin import observe_twin
-from tests.models.test_pairs import CAPACITY, LIMIT_S, NODES, replay, snapshot, trace, with_jobs
+from tests.models.provisioning.pairs.test_injected import CAPACITY, LIMIT_S, NODES, replay, snapshot, trace, with_jobs
 
 
 @pytest.mark.parametrize("scheduler", ["mirage", "easy"])

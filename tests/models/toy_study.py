@@ -15,7 +15,7 @@ from unittest import mock
 
 import numpy as np
 
-from models.scenario import Scenario
+from models.provisioning.scenario import Scenario
 from models.study import fits
 from models.study.cluster import Study
 from models.study.windows import Window

@@ -24,10 +24,10 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from agent.decide import ReleasedPolicy
-from agent.loop import STOPPED
-from assets.resources import Baton
-from models import registry
+from agent.chains.decide import ReleasedPolicy
+from agent.chains.loop import STOPPED
+from assets.shared.resources import Baton
+from models.provisioning import registry
 from models.study import cluster, extent
 from models.tracking import registered, versions
 from models.tracking.runs import UI

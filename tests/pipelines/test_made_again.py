@@ -56,10 +56,10 @@ def test_an_edited_program_makes_again_what_depends_on_the_edit(tmp_path: Path) 
     assert {"file.json", "warehouse", "report", "queueing_delay", "simulated_starts", "what_if"} | LOAD <= everything
     tables = everything - {"file.json", "warehouse", "report"}
 
-    copy.edit("features/load.py", "# Said in other words.\n")
+    copy.edit("features/load/load.py", "# Said in other words.\n")
     assert copy.made_by_a_run() == set()
 
-    copy.edit("features/load.py", "edited = 1\n")
+    copy.edit("features/load/load.py", "edited = 1\n")
     copy.edit("models/tables.py", "edited = 1\n")
     assert copy.made_by_a_run() == LOAD | {"what_if", "warehouse", "report"}
 

@@ -9,9 +9,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.resources import Baton as Resource
+from assets.shared.resources import Baton as Resource
 from features.conventions import RULES
-from models import registry
+from models.provisioning import registry
 from models.tracking import store as mlflow_store
 from pipelines.definitions import build_defs
 from traces.generate.logs import generate_slurm

@@ -15,7 +15,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from models import registry
+from models.provisioning import registry
 from pipelines.runs import home
 from tests.features.odd_logs import DAY, ODD, row, sacct
 from tests.pipelines.conftest import Baton, Result

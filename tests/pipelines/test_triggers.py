@@ -16,7 +16,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.resources import Baton
+from assets.shared.resources import Baton
 from models.queue_time.tables import QUEUE_TIME_DRIFT
 from models.tables import CHAMPION_DRIFT, frame
 from models.tracking import registered

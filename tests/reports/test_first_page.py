@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 import duckdb
 import pytest
 
-from features import queueing, utilization
+from features import queueing
+from features.resources import utilization
 from reports.causes import CAUSES as CAUSES_IN_WORDS
 from reports.layout import Section
 from reports.sections.summary import TREND_WEEKS, lead, summary
 from reports.source import Source
-from tests.features.test_hand_checked import LOGS as SETTINGS
+from tests.features.causes.test_hand_checked import LOGS as SETTINGS
 from tests.reports.first_page_figures import CAUSES, LOGS, Raw
 from traces.ingest import ingest
 from traces.store import warehouse

@@ -9,16 +9,16 @@ from typing import Any
 import polars as pl
 import pytest
 
-from models.comparison.compare import compare
-from models.comparison.promises import promises
-from models.protocol import PairTable
-from models.scenario import CALIBRATED
+from models.provisioning.comparison.compare import compare
+from models.provisioning.comparison.promises import promises
+from models.provisioning.protocol import PairTable
+from models.provisioning.scenario import CALIBRATED
 from models.tables import POLICY_CURVES, POLICY_PROMISES, POLICY_RESULTS, curves_frame, promises_frame, results_frame
-from reports.advice import actions
+from reports.advice.advice import actions
 from reports.build import build_report, section_data
 from reports.source import Remarks, Source
-from tests.models.comparison.test_groups import pairs_of
 from tests.models.pair_tables import artifact, context, reactive, trained
+from tests.models.provisioning.comparison.test_groups import pairs_of
 from tests.reports import warehouse
 from traces import schema
 from traces.store.folder import DataFolder

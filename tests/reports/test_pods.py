@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from models.study import gpu_what_ifs
+from models.what_if import gpu_answers as gpu_what_ifs
 from reports.build import section_data
 from tests.pipelines.conftest import Baton, baton  # noqa: F401 - a fixture
 from traces import clusters

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from reports import format as fmt
-from reports.findings import in_use
+from reports.advice.findings import in_use
 from reports.sections.summary import summary
 from reports.source import Source
 from tests.reports import warehouse

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from reports.build import section_data
-from reports.sections.waiting_over_time import over_time
+from reports.parts.waiting_over_time import over_time
 from reports.source import Source
 from tests.reports import warehouse
 from traces import schema

@@ -6,7 +6,7 @@ than any of the fit. Both start from the outcomes of jobs with a similar estimat
 Bins as a distribution: Weiss and Indurkhya, "Rule-based machine learning methods for functional prediction", JAIR 3,
 1995.
 
-A fitted model consists of arrays alone (`models.queue_time.model`); these are released.
+A fitted model consists of arrays alone (`models.queue_time.methods.boosted`); these are released.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from features.submission.index import FEATURES
-from models.learning.trees import flatten
-from models.policies.lightgbm import tree_of
+from models.provisioning.learning.trees import flatten
+from models.provisioning.policies.lightgbm import tree_of
 from models.queue_time.methods.bins import Bins
-from models.queue_time.model import BASE_CUTS_H, BoostedDistribution, BoostedPart, base_class
+from models.queue_time.methods.boosted import BASE_CUTS_H, BoostedDistribution, BoostedPart, base_class
 from models.queue_time.protocol import COLUMN, SHORT_S, Rows
 from traces.arrays import Float64s, Int64s
 

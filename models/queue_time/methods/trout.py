@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.learning.networks import repeatable
+from models.provisioning.learning.networks import repeatable
 from models.queue_time.methods.hierarchy import Hierarchy, Predict
 from traces.arrays import Float32s, Float64s
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.trees import TreeEnsemble
-from models.learning.trees import flatten
-from models.policies.lightgbm import tree_of
+from models.provisioning.learning.trees import flatten
+from models.provisioning.policies.lightgbm import tree_of
 from models.queue_time.methods.hierarchy import Hierarchy, Predict
 from traces.arrays import Float32s, Float64s
 

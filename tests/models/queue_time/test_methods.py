@@ -11,10 +11,10 @@ import pytest
 from scipy.stats import binom
 
 from models.queue_time.conformal import Calibrated, ranks
-from models.queue_time.methods.ahead import Futures
 from models.queue_time.methods.bins import POINTS, Bins
 from models.queue_time.methods.boosting import Boosting, start_from
 from models.queue_time.methods.combination import _brier, _pinball, best_weights
+from models.queue_time.methods.futures import Futures
 from models.queue_time.methods.qbets import CONFIDENCE, LAST, places
 from models.queue_time.protocol import (
     LEVELS,

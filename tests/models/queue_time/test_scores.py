@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from models.ahead.revealed import NOTHING
+from models.provisioning.futures.revealed import NOTHING
 from models.queue_time import scores
-from models.queue_time.ahead import ALL, waits_in_futures
+from models.queue_time.futures import ALL, waits_in_futures
 from models.queue_time.ground import GAP_S, SubmittedJobs, submitted_jobs
 from models.queue_time.protocol import LEVELS, Forecast, forecast_of
 from models.queue_time.registry import make_method

@@ -10,23 +10,24 @@ from typing import Any
 
 import pytest
 
-from models import recorded_waits, registry
-from models.comparison.outcomes import content_digest
-from models.policies.dqn import DQN
-from models.policies.fitted_q import FittedQ
-from models.policies.forest import RandomForest
-from models.policies.lightgbm import LightGBMQuantile
-from models.policies.policy_gradient import PolicyGradient
-from models.policies.xgboost import XGBoostMean
+from models.provisioning import registry
+from models.provisioning.comparison.outcomes import content_digest
+from models.provisioning.pairs import recorded_waits
+from models.provisioning.policies.dqn import DQN
+from models.provisioning.policies.fitted_q import FittedQ
+from models.provisioning.policies.forest import RandomForest
+from models.provisioning.policies.lightgbm import LightGBMQuantile
+from models.provisioning.policies.policy_gradient import PolicyGradient
+from models.provisioning.policies.xgboost import XGBoostMean
+from models.provisioning.training import train as training
+from models.provisioning.worlds import WORLDS
 from models.study import extent, fits, inputs
 from models.study.cluster import Study, open_study
 from models.study.windows import Window
 from models.tracking import training_runs
-from models.training import train as training
-from models.worlds import WORLDS
 from simulator.recorded.parameters import fit as fit_parameters
 from simulator.recorded.record import ARRAYS, NEVER
-from tests.models.training.test_train import Given, fitted_here
+from tests.models.provisioning.training.test_train import Given, fitted_here
 from traces import clusters, ingest
 from traces.errors import InputError
 from traces.generate.slurm import GeneratedHistory, history, write_dump

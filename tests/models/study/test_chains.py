@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models import recorded_chains
-from models.protocol import NONE, PairTable
-from models.recorded_chains import Player
-from models.recorded_pairs import Predecessors
-from models.scenario import CALIBRATED
+from models.provisioning import chains as recorded_chains
+from models.provisioning.chains import Player
+from models.provisioning.pairs.recorded import Predecessors
+from models.provisioning.protocol import NONE, PairTable
+from models.provisioning.scenario import CALIBRATED
 from models.study import chains
 from models.study.chains import chain_rows
 from models.study.cluster import Study
 from models.study.windows import Window
 from simulator.recorded.parameters import LEAST_FIT_S
-from tests.models.comparison.test_groups import pairs_of
 from tests.models.pair_tables import artifact, trained
-from tests.models.test_recorded_pairs import simple
+from tests.models.provisioning.comparison.test_groups import pairs_of
+from tests.models.provisioning.pairs.test_recorded import simple
 from tests.models.toy_study import toy_study
 from traces.errors import InputError
 from traces.units import HOUR_S

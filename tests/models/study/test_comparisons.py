@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from models.protocol import PairTable
-from models.scenario import RECORDED_WAIT
+from models.provisioning.protocol import PairTable
+from models.provisioning.scenario import RECORDED_WAIT
 from models.study import comparisons
 from models.study.cluster import Study
 from models.study.comparisons import compare_on, is_development, remember_comparison, warnings_about
 from models.study.windows import Window
 from models.tracking import training_runs
-from tests.models.comparison.test_groups import pairs_of
 from tests.models.pair_tables import artifact, trained
+from tests.models.provisioning.comparison.test_groups import pairs_of
 from tests.models.toy_study import toy_study
 from traces.units import DAY_S
 

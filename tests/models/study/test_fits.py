@@ -11,14 +11,14 @@ import pytest
 
 from agent.artifact import Artifact
 from features.observe import FEATURES, VERSION
-from models.protocol import PairTable
+from models.provisioning.protocol import PairTable
+from models.provisioning.training.train import train
 from models.study import fits
 from models.study.cluster import Study
 from models.study.fits import champion, champion_policy, fit, fit_fingerprint, last_fit, remember_champion, run_ids
 from models.study.windows import Window
 from models.tracking import registered as tracking_registered
 from models.tracking import training_runs, versions
-from models.training.train import train
 from tests.models.pair_tables import artifact, random_pairs
 from tests.models.toy_study import KnownStudy, toy_study
 from traces.errors import InputError

@@ -12,9 +12,9 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from features.observe import FEATURES
-from models.environment import ENV_ID, ProvisioningEnv, ScaledObservation
-from models.registry import make_policy
-from models.scaling import Scaling
+from models.provisioning.environment import ENV_ID, ProvisioningEnv, ScaledObservation
+from models.provisioning.registry import make_policy
+from models.provisioning.scaling import Scaling
 from models.study.cluster import open_study
 from models.study.from_data import make_env, pairs_of
 from models.study.support import Refusal, headline_study
@@ -95,7 +95,7 @@ def test_a_window_of_ones_own_and_a_path_as_text(data: Path) -> None:
 
 def test_gymnasium_makes_it_by_name_and_its_checker_passes(data: Path) -> None:
     env = gymnasium.make(
-        f"models.environment:{ENV_ID}", data=data, cluster="lab", window="report", weight=0.5, **SCENARIO
+        f"models.provisioning.environment:{ENV_ID}", data=data, cluster="lab", window="report", weight=0.5, **SCENARIO
     )
     assert isinstance(env.unwrapped, ProvisioningEnv) and env.unwrapped.weight == 0.5
     assert env.spec is not None and env.spec.id == ENV_ID
@@ -110,7 +110,7 @@ def test_gymnasium_makes_it_by_name_and_its_checker_passes(data: Path) -> None:
 
 def test_a_learner_of_stable_baselines3_takes_the_scaled_environment(data: Path) -> None:
     stable_baselines3 = pytest.importorskip("stable_baselines3")
-    env = gymnasium.make(f"models.environment:{ENV_ID}", data=data, cluster="lab", every=4, **SCENARIO)
+    env = gymnasium.make(f"models.provisioning.environment:{ENV_ID}", data=data, cluster="lab", every=4, **SCENARIO)
     assert isinstance(env.unwrapped, ProvisioningEnv)
     scaled = ScaledObservation(env, Scaling.of(env.unwrapped.table.observations))
     model = stable_baselines3.PPO("MlpPolicy", scaled, n_steps=64, batch_size=64, seed=0, device="cpu").learn(64)

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models import pairs
-from models.comparison.outcomes import content_digest
-from models.protocol import PairTable
+from models.provisioning.comparison.outcomes import content_digest
+from models.provisioning.pairs import injected as pairs
+from models.provisioning.protocol import PairTable
+from models.provisioning.training.train import train
 from models.study.cluster import Study
 from models.study.fits import fit
 from models.tracking import training_runs
-from models.training.train import train
 from tests.conftest import REPOSITORY
 from tests.models.pair_tables import random_pairs
 from tests.models.toy_study import POLICIES, THREE, WINDOW, toy_study

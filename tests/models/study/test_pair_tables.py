@@ -11,9 +11,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from models import pairs, recorded_pairs
-from models.protocol import NONE, PairTable
-from models.scenario import CALIBRATED, Scenario
+from models.provisioning.pairs import injected as pairs
+from models.provisioning.pairs import recorded as recorded_pairs
+from models.provisioning.protocol import NONE, PairTable
+from models.provisioning.scenario import CALIBRATED, Scenario
 from models.study import inputs
 from models.study.pair_tables import pair_path, pair_table, predecessors_in
 from models.study.windows import Window
@@ -21,7 +22,7 @@ from simulator import cluster
 from simulator.recorded.parameters import LEAST_FIT_S
 from simulator.recorded.record import RecordedTrace
 from tests.models.pair_tables import random_pairs
-from tests.models.test_recorded_pairs import simple
+from tests.models.provisioning.pairs.test_recorded import simple
 from tests.models.toy_study import toy_study
 from traces.store.folder import DataFolder
 from traces.units import DAY_S

@@ -11,18 +11,18 @@ import numpy as np
 import polars as pl
 import pytest
 
-from agent.decide import ReleasedPolicy
+from agent.chains.decide import ReleasedPolicy
 from features.observe import AT, HIDDEN_TOGETHER
-from models import registry
-from models.policies.reactive import Reactive
-from models.protocol import NONE, TrainedPolicy
-from models.scenario import CALIBRATED, PLAIN, RECORDED_WAIT
+from models.provisioning import registry
+from models.provisioning.policies.reactive import Reactive
+from models.provisioning.protocol import NONE, TrainedPolicy
+from models.provisioning.scenario import CALIBRATED, PLAIN, RECORDED_WAIT
+from models.release.policies.publish import publish
 from models.study import fits, inputs
 from models.study.chains import chain_rows
 from models.study.cluster import Study, open_study
 from models.study.comparisons import compare_on
 from models.study.futures import owners_of
-from models.study.publish import publish
 from models.study.support import headline_study, why_not_calibrated
 from models.study.windows import Window
 from models.study.world_error import world_error

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from models.scenario import CALIBRATED, INJECTED, PLAIN, RECORDED, Scenario
+from models.provisioning.scenario import CALIBRATED, INJECTED, PLAIN, RECORDED, Scenario
 from models.study import inputs, support
 from models.study.cluster import Study
 from models.study.pair_tables import pair_path

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.protocol import NONE
-from models.recorded_waits import leave_one_out
-from models.scenario import CALIBRATED, PLAIN, RECORDED_WAIT
+from models.provisioning.pairs.recorded_waits import leave_one_out
+from models.provisioning.protocol import NONE
+from models.provisioning.scenario import CALIBRATED, PLAIN, RECORDED_WAIT
 from models.study import inputs
 from models.study import world_error as module
 from models.study.cluster import Study
@@ -19,8 +19,8 @@ from models.study.windows import Window
 from models.study.world_error import world_error
 from simulator.flat.replay import simulate
 from simulator.metrics import wait_distance
-from simulator.recorded import judge
-from tests.models.test_recorded_waits import random_record
+from simulator.recorded.calibration import judge
+from tests.models.provisioning.pairs.test_recorded_waits import random_record
 from tests.models.toy_study import toy_study
 from traces.units import HOUR_S
 

@@ -11,15 +11,15 @@ import polars as pl
 import pytest
 
 from agent.artifact import Artifact
-from models.comparison.compare import compare
-from models.comparison.outcomes import content_digest
-from models.protocol import TrainedPolicy
+from models.provisioning.comparison.compare import compare
+from models.provisioning.comparison.outcomes import content_digest
+from models.provisioning.protocol import TrainedPolicy
+from models.provisioning.training.train import train
 from models.tables import results_frame
 from models.tracking import runs
 from models.tracking import store as mlflow_store
 from models.tracking.runs import NewRun
 from models.tracking.training_runs import MlflowTracker, add_comparison, dataset, figures
-from models.training.train import train
 from tests.conftest import REPOSITORY
 from tests.models.pair_tables import FIRST_S, artifact, context, random_pairs
 from traces.store.folder import DataFolder

@@ -20,7 +20,7 @@ import pytest
 
 import agent.artifact
 from features.observe import FEATURES
-from models.policies.lightgbm import LightGBMQuantile
+from models.provisioning.policies.lightgbm import LightGBMQuantile
 from models.tracking import sql as mlflow_sql
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from models.study.what_ifs import what_if
+from models.what_if.answers import what_if
 from models.what_if.cluster import changes
 from simulator.flat.replay import simulate
 from simulator.metrics import summary

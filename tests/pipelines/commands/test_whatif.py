@@ -8,7 +8,7 @@ import pytest
 
 from models.what_if.cluster import BASE
 from models.what_if.cluster import SCHEDULERS as OFFERED
-from reports import advice
+from reports.advice import advice
 from simulator.gpu.figures import FIGURES
 from tests.pipelines.conftest import Baton, dump
 from traces.store import warehouse

@@ -92,8 +92,8 @@ with orderly_end():
         print("tidied up", flush=True)
 """
 FIT = """
-from models.training.processes import fit_each
-from models.policies.forest import RandomForest
+from models.provisioning.training.processes import fit_each
+from models.provisioning.policies.forest import RandomForest
 from tests.models.generated import queue_table
 with orderly_end():
     ready(float(sys.argv[1]))

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 
-from assets.resources import Baton
+from assets.shared.resources import Baton
 from pipelines.runs import home, killed
 from tests.conftest import REPOSITORY
 from traces.files.locks import locked
@@ -24,7 +24,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import dagster as dg
-from assets.resources import Baton
+from assets.shared.resources import Baton
 from pipelines.runs.home import instance_of
 from traces.store.folder import DataFolder
 

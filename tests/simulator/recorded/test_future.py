@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from features.ahead import plain
+from features.futures import plain
 from simulator.marks import NO_ROOM
 from simulator.recorded.forked import OUT_S
 from simulator.recorded.future import (

@@ -8,9 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.recorded import judge
+from simulator.recorded.calibration import judge
+from simulator.recorded.calibration.judge import (
+    ALL,
+    Month,
+    contributions,
+    error_classes,
+    figures,
+    fits,
+    months,
+    starts,
+    steps,
+)
 from simulator.recorded.free import free_starts
-from simulator.recorded.judge import ALL, Month, contributions, error_classes, figures, fits, months, starts, steps
 from simulator.recorded.parameters import MECHANISMS, fit, fit_slope, jobs_of, shared_limit, user_peaks
 from simulator.recorded.record import NEVER, RecordedTrace, events
 from simulator.recorded.single import single_starts

@@ -1,0 +1,1 @@
+"""A chain of jobs: its state on disk, one cycle as pure functions, and the loop that keeps it going."""

@@ -1,0 +1,181 @@
+"""One decision with its reason: submit the successor now or wait, by the policy, else by a safe rule.
+
+The policy is the artifact at a path. A new version there is loaded between two decisions. If it cannot be loaded, the
+old one stays in use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent.__main__ import artifact_folder
+from agent.artifact import REMAINING, Artifact, difference, pack_arrays
+from agent.futures import Site, site_of
+from features.futures.summary import QUANTILES, SEEN_AHEAD
+from features.observe import FEATURES, VERSION
+
+Observation = Mapping[str, float | None]
+POLICY, ESTIMATE, END = "policy", "start estimate", "predecessor's end"
+ONE_NUMBER = "estimate-ratio"  # the artifact kind whose score is monotonic in one number of the futures
+
+
+@dataclass(frozen=True)
+class SubmitDecision:
+    """A decision, what made it, and the reason. score: the policy's; not negative if it submits."""
+
+    submit: bool
+    by: str  # POLICY, ESTIMATE or END
+    reason: str
+    score: float | None = None
+
+    @property
+    def for_end(self) -> bool:
+        """Whether the successor is submitted now but starts only after the predecessor has ended."""
+        return self.by == END
+
+
+class ReleasedPolicy:
+    """The released policy at a path. Raises ValueError, one line, if there is none that this program can use."""
+
+    def __init__(self, path: Path, setting: float | None = None) -> None:
+        self.path = path
+        self._setting = setting
+        self._stamp = _stamp(path)
+        self.artifact = load(path, setting)
+
+    @property
+    def setting(self) -> float:
+        """The value of the policy's knob."""
+        return float(self.artifact.manifest["default_setting"] if self._setting is None else self._setting)
+
+    @property
+    def name(self) -> str:
+        """The policy's name and setting, as text."""
+        return f"{self.artifact.manifest['policy']}, {self.artifact.manifest['knob']} = {self.setting:g}"
+
+    @property
+    def site(self) -> Site | None:
+        """The rules for simulating its futures; None if it does not look ahead."""
+        return site_of(self.artifact.manifest) if looks_ahead(self.artifact) else None
+
+    @property
+    def version(self) -> str:
+        """Twelve hexadecimal digits of the digest of manifest and arrays; any change gives another version."""
+        manifest = json.dumps(self.artifact.manifest, sort_keys=True).encode()
+        return hashlib.sha256(manifest + pack_arrays(self.artifact.arrays)).hexdigest()[:12]
+
+    def refresh(self) -> str | None:
+        """Load a new version if the path holds one; return a message about it, or None."""
+        stamp = _stamp(self.path)
+        if stamp == self._stamp:
+            return None
+        self._stamp = stamp
+        try:
+            self.artifact = load(self.path, self._setting)
+        except ValueError as error:
+            return f"the new version at {self.path} cannot be used, so the old one stays in use: {error}"
+        return f"loaded a new version of the policy: {self.name}"
+
+    def decide(self, observed: Observation) -> SubmitDecision:
+        """Let the policy decide; fall back to the safe rule if it cannot."""
+        try:
+            row = [self.artifact.row(observed)]
+            submit = bool(self.artifact.decide(row, self.setting)[0])
+            score = float(self.artifact.score(row, self.setting)[0])
+        except ValueError as error:
+            return by_rule(observed, f"the policy cannot decide: {error}")
+        answer = "submits" if submit else "waits"
+        return SubmitDecision(submit, POLICY, f"{self.name} {answer}, score {score:+.2f}; {seen(observed)}", score)
+
+    def decides_alike(self, observed: Sequence[Observation]) -> bool:
+        """Whether it decides the same on these observations, and on all between them. They differ only in futures."""
+        return decides_alike(self.artifact, self.setting, observed)
+
+
+def decides_alike(artifact: Artifact, setting: float, observed: Sequence[Observation]) -> bool:
+    """Whether a policy decides the same on these observations, and on all between them.
+
+    False if its decision depends on more than one number: it may then decide differently between two observations.
+    """
+    if artifact.manifest["kind"] != ONE_NUMBER:
+        return False
+    try:
+        submit = artifact.decide([artifact.row(each) for each in observed], setting)
+    except ValueError:  # a feature is not observed; `ReleasedPolicy.decide` reports it
+        return False
+    return bool(submit.all() or not submit.any())
+
+
+def load(path: Path, setting: float | None) -> Artifact:
+    """Load the artifact at a path and check that it takes this program's observation. Raises ValueError."""
+    artifact = Artifact.load(artifact_folder(path))
+    if looks_ahead(artifact):
+        site_of(artifact.manifest)
+    elif artifact.manifest["features"] != list(FEATURES):
+        raise ValueError(f"{path}: unreadable artifact: {difference(list(FEATURES), artifact.manifest['features'])}")
+    version = artifact.manifest.get("observe_version", VERSION)
+    if version != VERSION:
+        raise ValueError(
+            f"{path}: made for observation version {version!r}, but this program uses version {VERSION}: train it again"
+        )
+    if setting is not None:
+        low, high = min(artifact.settings), max(artifact.settings)
+        if not low <= setting <= high:
+            raise ValueError(f"setting is {setting:g}; allowed for this policy: {low:g} to {high:g}")
+    return artifact
+
+
+def looks_ahead(artifact: Artifact) -> bool:
+    """Whether a policy also uses simulated futures."""
+    return bool(artifact.manifest["features"] == list(SEEN_AHEAD))
+
+
+def trained_capacity(artifact: Artifact) -> int | None:
+    """Return the number of nodes of the cluster that the policy was trained on; None if the manifest lacks it."""
+    trained_on: Any = artifact.manifest.get("trained_on")
+    capacity = trained_on.get("capacity") if isinstance(trained_on, dict) else None
+    return capacity if isinstance(capacity, int) and not isinstance(capacity, bool) else None
+
+
+def by_rule(observed: Observation, why: str) -> SubmitDecision:
+    """Decide without a policy: submit when the estimated wait reaches the predecessor's remaining time.
+
+    Without an estimate, submit now with a dependency on the predecessor's end.
+    """
+    left_h, wait_h = observed.get(REMAINING), observed.get("start_estimate_h")
+    if left_h is None or wait_h is None:
+        return SubmitDecision(
+            True, END, f"{why}; no start estimate either, so the successor is queued for the predecessor's end"
+        )
+    submit = wait_h >= left_h
+    answer = "submits" if submit else "waits"
+    return SubmitDecision(submit, ESTIMATE, f"{why}; the rule on the start estimate {answer}; {seen(observed)}")
+
+
+def seen(observed: Observation) -> str:
+    """Describe the time left and the range of the predicted wait."""
+    left_h = observed.get(REMAINING)
+    waits_h = [observed.get("start_estimate_h"), observed.get("start_estimate_expected_h")]
+    known = sorted(wait for wait in waits_h if wait is not None)
+    left = "time left unknown" if left_h is None else f"{left_h:.2f} h left"
+    if not known:
+        return f"{left}, no estimate of the wait"
+    waits = f"{left}, predicted wait {known[0]:.2f} to {known[-1]:.2f} h (from expected run times and from limits)"
+    ahead = [wait for name in QUANTILES if (wait := observed.get(name)) is not None]
+    return f"{waits}, {' / '.join(f'{wait:.2f}' for wait in ahead)} h in simulated futures" if ahead else waits
+
+
+def _stamp(path: Path) -> tuple[str, int, int]:
+    """Return a value that changes when another version is put at the path."""
+    try:
+        real = artifact_folder(path).resolve()
+        file = os.stat(real / "manifest.json")
+    except (OSError, ValueError):
+        return "", 0, 0
+    return str(real), file.st_ino, file.st_mtime_ns

@@ -1,0 +1,305 @@
+"""Keep a chain going: look at Slurm every cycle, let the keeper decide, execute its actions, and survive failures.
+
+The state is saved before every action at Slurm, and Slurm's answer after it. So an agent killed at any time can resume.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from agent.chains import keeper, submission
+from agent.chains.chain import Chain, option
+from agent.chains.decide import Observation, ReleasedPolicy, SubmitDecision, by_rule
+from agent.chains.journal import Journal, event_text, events
+from agent.chains.metrics import exposition
+from agent.chains.state import ChainState, Folder, LinkAttempt, replace_file
+from agent.futures import Site
+from agent.sight import ClusterObservation, SlurmRequest
+from agent.slurm.commands import Commands, SlurmError
+from agent.slurm.queue import Queue, SqueueJob
+from agent.slurm_time import SlurmTime
+from traces.units import HOUR_S
+
+MOST_PAUSE_S = 600.0  # longest pause between looks at a Slurm that does not answer
+DONE, FAILED, CANCELLED, STOPPED = 0, 1, 3, 4  # exit statuses
+EXIT = {"done": DONE, "failed": FAILED, "cancelled": CANCELLED}
+
+
+class Seeing(Protocol):
+    """The interface of `agent.eyes.Eyes`, so that tests can replace it."""
+
+    request: SlurmRequest
+    site: Site | None
+
+    def look(self, now_s: int) -> Queue:
+        """Read the queue at `now_s` (epoch s)."""
+
+    def sight(
+        self, predecessor: SqueueJob, decides_alike: Callable[[Sequence[Observation]], bool]
+    ) -> ClusterObservation:
+        """Return what a policy may know at the last look."""
+
+
+@dataclass
+class AgentServices:
+    """The services that an agent uses. pause: waits that many seconds, or less once the agent is asked to stop."""
+
+    commands: Commands
+    time: SlurmTime
+    pause: Callable[[float], object]
+    say: Callable[[str], None]
+    eyes: Callable[[SlurmRequest, Site | None], Seeing]  # Site: the rules of a policy that looks ahead
+    environment: Mapping[str, str]
+    stopping: Callable[[], bool]
+
+
+class Agent:
+    """The agent of one chain."""
+
+    def __init__(
+        self,
+        chain: Chain,
+        folder: Folder,
+        policy: ReleasedPolicy,
+        world: AgentServices,
+        state: ChainState,
+        *,
+        dry_run: bool = False,
+        metrics: Path | None = None,
+    ) -> None:
+        self.chain, self.folder, self.policy, self.world = chain, folder, policy, world
+        self.state = state
+        self._dry_run = dry_run
+        self._metrics = metrics
+        self._journal = Journal(None if dry_run else folder.path / "decisions.jsonl")
+        self._user = pwd.getpwuid(os.getuid()).pw_name
+        self._eyes = world.eyes(SlurmRequest(1, chain.limit_s, self._user, self._partition("")), policy.site)
+        self._failures_in_a_row = 0
+        self._failures = 0
+        self._last_look_s = world.time.now_s()
+        self._reported: set[str] = set()  # lasting problems, each reported once
+        self._form = ""  # `Queue.form` of the last look
+
+    @property
+    def rules(self) -> keeper.ChainRules:
+        """The keeper's settings, from the chain and from the policy that is currently in use."""
+        chain, every_s = self.chain, self.policy.artifact.decide_every_s
+        overlap_s = chain.most_overlap_h * HOUR_S
+        return keeper.ChainRules(
+            chain.links, chain.limit_s, overlap_s, chain.retries, chain.more_status, chain.cycle_s, every_s
+        )
+
+    def run(self) -> int:
+        """Cycle until the chain is over or the agent is asked to stop; return the exit status."""
+        while not self.world.stopping():
+            pause_s = self.cycle()
+            if keeper.is_over(self.state) or (self._dry_run and not any(a.is_alive for a in self.state.attempts)):
+                return EXIT.get(self.state.status, DONE)
+            self.world.pause(pause_s)
+        self.world.say("stopped; the jobs stay as they are, and `run` resumes the chain")
+        return STOPPED
+
+    def cycle(self) -> float:
+        """Look once and act on it; return the seconds until the next look."""
+        jumped = self.world.time.check()
+        if jumped:
+            self._note(jumped)
+        now_s = self.world.time.now_s()
+        try:
+            queue = self._eyes.look(now_s)
+            jobs = tuple(job for job in queue.jobs if job.user == self._user)
+            sight = keeper.ChainView(now_s, jobs, self._look_up(jobs), self._more())
+        except (SlurmError, ValueError) as error:
+            return self._no_look(error, now_s)
+        if self._failures_in_a_row:
+            self._note(f"Slurm answers again after {(now_s - self._last_look_s) / 60:.0f} min")
+        self._failures_in_a_row, self._last_look_s = 0, now_s
+        if queue.form != self._form:
+            self._form = queue.form
+            self._note(queue.form or "Slurm is read from text again")
+        self._cycle_with(sight)
+        self._write_metrics()
+        return self.chain.cycle_s
+
+    def _cycle_with(self, sight: keeper.ChainView) -> None:
+        seen = keeper.absorb(self.state, sight)
+        if not self._keep(seen):
+            return
+        running = keeper.question(self.rules, seen, sight.now_s)
+        advice = None
+        if running is not None:
+            decision = self._decide(running, sight)
+            advice = keeper.Advice(decision.submit, decision.for_end)
+        self._do(*keeper.act(self.rules, seen, sight.now_s, advice))
+
+    def _do(self, state: ChainState, actions: tuple[keeper.Action, ...]) -> None:
+        """Save the state, and only then execute the actions."""
+        if self._dry_run:
+            self._print_only(state, actions)
+        elif self._keep(state):
+            for action in actions:
+                attempt = next(a for a in state.attempts if a.name == action.name)
+                if isinstance(action, keeper.Submit):
+                    self._submit(attempt)
+                else:
+                    self._cancel(attempt)
+
+    def _submit(self, attempt: LinkAttempt) -> None:
+        world = self.world
+        ids = [a.job_id for a in self.state.attempts if a.link < attempt.link and a.job_id and not a.never_was]
+        try:
+            job_id = submission.submit(
+                world.commands, self.chain, self.folder, attempt, ids[-1] if ids else "", world.environment
+            )
+        except SlurmError as error:
+            if error.kind != "refused":
+                self._note(f"link {attempt.link}: not known yet whether it was submitted, looking it up: {error}")
+                return
+            self._note(f"link {attempt.link}: Slurm refused the job, trying again later: {error}")
+            known = replace(attempt, how="REFUSED")
+        else:
+            known = replace(attempt, job_id=job_id)
+        self._learn(known)
+
+    def _cancel(self, attempt: LinkAttempt) -> None:
+        try:
+            submission.cancel(self.world.commands, attempt.job_id)
+        except SlurmError as error:
+            self._note(f"link {attempt.link}: job {attempt.job_id} could not be cancelled, trying again: {error}")
+
+    # -- saving -------------------------------------------------------------------------------------------------------
+
+    def _keep(self, state: ChainState) -> bool:
+        """Journal the changes, save the state and adopt it; return False if it cannot be written."""
+        if state == self.state:
+            return True
+        if not self._dry_run:
+            self._report(events(self.state, state))
+            try:
+                self.folder.save(state)
+            except OSError as error:
+                self._report_once(f"{self.folder.file}: {error.strerror}; nothing is submitted until it can be written")
+                return False
+        self._reported.clear()
+        self.state = state
+        return True
+
+    def _learn(self, attempt: LinkAttempt) -> None:
+        """Adopt Slurm's answer even if it cannot be written now; then it is written with the next state."""
+        attempts = tuple(attempt if a.name == attempt.name else a for a in self.state.attempts)
+        state = replace(self.state, attempts=attempts)
+        if not self._keep(state):
+            self.state = state
+
+    # -- observing ----------------------------------------------------------------------------------------------------
+
+    def _look_up(self, jobs: tuple[SqueueJob, ...]) -> dict[str, keeper.LookedUpJob | None]:
+        found: dict[str, keeper.LookedUpJob | None] = {}
+        for attempt in keeper.missing(self.state, jobs):
+            try:
+                found[attempt.name] = submission.look_up(self.world.commands, attempt)
+            except SlurmError as error:
+                self._report_once(f"link {attempt.link}: its job could not be looked up: {error}")
+        return found
+
+    def _more(self) -> frozenset[int]:
+        links = {attempt.link for attempt in self.state.attempts if attempt.is_alive}
+        return frozenset(link for link in links if (self.folder.for_jobs / f"more-{link}").exists())
+
+    def _no_look(self, error: SlurmError | ValueError, now_s: int) -> float:
+        """Handle a failed look: act without one if due, and return the seconds until the next look."""
+        self._failures += 1
+        self._failures_in_a_row += 1
+        pause_s = min(self.chain.cycle_s * (1 << min(self._failures_in_a_row - 1, 10)), MOST_PAUSE_S)
+        kind = error.kind if isinstance(error, SlurmError) else "nonsense"
+        self._note(f"look at Slurm failed ({kind}): {error}; next look in about {pause_s:.0f} s")
+        if kind != "away":
+            self._do(*keeper.act_blind(self.rules, self.state, now_s, now_s - self._last_look_s))
+        self._write_metrics()
+        return pause_s * (0.75 + random.random() / 2)  # jitter, so that agents that failed together retry apart
+
+    def _decide(self, running: LinkAttempt, sight: keeper.ChainView) -> SubmitDecision:
+        news = self.policy.refresh()
+        if news:
+            self._note(news)
+        observed: Observation = {}
+        hidden: Mapping[str, str] = {}
+        ahead = ""
+        try:
+            seen = self._sight(running, sight)
+            observed, hidden, ahead = seen.observation, seen.hidden, seen.ahead
+            decision = self.policy.decide(observed)
+        except (SlurmError, ValueError) as error:
+            decision = by_rule(observed, f"the cluster cannot be observed: {error}")
+        event = {
+            "event": "decision", "link": running.link, "job_id": running.job_id, "submit": decision.submit,
+            "by": decision.by, "reason": decision.reason, "score": decision.score,
+            "policy": self.policy.artifact.manifest["policy"], "version": self.policy.version,
+            "setting": self.policy.setting,
+            "observation": dict(observed), "hidden": sorted(hidden), **({"ahead": ahead} if ahead else {}),
+        }  # fmt: skip
+        self._journal_lines(sight.now_s, [event])
+        self.world.say(f"decision, link {running.link}: {decision.reason}")
+        return decision
+
+    def _sight(self, running: LinkAttempt, sight: keeper.ChainView) -> ClusterObservation:
+        """Observe for the policy. The successor requests what its predecessor has, with the chain's time limit."""
+        job = keeper.in_queue(running, sight.jobs)
+        assert job is not None
+        partition = self._partition(job.partition)
+        request = SlurmRequest(job.nodes, self.chain.limit_s, self._user, partition, job.account, job.qos)
+        if (request, self.policy.site) != (self._eyes.request, self._eyes.site):
+            self._eyes = self.world.eyes(request, self.policy.site)
+            self._eyes.look(sight.now_s)
+        return self._eyes.sight(job, self.policy.decides_alike)
+
+    def _partition(self, default: str) -> str:
+        return option(self.chain.submitted_options, "--partition", "-p") or default
+
+    # -- reporting ----------------------------------------------------------------------------------------------------
+
+    def _report(self, found: list[dict[str, object]]) -> None:
+        for event in found:
+            self.world.say(event_text(event))
+        self._journal_lines(self.world.time.now_s(), found)
+
+    def _note(self, text: str) -> None:
+        self.world.say(text)
+        self._journal_lines(self.world.time.now_s(), [{"event": "note", "text": text}])
+
+    def _journal_lines(self, time_s: int, found: list[dict[str, object]]) -> None:
+        problem = self._journal.write(time_s, self.state.chain, found)
+        if problem:
+            self._report_once(problem)
+
+    def _report_once(self, text: str) -> None:
+        """Report a problem once, until the next state is written."""
+        if text not in self._reported:
+            self._reported.add(text)
+            self.world.say(text)
+
+    def _print_only(self, state: ChainState, actions: tuple[keeper.Action, ...]) -> None:
+        for action in actions:
+            attempt = next(a for a in state.attempts if a.name == action.name)
+            if isinstance(action, keeper.Submit):
+                argv = " ".join(submission.arguments(self.chain, attempt))
+                self.world.say(f"dry run: would submit link {attempt.link}: {argv}")
+            else:
+                self.world.say(f"dry run: would cancel job {attempt.job_id}: {attempt.withdrawn}")
+        self.state = replace(self.state, decided=state.decided)
+
+    def _write_metrics(self) -> None:
+        if self._metrics is None or self._dry_run:
+            return
+        is_blind = self._failures_in_a_row > 0
+        text = exposition(self.state, self.world.commands.calls, self._failures, self._last_look_s, is_blind)
+        try:
+            replace_file(self._metrics, text)
+        except OSError as error:
+            self._report_once(f"{self._metrics}: {error.strerror}")

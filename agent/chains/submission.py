@@ -1,0 +1,144 @@
+"""Submit, cancel and look up the links of a chain at Slurm.
+
+A look-up asks squeue for jobs that slurmctld still remembers, and accounting for the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from agent.chains.chain import Chain, option
+from agent.chains.keeper import LookedUpJob
+from agent.chains.state import Folder, LinkAttempt
+from agent.slurm.commands import Commands, SlurmError
+from traces.slurm.text import NO_TIME, parse_exit_code
+
+SQUEUE_FIELDS = ("JobID", "State", "exit_code", "SubmitTime", "StartTime", "EndTime")
+SACCT_FIELDS = ("JobIDRaw", "State", "ExitCode", "Submit", "Start", "End")
+MARGIN_S = 86_400  # accounting is searched from this long before the intended submission: clocks may differ
+_ANSWER = re.compile(r"(\d{1,10})(?:;[^\n]*)?\n?")
+
+
+def arguments(chain: Chain, attempt: LinkAttempt) -> list[str]:
+    """Build the argument vector that submits an attempt. The agent's options come first, so no word can end them."""
+    own = [f"--job-name={attempt.name}"]
+    if attempt.after:
+        own.append(f"--dependency={attempt.after}")
+    if option(chain.submitted_options, "--chdir", "-D") is None:
+        own.append(f"--chdir={chain.script.parent}")
+    return ["sbatch", "--parsable", *own, *chain.options, str(chain.script)]
+
+
+def variables(chain: Chain, folder: Folder, attempt: LinkAttempt, predecessor: str) -> dict[str, str]:
+    """Build the environment variables that a link gets."""
+    return {
+        "BATON_CHAIN_DIR": str(folder.for_jobs.absolute()),
+        "BATON_LINK": str(attempt.link),
+        "BATON_LINKS": str(chain.links),
+        "BATON_PREDECESSOR": predecessor,
+    }
+
+
+def submit(
+    commands: Commands,
+    chain: Chain,
+    folder: Folder,
+    attempt: LinkAttempt,
+    predecessor: str,
+    environment: Mapping[str, str],
+) -> str:
+    """Submit an attempt and return its job id. sbatch inherits the chain's lock. Raises SlurmError."""
+    answer = commands.run(
+        *arguments(chain, attempt),
+        pass_fds=() if folder.lock_fd is None else (folder.lock_fd,),
+        environment={**environment, **variables(chain, folder, attempt, predecessor)},
+    )
+    match = _ANSWER.fullmatch(answer)
+    if match is None:
+        raise SlurmError("nonsense", "sbatch", f"its answer {answer[:80]!r} is not a job id")
+    return match[1]
+
+
+def try_only(commands: Commands, script: Path, options: Sequence[str]) -> None:
+    """Let Slurm check a script and its options without submitting. Raises SlurmError."""
+    commands.run("sbatch", "--test-only", *options, str(script))
+
+
+def cancel(commands: Commands, job_id: str) -> None:
+    """Cancel a job. Raises SlurmError, but not for a job that no longer exists."""
+    try:
+        commands.run("scancel", job_id)
+    except SlurmError as error:
+        if "invalid job id" not in error.detail.lower():
+            raise
+
+
+def look_up(commands: Commands, attempt: LinkAttempt) -> LookedUpJob | None:
+    """Look up an attempt's job, ended or not; None if no source knows it. Raises SlurmError.
+
+    If squeue's answer cannot be read, accounting alone can find the job, but cannot prove that there is none.
+    """
+    try:
+        found = _in_squeue(commands, attempt)
+    except SlurmError as error:
+        found = None if error.kind == "away" else _in_accounting(commands, attempt)
+        if found is None:
+            raise
+    return found or _in_accounting(commands, attempt)
+
+
+def _in_squeue(commands: Commands, attempt: LinkAttempt) -> LookedUpJob | None:
+    which = f"--jobs={attempt.job_id}" if attempt.job_id else f"--name={attempt.name}"
+    layout = ",".join(f"{field}:0|" for field in SQUEUE_FIELDS)
+    try:
+        text = commands.run("squeue", "--noheader", "--states=all", "--me", which, f"--Format={layout}")
+    except SlurmError as error:
+        if error.kind == "refused" and "invalid job id" in error.detail.lower():
+            return None
+        raise
+    return _newest("squeue", [line.split("|")[: len(SQUEUE_FIELDS)] for line in text.splitlines()])
+
+
+def _in_accounting(commands: Commands, attempt: LinkAttempt) -> LookedUpJob | None:
+    """Look up the job in accounting; None if it is unknown, or if there is no accounting."""
+    which = f"--jobs={attempt.job_id}" if attempt.job_id else f"--name={attempt.name}"
+    since = datetime.fromtimestamp(attempt.intended_s - MARGIN_S, UTC)
+    try:
+        text = commands.run(
+            "sacct", "--noheader", "--parsable2", "--allocations", which, f"--starttime={since:%Y-%m-%dT%H:%M:%S}",
+            "--endtime=now", f"--user={os.getuid()}", f"--format={','.join(SACCT_FIELDS)}",
+        )  # fmt: skip
+    except SlurmError as error:
+        if error.kind == "refused":
+            return None
+        raise
+    return _newest("sacct", [line.split("|") for line in text.splitlines()])
+
+
+def _newest(program: str, rows: Sequence[Sequence[str]]) -> LookedUpJob | None:
+    """Return the row with the highest job id. Raises SlurmError for malformed rows."""
+    found = []
+    for row in rows:
+        try:
+            job_id, state, status, submit_s, start_s, end_s = (field.strip() for field in row)
+            found.append(LookedUpJob(str(int(job_id)), state, _exit(status), *map(_time, (submit_s, start_s, end_s))))
+        except ValueError as error:
+            raise SlurmError("nonsense", program, f"malformed row {'|'.join(row)[:120]!r}") from error
+    return max(found, key=lambda one: int(one.job_id), default=None)
+
+
+def _exit(text: str) -> int | None:
+    """Parse `code:signal`, or the wait status that squeue prints; None for a job ended by a signal."""
+    if text.isascii() and text.isdigit():
+        status = int(text) if int(text) < 1 << 16 else 1
+        return os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
+    code, number = parse_exit_code(text)
+    return None if number and not code else code
+
+
+def _time(text: str) -> int | None:
+    return None if text in NO_TIME else int(text)

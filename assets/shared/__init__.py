@@ -1,0 +1,1 @@
+"""What all assets share: resources, metadata, code versions and freshness policies."""

@@ -1,0 +1,1 @@
+"""Failures: what failed, the signatures of errors, and what rules against failures save."""

@@ -1,0 +1,1 @@
+"""Load and its drift: how much arrives, and whether a week is like those before."""

@@ -1,0 +1,1 @@
+"""The release of a policy: its candidate, gate, notes and drift."""

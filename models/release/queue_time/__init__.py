@@ -1,0 +1,1 @@
+"""The release of a queue-time model: its candidate, gate, notes and drift."""

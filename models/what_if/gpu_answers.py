@@ -1,0 +1,178 @@
+"""One cluster's jobs under published GPU schedulers: the question, the replays, and their tables in the lake.
+
+The arithmetic is in `models.what_if`. The answer to a question given to `baton whatif` stays in the tables until the
+log, the program or the question declared in clusters.toml changes. Until then the pipeline does not replace it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from models.provisioning import registry
+from models.tables import WHAT_IF_GROUPS, WHAT_IF_SCHEDULERS
+from simulator.gpu.registry import check
+from traces.cache.closure import code_digest
+from traces.cache.digests import digest
+from traces.clusters import ClusterSettings
+from traces.errors import InputError, WorkError
+from traces.store import derived, warehouse
+from traces.store.folder import DataFolder
+
+if TYPE_CHECKING:
+    from models.what_if.changes import GpuScene
+    from models.what_if.schedulers import PlannedGpuReplay, SchedulerOutcome
+
+TABLES = (WHAT_IF_SCHEDULERS, WHAT_IF_GROUPS)
+MOST_JOBS = 20_000  # newest jobs that the pipeline replays, by default
+
+
+@dataclass(frozen=True)
+class Question:
+    """The schedulers (the first is the base), changes and jobs to replay, and the number of draws.
+
+    `jobs`: the newest so many; None takes all. `from_s`, `until_s`: those submitted in between, epoch s.
+    """
+
+    schedulers: tuple[str, ...] = ("yarn", "tiresias", "srtf")
+    changes: tuple[str, ...] = ("nodes=+10%", "mix=none")
+    draws: int = 3
+    profiles: bool = True
+    seed: int = 0
+    jobs: int | None = MOST_JOBS
+    from_s: int | None = None
+    until_s: int | None = None
+
+
+OF_PODS = Question(
+    schedulers=("kubernetes", "yarn", "tiresias"), changes=("kubernetes.gang=1", "nodes=+10%", "mix=none")
+)  # the default for a log of pods
+
+
+def declared(data: DataFolder, settings: ClusterSettings) -> Question:
+    """The pipeline's question about the cluster: its `what_if` in clusters.toml over the default for such a log.
+
+    Raises InputError for an unknown scheduler.
+    """
+    from models.what_if.gpu_scene import names_pods
+
+    own = settings.what_if
+    usual = OF_PODS if names_pods(data, settings) else Question()
+    question = Question(
+        schedulers=tuple(own.get("schedulers", usual.schedulers)),
+        changes=tuple(own.get("changes", usual.changes)),
+        draws=int(own.get("seeds", usual.draws)),
+        jobs=int(own.get("jobs", MOST_JOBS)),
+    )
+    for name in question.schedulers:
+        check(name, {})
+    return question
+
+
+def why_not(data: DataFolder, settings: ClusterSettings) -> str | None:
+    """Explain in one sentence why the cluster's jobs are not replayed under GPU schedulers; None if they are."""
+    if not ran_on_gpus(data, settings.name):
+        return f"the log of cluster {settings.name!r} holds no job that ran on GPUs"
+    listed = warehouse.read(
+        data, "SELECT count(*) AS nodes FROM nodes WHERE cluster = ? AND gpus > 0", (settings.name,)
+    )
+    if not listed["nodes"][0] and not (settings.nodes and settings.gpus_per_node):
+        return (
+            f"the number of GPUs of cluster {settings.name!r} is unknown: give --nodes and --gpus-per-node, or declare "
+            "them in clusters.toml"
+        )
+    return None
+
+
+def ran_on_gpus(data: DataFolder, cluster: str) -> bool:
+    """Whether a job of the cluster ran on GPUs."""
+    ran = warehouse.read(
+        data,
+        "SELECT count(*) AS jobs FROM jobs WHERE cluster = ? AND run_s > 0 AND submit_utc IS NOT NULL "
+        "AND greatest(coalesce(allocated_gpus, 0), coalesce(requested_gpus, 0)) > 0",
+        (cluster,),
+    )
+    return bool(ran["jobs"][0])
+
+
+def asked(data: DataFolder, settings: ClusterSettings, question: Question) -> list[PlannedGpuReplay]:
+    """Plan the replays that answer the question. Raises InputError for unknown names and impossible changes."""
+    from models.what_if.schedulers import combinations
+
+    return combinations(scene_of(data, settings, question), question.schedulers, question.changes, question.draws)
+
+
+def scene_of(data: DataFolder, settings: ClusterSettings, question: Question) -> GpuScene:
+    """The cluster and the jobs of the question."""
+    from models.what_if.gpu_scene import read_scene
+
+    return read_scene(
+        data,
+        settings,
+        profiles=question.profiles,
+        seed=question.seed,
+        from_s=question.from_s,
+        until_s=question.until_s,
+        newest=question.jobs,
+    )
+
+
+def answer(
+    data: DataFolder,
+    settings: ClusterSettings,
+    question: Question,
+    report: Callable[[str], None] = lambda _name: None,
+    workers: int | None = None,
+) -> list[pl.DataFrame]:
+    """Make the two tables of TABLES. Raises InputError as `asked` does."""
+    from models.what_if.differences import frames
+    from models.what_if.schedulers import replays
+
+    every = asked(data, settings, question)
+    return frames(settings.name, every, replays(every, report, workers))
+
+
+def made_from(data: DataFolder, settings: ClusterSettings) -> str:
+    """Digest of the inputs of the pipeline's own answer."""
+    return f"{_until(data, settings)}-declared-{digest(_machine(settings))}"
+
+
+def kept(data: DataFolder, settings: ClusterSettings) -> list[pl.DataFrame] | None:
+    """The tables that `baton whatif` left, while they are valid; None without any."""
+    stored = {derived.made_from(data, table.name, settings.name) for table in TABLES}
+    if len(stored) != 1 or not (stored.pop() or "").startswith(f"{_until(data, settings)}-asked-"):
+        return None
+    with suppress(InputError, WorkError):  # gone in between, or damaged
+        return [derived.read(data, table.name, settings.name) for table in TABLES]
+    return None
+
+
+def keep(
+    data: DataFolder,
+    settings: ClusterSettings,
+    question: Question,
+    every: list[PlannedGpuReplay],
+    outcomes: list[SchedulerOutcome],
+) -> None:
+    """Store the answer to a question given by hand; the previous answer stays until the new one is complete."""
+    from models.what_if.differences import frames
+
+    fingerprint = f"{_until(data, settings)}-asked-{digest(astuple(question), _machine(settings))}"
+    for table, frame in zip(TABLES, frames(settings.name, every, outcomes), strict=True):
+        derived.write(data, table, settings.name, frame, fingerprint)
+
+
+def _machine(settings: ClusterSettings) -> tuple[object, ...]:
+    """The declared machine; GPU types in their order, which is that of the nodes."""
+    types = list(settings.gpu_types.items())
+    return settings.nodes, settings.gpus_per_node, types, sorted(settings.quotas.items())
+
+
+def _until(data: DataFolder, settings: ClusterSettings) -> str:
+    """Digest of the log, the code and the declared question."""
+    code = code_digest(__name__, but=(registry.__name__,))  # tables name its worlds; policies do not count
+    return digest(warehouse.made_from(data, settings.name), sorted(settings.what_if.items()), code)

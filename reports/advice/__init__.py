@@ -1,0 +1,1 @@
+"""Findings and recommended actions in words, with how far each can be trusted."""

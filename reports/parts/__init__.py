@@ -1,0 +1,1 @@
+"""Parts of the report's sections, in files of their own."""

@@ -1,0 +1,239 @@
+"""Mirage's networks by their released shapes; training that learns, resumes, and refuses what does not fit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from agent.artifact import pack_arrays, unpack_arrays
+from models.provisioning.learning.networks import repeatable
+from models.provisioning.mirage import checkpoints, networks, peers, training
+from models.provisioning.mirage.networks import Sizes
+from models.provisioning.mirage.snapshots import CLUSTER_INPUTS, HISTORY, STEP_S, Histories, Snapshots
+from models.provisioning.protocol import PairTable
+from tests.models.pair_tables import random_pairs
+from traces.errors import InputError
+
+PAIRS = random_pairs(1, starts=10, sizes=(1,))
+SMALL = Sizes(width=8, inner=8, layers=1, heads=1, experts=2, gate=4)
+
+
+def histories(pairs: PairTable = PAIRS) -> Histories:
+    """Snapshots that say the gap: the first number is the level of waits around then."""
+    first_s = int(pairs.decision_s.min()) - HISTORY * STEP_S
+    rows = np.zeros((int(pairs.decision_s.max() - first_s) // STEP_S + 1, CLUSTER_INPUTS), np.float32)
+    places = (pairs.decision_s - first_s) // STEP_S
+    rows[places, 0] = pairs.gap_h
+    return Histories.of(Snapshots(first_s, rows), pairs)
+
+
+HISTORIES = histories()
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    with repeatable(0):
+        yield
+
+
+def test_shapes_are_those_that_were_released() -> None:
+    def shapes(network: torch.nn.Module) -> dict[str, tuple[int, ...]]:
+        return {name: tuple(weight.shape) for name, weight in network.named_parameters()}
+
+    found = shapes(networks.transformer(Sizes()))
+    assert found["embed.weight"] == (512, 42)
+    assert found["head.weight"] == (1, 144 * 512)
+    assert {name.split(".")[2] for name in found if name.startswith("encoder.layers")} == {"0", "1"}
+    assert found["encoder.layers.0.linear1.weight"] == (128, 512)
+    network = networks.mixture(Sizes(width=16, inner=8))
+    found = shapes(network)
+    assert found["gate.1.weight"] == (32, 6048) and found["gate.2.weight"] == (10, 32)
+    assert len({name.split(".")[1] for name in found if name.startswith("experts")}) == 10
+    states = torch.randn(3, 144, 42)
+    network.eval()
+    with torch.no_grad():
+        each, gate = network.each(states), network.gate(states)  # type: ignore[operator]
+        np.testing.assert_allclose(gate.sum(dim=1), 1.0, rtol=1e-5)
+        assert each.shape == (3, 10, 1)
+        np.testing.assert_allclose(network(states), (each * gate[:, :, None]).sum(dim=1), rtol=1e-5)
+
+
+def test_probes_are_seven_a_pair_evenly_over_its_run() -> None:
+    rows = training.probe_rows(PAIRS)
+    assert len(rows) == 7 * len(PAIRS)
+    for place, pair in enumerate(np.argsort(PAIRS.submit_s, kind="stable")):
+        begin, end = int(PAIRS.predecessor_start_s[pair]) + 60, int(PAIRS.predecessor_end_s[pair]) - 60
+        here = np.arange(PAIRS.offset[pair], PAIRS.offset[pair + 1])
+        for i in range(7):
+            wanted = begin + (end - begin) * i / 6
+            found = rows[7 * place + i]
+            assert found in here
+            assert abs(PAIRS.decision_s[found] - wanted) == np.abs(PAIRS.decision_s[here] - wanted).min()
+
+
+def test_stages_of_a_mixture_are_an_expert_each_and_then_all() -> None:
+    rows = np.arange(100)
+    stages = training.mixture_stages(rows, Sizes())
+    assert [stage.part for stage in stages] == [*[f"experts.{i}" for i in range(10)], ""]
+    assert stages[3].rows.tolist() == [15, 16, 17, 18, 19] and stages[-1].rows.tolist() == list(range(80))
+    assert {stage.rate for stage in stages} == {1e-5} and stages[0].batch == 64 and stages[-1].batch == 128
+
+
+def trained(path: Path | None, epochs: int, seed: int = 0) -> tuple[torch.nn.Module, list[list[float]]]:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        network = networks.mixture(SMALL)
+    rows = training.probe_rows(PAIRS)
+    stages = [training.Stage("experts.0", rows[:20], 2, 1e-3, 8), training.Stage("", rows, epochs, 1e-3, 16)]
+    errors, _ = training.pretrain(network, HISTORIES, stages, sizes=SMALL, seed=seed, budget_s=1e9, checkpoint=path)
+    return network, errors
+
+
+def test_a_training_that_was_interrupted_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
+    whole, errors = trained(None, 3)
+    trained(tmp_path / "kept.npz", 1)
+    again, rest = trained(tmp_path / "kept.npz", 3)
+    assert [len(one) for one in rest] == [0, 2], "two epochs of the second stage were left"
+    assert rest[1] == pytest.approx(errors[1][1:])
+    for expected, found in zip(whole.parameters(), again.parameters(), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+def test_a_mixture_of_the_released_ten_can_be_gone_on_with(tmp_path: Path) -> None:
+    """It has hundreds of weights, more than the reader of arrays lists in one file."""
+    sizes, path = Sizes(width=4, inner=4), tmp_path / "ten.npz"
+    network, other = networks.mixture(sizes), networks.mixture(sizes)
+    adam = torch.optim.Adam(network.parameters())
+    network(torch.randn(2, 144, 42)).sum().backward()
+    adam.step()
+    checkpoints.save(path, network, adam, {"sizes": [4]})
+    meta, moments = checkpoints.load(path, other, {"sizes": (4,)})
+    again = torch.optim.Adam(other.parameters())
+    checkpoints.restore(again, moments)
+    assert meta["sizes"] == [4] and len(list(other.parameters())) > 150
+    for expected, found in zip(network.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+        for name, value in adam.state[expected].items():
+            torch.testing.assert_close(again.state[found][name], value, rtol=0, atol=0)
+
+
+def test_a_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "kept.npz"
+    trained(path, 1)
+    with pytest.raises(InputError, match=r"no whole checkpoint \(\d+ numbers for \d+ weights\)"):
+        checkpoints.load(path, networks.transformer(SMALL), {})
+
+
+def test_foundations_learn_from_probes() -> None:
+    rows = training.probe_rows(PAIRS)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        network = networks.transformer(SMALL)
+    stages = [training.Stage("", rows, 15, 5e-3, 16)]
+    errors, place = training.pretrain(network, HISTORIES, stages, sizes=SMALL, seed=0, budget_s=1e9)
+    assert place.epoch == 15 and place.seconds > 0
+    assert min(errors[0]) < 0.7 * errors[0][0]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")
+def test_a_gpu_learns_what_the_processor_learns(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = []
+    for device in ("cuda", "cpu"):
+        monkeypatch.setattr(training, "training_device", lambda device=device: device)
+        with repeatable(0):
+            network = networks.transformer(SMALL)
+        stages = [training.Stage("", training.probe_rows(PAIRS), 20, 1e-2, 16)]
+        found, _ = training.pretrain(network, HISTORIES, stages, sizes=SMALL, seed=0, budget_s=60.0)
+        errors.append(found[0][-1])
+    assert errors[0] == pytest.approx(errors[1], rel=0.2)  # dropout draws other numbers there
+
+
+def test_a_budget_ends_the_training_after_the_epoch_that_used_it_up() -> None:
+    rows = training.probe_rows(PAIRS)
+    stages = [training.Stage("", rows[:10], 1000, 1e-3, 16)]
+    errors, place = training.pretrain(
+        networks.transformer(SMALL), HISTORIES, stages, sizes=SMALL, seed=0, budget_s=1e-9
+    )
+    assert len(errors[0]) == 1 and place.epoch == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"state_version": 0}, "a checkpoint of state_version 0; this training has 1"),
+        ({"sizes": {"width": 9}}, "a checkpoint of sizes"),
+        ({"seed": 3}, "a checkpoint of seed 3; this training has 0"),
+    ],
+)
+def test_a_checkpoint_of_something_else_is_refused_by_name(
+    tmp_path: Path, change: dict[str, object], said: str
+) -> None:
+    path = tmp_path / "kept.npz"
+    trained(path, 1)
+    arrays = unpack_arrays(path.read_bytes())
+    meta = json.loads(arrays["meta"].tobytes()) | change
+    arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
+    path.write_bytes(pack_arrays(arrays))
+    with pytest.raises(InputError, match=said) as caught:
+        trained(path, 1)
+    assert "\n" not in str(caught.value) and str(path) in str(caught.value)
+
+
+def test_a_damaged_checkpoint_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "kept.npz"
+    path.write_bytes(b"PK nothing")
+    with pytest.raises(InputError, match="no whole checkpoint"):
+        checkpoints.load(path, networks.transformer(SMALL), {})
+
+
+def test_a_head_learns_when_to_submit_from_what_its_foundation_says() -> None:
+    """A foundation that knows the gap: the head learns to submit where it is small."""
+    seen = np.abs(PAIRS.gap_h[:, None]).astype(np.float32)
+    weights, rewards = training.reinforce(seen, PAIRS, 1, epochs=40, seed=0, rate=0.05)
+    assert weights.shape == (2, 2)
+    assert weights[1, 0] - weights[0, 0] < -0.2, "the larger the gap, the less it submits"
+    assert np.mean(rewards[-10:]) > np.mean(rewards[:10])
+
+
+def test_the_value_rule_submits_at_the_released_bound() -> None:
+    fitted = peers.FittedPeer(
+        "toy", "gap", peers.BOUNDS_H, peers.RELEASED_H, lambda seen, rows: seen.pairs.gap_h[rows].astype(np.float64)
+    )
+    outcome = fitted.outcome(HISTORIES, every=3)
+    at = peers.BOUNDS_H.index(-0.5)
+    for pair in range(len(PAIRS)):
+        rows = np.arange(PAIRS.last[pair], PAIRS.offset[pair] - 1, -3)[::-1]
+        row = next((row for row in rows if PAIRS.gap_h[row] >= -0.5), rows[-1])
+        assert outcome.gap_h[0, at, pair] == PAIRS.gap_h[row]
+    assert outcome.default_setting == -0.5
+    assert peers.within(np.array([499.0, 501.0])).tolist() == [499.0, -np.inf]
+
+
+@pytest.mark.parametrize("kind", ["forest", "xgboost"])
+def test_trees_on_flattened_states_know_what_the_snapshots_say(kind: str) -> None:
+    fitted = peers.fit_trees(kind, HISTORIES, 0, trees=8)
+    rows = training.probe_rows(PAIRS)
+    found = fitted.predict(HISTORIES, rows)
+    assert np.corrcoef(found, PAIRS.gap_h[rows])[0, 1] > 0.8
+
+
+def test_unknown_trees_are_refused() -> None:
+    with pytest.raises(InputError, match="unknown tree model 'oak' of Mirage; known: forest, xgboost"):
+        peers.fit_trees("oak", HISTORIES, 0)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "mixture"])
+def test_a_foundation_gives_a_value_row_and_a_reinforce_row(kind: str, tmp_path: Path) -> None:
+    few = histories(PAIRS.take(np.arange(6)))
+    budget = peers.Budget(seconds=0.05, sizes=SMALL, checkpoints=tmp_path)
+    value, head = peers.fit_foundation(kind, few, budget, 0, every=6)
+    assert (value.name, head.name) == (f"mirage-{kind}", f"mirage-{kind}-reinforce")
+    for one in (value, head):
+        outcome = one.outcome(few, every=6)
+        assert outcome.gap_h.shape == (1, 15, 6) and np.isfinite(outcome.gap_h).all()
+    assert sum(value.metrics["epochs"]) >= 1 and (tmp_path / f"{kind}-0.npz").exists()
