@@ -353,8 +353,3 @@ def promises_frame(cluster: str, world: str, promises: Sequence[Mapping[str, Any
         ends = {"interrupted_low": low, "interrupted_high": high, "weekly": json.dumps(row["weekly"], sort_keys=True)}
         flat.append({**row, **bounds, **ends, "cluster": cluster, "world": world})
     return frame(POLICY_PROMISES, flat)
-
-
-def release_log_frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """Make `release_log` from the rows of `models.release.policies.decision.ReleaseDecision.log_row`."""
-    return frame(RELEASE_LOG, rows)

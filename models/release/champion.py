@@ -7,12 +7,12 @@ between two of them, the next process, whatever its task, can finish.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from models.release import log as release_log
+from models.release.log import DECISION_TAG, POLICY_DECISIONS, DecisionLog
 from models.tracking import exported as export
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
@@ -25,22 +25,8 @@ ROLLED_BACK_TAG, HISTORY_TAG = "rolled_back", "champion_history"
 MOST_REASON = 500  # characters
 
 
-@dataclass(frozen=True)
-class Decisions:
-    """The log of decisions about one kind of registered model; a version has its own decision as a tag."""
-
-    model: str
-    # Makes the tag of a person's decision from cluster, version, reason and time.
-    tag_by_hand: Callable[[str, tracking.RegisteredVersion, str, datetime], str]
-    # Adds the decision that made this version champion to the log, if it is missing.
-    restore: Callable[[DataFolder, str, tracking.RegisteredVersion], None]
-
-
-POLICIES = Decisions(tracking.POLICY, release_log.tag_by_hand, release_log.restore)
-
-
 @contextmanager
-def alone(data: DataFolder, cluster: str, decisions: Decisions = POLICIES) -> Iterator[None]:
+def alone(data: DataFolder, cluster: str, decisions: DecisionLog = POLICY_DECISIONS) -> Iterator[None]:
     """Run one process at a time, from reading the registry to the last write; may be nested.
 
     A change that a killed process left half done is finished first.
@@ -60,7 +46,9 @@ def alone(data: DataFolder, cluster: str, decisions: Decisions = POLICIES) -> It
         yield
 
 
-def promote(data: DataFolder, cluster: str, version: int, reason: str, decisions: Decisions = POLICIES) -> int:
+def promote(
+    data: DataFolder, cluster: str, version: int, reason: str, decisions: DecisionLog = POLICY_DECISIONS
+) -> int:
     """Make a registered version the champion, whatever the gate's verdict. The reason is logged and stored with it.
 
     Raises InputError for an unknown version, WorkError for one that cannot be loaded.
@@ -77,13 +65,13 @@ def promote(data: DataFolder, cluster: str, version: int, reason: str, decisions
             raise InputError(f"{name} has no version {version}; registered: {known}")
         export.export(data, cluster, version, decisions.model)
         tag = decisions.tag_by_hand(cluster, wanted, " ".join(reason.split()), datetime.now(UTC).replace(tzinfo=None))
-        tracking.set_version_tag(data, cluster, version, release_log.DECISION_TAG, tag, decisions.model)
+        tracking.set_version_tag(data, cluster, version, DECISION_TAG, tag, decisions.model)
         give_alias(data, cluster, version, decisions.model)
-        decisions.restore(data, cluster, replace(wanted, tags={**wanted.tags, release_log.DECISION_TAG: tag}))
+        decisions.restore(data, cluster, replace(wanted, tags={**wanted.tags, DECISION_TAG: tag}))
     return version
 
 
-def rollback(data: DataFolder, cluster: str, decisions: Decisions = POLICIES) -> int:
+def rollback(data: DataFolder, cluster: str, decisions: DecisionLog = POLICY_DECISIONS) -> int:
     """Give the alias back to the previous champion; returns its version. Raises WorkError if there is none."""
     before = _champion(data, cluster, decisions.model)  # before the lock: without one, change nothing
     with alone(data, cluster, decisions):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,9 +11,6 @@ from pipelines import options
 from pipelines.options import ClusterName, Data, Json
 from traces.errors import InputError, WorkError
 from traces.store.folder import DataFolder
-
-if TYPE_CHECKING:
-    from models.release.champion import Decisions
 
 POLICY = "policy"  # as in `models.tracking.versions`, which is slow to import
 KINDS = (POLICY, "queue-time")
@@ -41,8 +38,9 @@ def promote(
 
     registered.check_version(folder, cluster, version, model)
     from models.release.champion import promote as promote_
+    from models.release.log import DECISIONS
 
-    promoted = promote_(folder, cluster, version, reason, _decisions(model))
+    promoted = promote_(folder, cluster, version, reason, DECISIONS[model])
     _announce(cluster, promoted, json, "promoted", model)
 
 
@@ -57,15 +55,9 @@ def rollback(
         name = versions.model_name(cluster, model)
         raise WorkError(f"{name} has no champion to roll back from; release a {model} model first")
     from models.release.champion import rollback as rollback_
+    from models.release.log import DECISIONS
 
-    _announce(cluster, rollback_(folder, cluster, _decisions(model)), json, "rolled back to", model)
-
-
-def _decisions(model: str) -> Decisions:
-    from models.release.champion import POLICIES
-    from models.release.queue_time.decisions import DECISIONS
-
-    return {one.model: one for one in (POLICIES, DECISIONS)}[model]
+    _announce(cluster, rollback_(folder, cluster, DECISIONS[model]), json, "rolled back to", model)
 
 
 def _of_cluster(context: typer.Context, data: Path | None, cluster: str, model: str) -> DataFolder:

@@ -24,7 +24,7 @@ from mlflow.tracking import MlflowClient
 from agent.artifact import Artifact
 from models.provisioning.protocol import PairTable, TrainedPolicy
 from models.release import champion
-from models.release import log as release_log
+from models.release.log import POLICY_DECISIONS
 from models.release.policies import publish
 from models.study import comparisons, fits
 from models.tracking import exported as export
@@ -121,7 +121,7 @@ def state(data: DataFolder) -> State:
     present = tracking.champion(data, "toy")
     versions = [tracking.find_version(data, "toy", number) for number in tracking.versions(data, "toy")]
     runs = client.search_runs([mlflow_store.experiment_id(client)], "attributes.status = 'RUNNING'")
-    log = release_log.read(data, "toy")
+    log = POLICY_DECISIONS.read(data, "toy")
     challenger = tracking.aliased(data, "toy", tracking.CHALLENGER)
     place = export.folder(data, "toy")
     return {

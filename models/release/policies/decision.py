@@ -18,13 +18,12 @@ from features.observe import FEATURES, VERSION
 from models.provisioning.comparison.outcomes import content_digest
 from models.provisioning.protocol import PairTable
 from models.provisioning.scenario import Context
-from models.release import champion
-from models.release import log as release_log
+from models.release import champion, line
+from models.release.log import POLICY_DECISIONS
 from models.release.policies.candidate import Candidate
 from models.release.policies.gate import GateVerdict, compare_with, gate_window
 from models.release.policies.note import model_card, release_note
 from models.release.policies.promise import measured_on, promised
-from models.tracking import exported as export
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
 from traces.cache.closure import code_digest
@@ -32,8 +31,7 @@ from traces.cache.digests import digest
 from traces.errors import WorkError
 from traces.store.folder import DataFolder
 
-DIGEST_TAG, MADE_FROM_TAG = "content_digest", "released_from"
-VERDICT_TAG, REASON_TAG = "verdict", "reason"
+MADE_FROM_TAG = "released_from"
 
 
 @dataclass(frozen=True)
@@ -122,12 +120,12 @@ def release(data: DataFolder, offer: ReleaseOffer, decided_utc: datetime | None 
     with champion.alone(data, cluster):
         present = tracking.champion(data, cluster)
         before = None if present is None else present.version
-        if present is not None and present.tags.get(DIGEST_TAG) == content:
-            decided = release_log.decision_of(cluster, present)
+        if present is not None and present.tags.get(line.CONTENT_TAG) == content:
+            decided = POLICY_DECISIONS.decision_of(cluster, present)
             row: dict[str, Any] = {"verdict": CANNOT_TELL, "provisional": False} if decided is None else decided[0]
             same = GateVerdict(row["verdict"], f"it is already champion, as version {before}: nothing new to release")
             return replace(decision(same, before, before, before), is_provisional=row["provisional"])
-        twins = tracking.tagged(data, cluster, DIGEST_TAG, content)
+        twins = tracking.tagged(data, cluster, line.CONTENT_TAG, content)
         back = next((twin for twin in twins if champion.ROLLED_BACK_TAG in twin.tags), None)
         if back is not None:
             reason = f"it equals version {back.version}, which was rolled back; promote that version to restore it"
@@ -136,18 +134,15 @@ def release(data: DataFolder, offer: ReleaseOffer, decided_utc: datetime | None 
         judged, released = _judged(offer, opponent)
         if offer.fallback is not None and _is_unproven(judged, opponent):
             kept, _ = _keep(data, offer, candidate.artifact, judged, content)
-            _challenge(data, cluster, kept)
+            line.make_challenger(data, cluster, kept, tracking.POLICY)
             return _release_rule(data, offer, offer.fallback, judged, now)
         if released is None:
             kept, is_new = _keep(data, offer, candidate.artifact, judged, content)
-            _challenge(data, cluster, kept)
+            line.make_challenger(data, cluster, kept, tracking.POLICY)
             return replace(decision(judged, before, before, kept), is_new=is_new)
         version, is_new = _keep(data, offer, released, judged, content, is_release=True)
-        export.export(data, cluster, version)
         made = replace(decision(judged, before, version, version), is_new=is_new, is_provisional=not judged.passed)
-        tag = release_log.tag_of(made.log_row(), offer.made_from)
-        tracking.set_version_tag(data, cluster, version, release_log.DECISION_TAG, tag)
-        champion.give_alias(data, cluster, version)
+        line.make_champion(data, POLICY_DECISIONS, made.log_row(), offer.made_from)
         return made
 
 
@@ -211,18 +206,11 @@ def _champion_artifact(data: DataFolder, offer: ReleaseOffer, version: int, cont
         why = str(error)
     judged = GateVerdict(CANNOT_TELL, f"champion version {version} cannot be compared with: {why}")
     kept, _ = _keep(data, offer, offer.candidate.artifact, judged, content)
-    _challenge(data, cluster, kept)
+    line.make_challenger(data, cluster, kept, tracking.POLICY)
     raise WorkError(
         f"{judged.reason}; nothing is released for cluster {cluster!r} until a person decides. The candidate is "
         f"version {kept}; to promote it: baton promote --cluster {cluster} {kept} --reason ..."
     )
-
-
-def _challenge(data: DataFolder, cluster: str, version: int) -> None:
-    """Make the version the challenger, unless it already is."""
-    present = tracking.aliased(data, cluster, tracking.CHALLENGER)
-    if present is None or present.version != version:
-        tracking.set_alias(data, cluster, tracking.CHALLENGER, version)
 
 
 def _keep(
@@ -236,26 +224,24 @@ def _keep(
 ) -> tuple[int, bool]:
     """Register the artifact, with the newest verdict as tags; returns the version, and whether it is new.
 
-    A version left by a killed process is reused. A release is a version of its own, not the one that was rejected.
+    A release is a version of its own, not the one that was rejected.
     """
-    cluster = offer.context.scenario.cluster
     made_from = {MADE_FROM_TAG: digest(offer.made_from)} if is_release else {}
-    twins = tracking.tagged(data, cluster, DIGEST_TAG, content)
-    twin = next((one for one in twins if one.tags.get(MADE_FROM_TAG) == made_from.get(MADE_FROM_TAG)), None)
-    if twin is None:
-        return _register(data, offer, artifact, judged, {DIGEST_TAG: content, **made_from}), True
-    for key, value in _verdict_tags(judged).items():
-        if twin.tags.get(key) != value:
-            tracking.set_version_tag(data, cluster, twin.version, key, value)
-    return twin.version, False
-
-
-def _verdict_tags(judged: GateVerdict) -> dict[str, str]:
-    return {VERDICT_TAG: judged.verdict, REASON_TAG: judged.reason}
+    verdict = {line.VERDICT_TAG: judged.verdict, line.REASON_TAG: judged.reason}
+    tags = {line.CONTENT_TAG: content, **made_from, **verdict}
+    return line.registered_once(
+        data,
+        offer.context.scenario.cluster,
+        tracking.POLICY,
+        content,
+        lambda: _register(data, offer, artifact, judged, tags),
+        verdict=verdict,
+        same=lambda twin: twin.tags.get(MADE_FROM_TAG) == made_from.get(MADE_FROM_TAG),
+    )
 
 
 def _register(
-    data: DataFolder, offer: ReleaseOffer, artifact: Artifact, judged: GateVerdict, digests: dict[str, str]
+    data: DataFolder, offer: ReleaseOffer, artifact: Artifact, judged: GateVerdict, tags: dict[str, str]
 ) -> int:
     candidate, context = offer.candidate, offer.context
     tags = {
@@ -268,8 +254,7 @@ def _register(
         "scenario": context.scenario.brief,
         "code_version": context.code_version,
         "training_run_id": candidate.run_id,
-        **digests,
-        **_verdict_tags(judged),
+        **tags,
     }
     numbers = {
         "select_cost_w1_h": candidate.cost_h,

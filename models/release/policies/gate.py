@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from models.provisioning.comparison.one_thread import one_thread
 from models.provisioning.comparison.outcomes import cost_h, load_masks
 from models.provisioning.protocol import PairTable
 from models.release.block_interval import PART_LEVEL, block_interval, blocks_of
+from models.release.verdict import Verdict
 from traces.arrays import Bools, Float64s
 from traces.counted import counted, plural
 from traces.units import DAY_S
@@ -38,32 +39,17 @@ GATE_S = 84 * DAY_S  # newest pairs compared: twelve blocks, of a cluster that h
 
 
 @dataclass(frozen=True)
-class GateVerdict:
+class GateVerdict(Verdict):
     """The paired comparison on the gate's window: candidate minus opponent, cost of weight 1, hours a pair."""
 
-    verdict: str  # PASSED, FAILED or CANNOT_TELL
-    reason: str
-    n: int = 0
-    blocks: int = 0
+    level: ClassVar[float] = GATE_LEVEL
+
     losing: int = 0  # pairs on which reactive loses more than LIGHT_H
-    from_s: int | None = None  # first and last submission compared, epoch s
-    until_s: int | None = None
-    difference_h: float | None = None
-    low_h: float | None = None
-    high_h: float | None = None
 
     @property
     def passed(self) -> bool:
         """Whether the candidate is shown to be no worse."""
         return self.verdict == PASSED
-
-    def figures(self) -> dict[str, Any]:
-        """Plain values for a manifest, with the level of the interval."""
-        return {
-            "verdict": self.verdict, "reason": self.reason, "n": self.n, "blocks": self.blocks, "losing": self.losing,
-            "from_s": self.from_s, "until_s": self.until_s, "difference_h": self.difference_h, "low_h": self.low_h,
-            "high_h": self.high_h, "level": GATE_LEVEL,
-        }  # fmt: skip
 
 
 @one_thread
@@ -108,14 +94,14 @@ def judge(
     found = block_interval(difference_h, block, day=submit_s // DAY_S)
     blocks = len(np.unique(block))
     mean_h = float(difference_h.mean())
-    window = (len(submit_s), blocks, int(losing.sum()), int(submit_s.min()), int(submit_s.max()), mean_h)
+    window = (len(submit_s), blocks, int(submit_s.min()), int(submit_s.max()), mean_h)
     if found is None:
         days = (int(submit_s.max()) - int(submit_s.min())) / DAY_S
         reason = (
             f"{counted(len(submit_s), 'pair')} against {opponent} begin within {days:.1f} days, less than two whole "
             "blocks of 7; add newer logs"
         )
-        return GateVerdict(CANNOT_TELL, reason, *window)
+        return GateVerdict(CANNOT_TELL, reason, *window, losing=int(losing.sum()))
     verdict, why = PASSED, f"not worse than {opponent}"
     if found.high > NOT_WORSE_H:
         verdict, why = (FAILED, f"worse than {opponent}") if found.low > 0.0 else (CANNOT_TELL, "")
@@ -128,7 +114,7 @@ def judge(
         f"{counted(len(submit_s), 'pair')} in {counted(blocks, 'block')}, reactive loses over {LIGHT_H:g} h on "
         f"{losing.sum()}"
     )
-    return GateVerdict(verdict, reason, *window, found.low, found.high)
+    return GateVerdict(verdict, reason, *window, found.low, found.high, int(losing.sum()))
 
 
 def _lacking(block: NDArray[np.int64], losing: Bools, blocks: int) -> str:

@@ -14,7 +14,7 @@ from models.provisioning.protocol import PairTable, TrainedPolicy
 from models.provisioning.registry import make_policy
 from models.provisioning.training.train import train
 from models.release import champion
-from models.release import log as release_log
+from models.release.log import POLICY_DECISIONS
 from models.release.policies.candidate import Candidate, choose_candidate
 from models.release.policies.decision import ReleaseOffer, release
 from models.study import comparisons, fits
@@ -41,8 +41,8 @@ def publish(study: Study) -> tuple[pl.DataFrame, bool]:
     fingerprint = comparisons.comparison_fingerprint(study, policies)
     made_from = digest(fingerprint, code_digest(*RELEASED_BY, but=(registry.__name__,)))
     with champion.alone(data, cluster):
-        if release_log.is_current(data, cluster, made_from):
-            return release_log.read(data, cluster), True
+        if POLICY_DECISIONS.is_current(data, cluster, made_from):
+            return POLICY_DECISIONS.read(data, cluster), True
         trained, _ = fits.fit(study, policies, windows.fit)
         study = study.seeing([*policies, *_champion(study)])
         select, report = study.pairs(windows.select), study.pairs(windows.report)
@@ -61,7 +61,7 @@ def publish(study: Study) -> tuple[pl.DataFrame, bool]:
             earlier=select,
         )
         decision = release(data, offer)
-        return release_log.add(data, decision.log_row(), made_from), False
+        return POLICY_DECISIONS.add(data, decision.log_row(), made_from), False
 
 
 def _champion(study: Study) -> list[str]:

@@ -9,12 +9,13 @@ reject a candidate but not accept one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
 from features.bootstrap import BLOCK_S, block_count, interval, start_weights
 from features.conventions import BLOCK_DAYS
+from models.release.verdict import Verdict
 from traces.arrays import Float64s, Int64s
 from traces.counted import counted
 
@@ -24,27 +25,12 @@ LEAST_JOBS = 20
 
 
 @dataclass(frozen=True)
-class QueueTimeVerdict:
-    """The gate's verdict on the candidate less the opponent, on the jobs of the gate's window."""
+class QueueTimeVerdict(Verdict):
+    """The comparison of CRPS on the gate's window: candidate minus opponent, hours a job."""
 
-    verdict: str  # BETTER, WORSE or CANNOT_TELL
-    reason: str
-    opponent: str
-    n: int = 0
-    blocks: int = 0
-    from_s: int | None = None  # first and last submission compared, epoch s
-    until_s: int | None = None
-    difference_h: float | None = None
-    low_h: float | None = None
-    high_h: float | None = None
+    level: ClassVar[float] = 0.95
 
-    def figures(self) -> dict[str, Any]:
-        """Plain values for a manifest."""
-        return {
-            "verdict": self.verdict, "reason": self.reason, "opponent": self.opponent, "n": self.n,
-            "blocks": self.blocks, "from_s": self.from_s, "until_s": self.until_s, "difference_h": self.difference_h,
-            "low_h": self.low_h, "high_h": self.high_h, "level": 0.95,
-        }  # fmt: skip
+    opponent: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,8 +50,8 @@ def judge(candidate_h: Float64s, opponent_h: Float64s, submit_s: Int64s, opponen
         return QueueTimeVerdict(
             CANNOT_TELL,
             f"{counted(n, 'job')} that neither was fitted on: at least {LEAST_JOBS} are needed",
-            opponent,
             n,
+            opponent=opponent,
         )
     difference = candidate_h - opponent_h
     blocks = block_count(submit_s, int(submit_s[0]), BLOCK_S)
@@ -75,7 +61,7 @@ def judge(candidate_h: Float64s, opponent_h: Float64s, submit_s: Int64s, opponen
     ends = None if weights is None else interval((weights @ difference) / np.maximum(weights.sum(axis=1), 1e-12))
     if ends is None:
         reason = f"no interval from {counted(n, 'job')} within one block of {BLOCK_DAYS} days, against {opponent}"
-        return QueueTimeVerdict(CANNOT_TELL, reason, opponent, *window)
+        return QueueTimeVerdict(CANNOT_TELL, reason, *window, opponent=opponent)
     low, high = ends
     summary = (
         f"CRPS {mean:+.3f} h a job against {opponent}, 95 % [{low:+.3f}, {high:+.3f}], {counted(n, 'job')} in "
@@ -86,4 +72,4 @@ def judge(candidate_h: Float64s, opponent_h: Float64s, submit_s: Int64s, opponen
         verdict = BETTER if blocks >= LEAST_BLOCKS else CANNOT_TELL
         if verdict == CANNOT_TELL:
             summary += f"; an interval over fewer than {LEAST_BLOCKS} blocks is too narrow to accept a candidate"
-    return QueueTimeVerdict(verdict, f"{verdict}: {summary}", opponent, *window, low, high)
+    return QueueTimeVerdict(verdict, f"{verdict}: {summary}", *window, low, high, opponent)

@@ -28,16 +28,14 @@ from models.queue_time.registry import METHODS, make_method
 from models.queue_time.rows import predictions_frame, scores_frame
 from models.queue_time.study import Judgement, figures_of, judge_jobs
 from models.queue_time.tables import QUEUE_TIME_PREDICTIONS, QUEUE_TIME_RELEASES, QUEUE_TIME_SCORES
-from models.release.champion import alone, give_alias
-from models.release.log import DECISION_TAG
-from models.release.queue_time import decisions
-from models.release.queue_time.decisions import DECISIONS
+from models.release import line
+from models.release.champion import alone
+from models.release.log import QUEUE_TIME_DECISIONS
 from models.release.queue_time.gate import BETTER, LEAST_JOBS, QueueTimeOffer, judge
 from models.release.queue_time.note import card
 from models.release.queue_time.promise import WeekScores, by_week
 from models.study.inputs import declared_dates
 from models.study.windows import COOL_DOWN_S, WARM_UP_S, Window, Windows, split
-from models.tracking import exported as export
 from models.tracking import versions as tracking
 from models.tracking.queue_time import save_model
 from models.tracking.runs import NewRun
@@ -54,7 +52,6 @@ from traces.units import HOUR_S
 
 RELEASED_BY = "models.release.queue_time.publish"
 SEED = 0
-CONTENT_TAG = "content_digest"
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ def publish(data: DataFolder, settings: ClusterSettings) -> Published | str:
     computes nothing. Raises WorkError if there is a champion that cannot be compared with.
     """
     cluster = settings.name
-    with alone(data, cluster, DECISIONS):
+    with alone(data, cluster, QUEUE_TIME_DECISIONS):
         made_from = digest(
             warehouse.made_from(data, cluster), declared_dates(settings), settings.nodes, code_digest(RELEASED_BY)
         )
@@ -102,7 +99,7 @@ def publish(data: DataFolder, settings: ClusterSettings) -> Published | str:
             data, QUEUE_TIME_SCORES, cluster, scores_frame(cluster, windows.report, figures_of(report)), made_from
         )
         derived.write(data, QUEUE_TIME_PREDICTIONS, cluster, predictions_frame(cluster, report), made_from)
-        decisions.add(data, row, made_from)
+        QUEUE_TIME_DECISIONS.add(data, row, made_from)
         kept = _kept(data, cluster, made_from)
         assert kept is not None
         return Published(kept.scores, kept.predictions, kept.releases, reused=False)
@@ -173,8 +170,7 @@ def _kept(data: DataFolder, cluster: str, made_from: str) -> Published | None:
     own = (QUEUE_TIME_SCORES, QUEUE_TIME_PREDICTIONS)
     if any(derived.made_from(data, table.name, cluster) != made_from for table in own):
         return None
-    present = tracking.champion(data, cluster, QUEUE_TIME)
-    if not decisions.is_current(data, cluster, made_from, present):
+    if not QUEUE_TIME_DECISIONS.is_current(data, cluster, made_from):
         return None
     scored, predicted, log = (derived.read(data, table.name, cluster) for table in (*own, QUEUE_TIME_RELEASES))
     return Published(scored, predicted, log, reused=True)
@@ -209,13 +205,11 @@ def _release(
     else:
         assert present is not None
         version, champion_method = present.version, str(present.tags.get("method", "unknown"))
-    row = decisions.release_row(cluster, now, offer, version, champion_method, versions[offer.candidate])
+    row = _row(cluster, now, offer, version, champion_method, versions[offer.candidate])
     if offer.released is not None:
-        export.export(data, cluster, version, QUEUE_TIME)
-        tracking.set_version_tag(data, cluster, version, DECISION_TAG, decisions.tag_of(row, made_from), QUEUE_TIME)
-        give_alias(data, cluster, version, QUEUE_TIME)
+        line.make_champion(data, QUEUE_TIME_DECISIONS, row, made_from)
     if offer.candidate != offer.released:
-        tracking.set_alias(data, cluster, tracking.CHALLENGER, versions[offer.candidate], QUEUE_TIME)
+        line.make_challenger(data, cluster, versions[offer.candidate], QUEUE_TIME)
     return row
 
 
@@ -236,12 +230,10 @@ def _registered(data: DataFolder, cluster: str, made: Distribution, offer: Queue
     content = digest(
         digests({"arrays": pack_arrays(made.arrays)})["arrays"], made.manifest["parts"], made.manifest["features"]
     )
-    twins = tracking.tagged(data, cluster, CONTENT_TAG, content, QUEUE_TIME)
-    if twins:
-        return twins[0].version
     method, judged = str(made.manifest["method"]), offer.judged
     text = card(made)
-    tags = {"method": method, CONTENT_TAG: content, "verdict": judged.verdict, "mlflow.note.content": text}
+    verdict = {line.VERDICT_TAG: judged.verdict}
+    tags = {"method": method, line.CONTENT_TAG: content, **verdict, "mlflow.note.content": text}
     figures = {"crps_difference_h": judged.difference_h, "gate_jobs": float(judged.n)}
     run = NewRun(
         name=f"queue time {method}",
@@ -249,7 +241,37 @@ def _registered(data: DataFolder, cluster: str, made: Distribution, offer: Queue
         metrics={name: [value] for name, value in figures.items() if value is not None},
         tags=tags,
     )
-    return tracking.register_saved(data, cluster, run, lambda folder: save_model(made, folder, text), QUEUE_TIME)
+
+    def register() -> int:
+        return tracking.register_saved(data, cluster, run, lambda folder: save_model(made, folder, text), QUEUE_TIME)
+
+    return line.registered_once(data, cluster, QUEUE_TIME, content, register, verdict=verdict)[0]
+
+
+def _row(
+    cluster: str, now: datetime, offer: QueueTimeOffer, version: int, champion_method: str, candidate_version: int
+) -> dict[str, Any]:
+    """Make a row of `queue_time_releases`."""
+    judged, reason = offer.judged, offer.judged.reason
+    if offer.is_provisional:
+        reason += f"; there is no champion, so the naive method {offer.released} becomes provisional champion"
+    return {
+        "cluster": cluster,
+        "decided_utc": now,
+        "registered_version": version,
+        "champion_method": champion_method,
+        "candidate_version": candidate_version,
+        "method": offer.candidate,
+        "verdict": judged.verdict,
+        "provisional": offer.is_provisional,
+        "reason": reason,
+        "opponent": judged.opponent,
+        "jobs": judged.n,
+        "blocks": judged.blocks,
+        "crps_difference_h": judged.difference_h,
+        "crps_difference_low_h": judged.low_h,
+        "crps_difference_high_h": judged.high_h,
+    }
 
 
 def _stated(windows: Windows) -> dict[str, dict[str, str]]:

@@ -15,13 +15,13 @@ from agent.artifact import Artifact
 from models.provisioning.protocol import PairTable, TrainedPolicy
 from models.provisioning.registry import POLICIES
 from models.provisioning.scenario import Scenario
-from models.release import log as release_log
 from models.release.champion import alone, promote, rollback
+from models.release.log import POLICY_DECISIONS
 from models.release.policies.candidate import Candidate, choose_candidate
 from models.release.policies.decision import ReleaseDecision, ReleaseOffer, release, release_digest
 from models.release.policies.gate import GateVerdict
 from models.release.policies.note import WORDS, release_note
-from models.tables import release_log_frame
+from models.tables import RELEASE_LOG, frame
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
 from models.tracking.versions import RegisteredVersion
@@ -160,13 +160,13 @@ def test_the_life_of_a_champion(data: DataFolder) -> None:
         rollback(data, "toy")
 
     assert promote(data, "toy", 3, "the  \nfirst was better") == 3 and promote(data, "toy", 3, "still") == 3
-    reasons = release_log.read(data, "toy").select("registered_version", "verdict", "reason").rows()
+    reasons = POLICY_DECISIONS.read(data, "toy").select("registered_version", "verdict", "reason").rows()
     assert reasons[-2:] == [(3, "by hand", "the first was better"), (3, "by hand", "still")]
     assert promote(data, "toy", 2, "to see") == 2 and tracking.aliased(data, "toy", tracking.CHALLENGER) is None
     assert rollback(data, "toy") == 3 and rollback(data, "toy") == 1
 
     decisions = [first, again, worse, better, back]
-    log = release_log_frame([decision.log_row() for decision in decisions])
+    log = frame(RELEASE_LOG, [decision.log_row() for decision in decisions])
     assert log["verdict"].to_list() == ["passed", "passed", "failed", "passed", "failed"]
     assert log["registered_version"].to_list() == [1, 1, 1, 3, 1]
     assert log["candidate_version"].to_list() == [1, 1, 2, 3, 3]

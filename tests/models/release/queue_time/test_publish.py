@@ -13,9 +13,8 @@ import pytest
 from agent.distribution import Distribution
 from features.submission.index import FEATURES
 from models.release.champion import promote, rollback
-from models.release.queue_time import decisions
+from models.release.log import QUEUE_TIME_DECISIONS, DecisionLog
 from models.release.queue_time import publish as module
-from models.release.queue_time.decisions import DECISIONS
 from models.release.queue_time.gate import BETTER, CANNOT_TELL, WORSE, judge
 from models.release.queue_time.publish import Published, publish
 from models.tracking import exported as export
@@ -127,9 +126,9 @@ def test_the_registered_model_answers_without_baton(lab: Any, tmp_path: Path) ->
 def test_a_killed_process_leaves_what_the_next_one_finishes(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed between the alias and the log: the decision is a tag of the version by then."""
     data, now, _ = lab
-    before = len(publish(data, LAB).releases)  # type: ignore[union-attr]
+    before = publish(data, LAB).releases  # type: ignore[union-attr]
     now["made_from"] = "second"
-    own, killed = decisions.add, []
+    own, killed = DecisionLog.add, []
 
     def kill(*arguments: Any) -> None:
         killed.append(arguments)
@@ -137,13 +136,15 @@ def test_a_killed_process_leaves_what_the_next_one_finishes(lab: Any, monkeypatc
 
     # Nobody is champion: the second release gives the alias again.
     tracking.delete_alias(data, "lab", tracking.CHAMPION, QUEUE_TIME)
-    monkeypatch.setattr(decisions, "add", kill)
+    monkeypatch.setattr(DecisionLog, "add", kill)
     with pytest.raises(KeyboardInterrupt):
         publish(data, LAB)
     assert len(killed) == 1
-    monkeypatch.setattr(decisions, "add", own)
+    monkeypatch.setattr(DecisionLog, "add", own)
     found = publish(data, LAB)
-    assert isinstance(found, Published) and len(found.releases) == before + 1 and found.reused
+    assert isinstance(found, Published) and found.reused
+    assert found.releases.drop("decided_utc").equals(before.drop("decided_utc")), "the same decision is logged once"
+    assert found.releases["decided_utc"][-1] > before["decided_utc"][-1]
 
 
 def test_a_champion_is_held_against_jobs_that_it_was_not_fitted_on(lab: Any) -> None:
@@ -168,8 +169,8 @@ def test_a_person_promotes_the_challenger_and_rolls_it_back(lab: Any) -> None:
     policy = tracking.champion(data, "lab")
     link = export.folder(data, "lab", QUEUE_TIME) / "champion"
 
-    assert promote(data, "lab", challenger.version, " more  of it ", DECISIONS) == challenger.version
-    row = decisions.read(data, "lab").row(-1, named=True)
+    assert promote(data, "lab", challenger.version, " more  of it ", QUEUE_TIME_DECISIONS) == challenger.version
+    row = QUEUE_TIME_DECISIONS.read(data, "lab").row(-1, named=True)
     assert (row["verdict"], row["reason"], row["registered_version"]) == ("by hand", "more of it", challenger.version)
     assert row["champion_method"] == challenger.tags["method"]
     assert link.resolve().name == str(challenger.version)
@@ -178,10 +179,10 @@ def test_a_person_promotes_the_challenger_and_rolls_it_back(lab: Any) -> None:
     assert isinstance(found, Published) and not found.reused, "a promotion by hand asks for a new decision"
     assert found.releases["registered_version"][-1] == challenger.version
 
-    assert rollback(data, "lab", DECISIONS) == before.version
+    assert rollback(data, "lab", QUEUE_TIME_DECISIONS) == before.version
     assert link.resolve().name == str(before.version)
     with pytest.raises(InputError, match="baton-queue-time-lab has no version 99; registered: 1"):
-        promote(data, "lab", 99, "try", DECISIONS)
+        promote(data, "lab", 99, "try", QUEUE_TIME_DECISIONS)
     assert tracking.champion(data, "lab") == policy, "policies are left alone"
 
 
