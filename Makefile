@@ -39,9 +39,10 @@ run: setup       ## run the whole pipeline on the bundled sample, or RAW=DIR (FL
 
 test: setup      ## run lint, type checks, import rules and all tests
 	$(MAKE) --no-print-directory lint
-	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not alone"
+	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m "not alone"
 	$(BIN)/pytest -q -m alone
-# The second run tests bounds on processor time, which another process on the same core would exceed.
+# Three workers share two cores, because many tests wait for other programs. The second run tests bounds on processor
+# time, which another process on the same core would exceed.
 
 test-fast: setup ## run the tests that need no second program
 	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not live and not browser and not slow"

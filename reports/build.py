@@ -39,11 +39,12 @@ from reports.sections.start import start
 from reports.sections.summary import lead, summary
 from reports.sections.waits import waits
 from reports.sections.waste import waste
-from reports.source import Names, Remarks, Source, cluster_names
+from reports.source import Names, Remarks, Source
 from traces.errors import InputError
 from traces.files.whole import write_text
 from traces.progress import Progress
 from traces.store import warehouse
+from traces.store.contents import cluster_names
 from traces.store.folder import DataFolder
 
 SECTIONS: dict[str, Callable[[Source], Section]] = {

@@ -54,13 +54,6 @@ def table_names(data: DataFolder) -> frozenset[str]:
     return frozenset(tables["table_name"].to_list())
 
 
-def cluster_names(data: DataFolder) -> list[str]:
-    """Return the clusters with at least one ingested raw file, sorted by name."""
-    if "trace_files" not in table_names(data):
-        return []
-    return warehouse.read(data, "SELECT DISTINCT cluster FROM trace_files ORDER BY cluster")["cluster"].to_list()
-
-
 class Remarks(NamedTuple):
     """Facts about a cluster that its tables do not hold; None where there is none, or none was looked up."""
 

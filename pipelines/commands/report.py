@@ -74,8 +74,8 @@ def _write_report(
 ) -> None:
     from assets.remarks import remarks
     from reports.build import build_report, section_data
-    from reports.source import cluster_names
     from traces.clusters import resolve
+    from traces.store.contents import cluster_names
 
     key = secrets.token_bytes(32)  # shared, so that hashes in the JSON equal those on the page
     with options.output(as_json) as stream:
@@ -101,7 +101,8 @@ def _write_offenders(
     folder: DataFolder, path: Path, clusters: list[str] | None, anonymise: bool, as_json: bool
 ) -> None:
     from reports.sections.offenders import write_offenders
-    from reports.source import Names, Source, cluster_names
+    from reports.source import Names, Source
+    from traces.store.contents import cluster_names
 
     names = Names(secrets.token_bytes(32) if anonymise else None)
     with options.output(as_json) as stream:

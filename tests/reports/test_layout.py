@@ -14,8 +14,9 @@ from reports.build import SECTIONS, build_report, render, section_data
 from reports.glossary import TERMS, explained
 from reports.layout import Section, TableView, columns
 from reports.sections.load import load
-from reports.source import Remarks, Source, cluster_names
+from reports.source import Remarks, Source
 from tests.reports import warehouse
+from traces.store.contents import cluster_names
 from traces.store.folder import DataFolder
 
 
