@@ -23,6 +23,7 @@ from simulator.gpu.algorithms.placement import packed, take
 from simulator.gpu.algorithms.reclaim import choose_servers
 from simulator.gpu.profiles.draw import inference_servers
 from simulator.gpu.rounds import NOBODY, RESTART_S, GpuJob, Placed, View, check_seconds, speed
+from simulator.gpu.scheduler import RoundScheduler
 from traces.arrays import Int64s
 from traces.counted import counted
 from traces.errors import InputError
@@ -185,3 +186,6 @@ class Lyra:
 
 def _joined(base: Placed, extra: Placed) -> Placed:
     return {node: base.get(node, 0) + extra.get(node, 0) for node in {**base, **extra}}
+
+
+SCHEDULER = RoundScheduler(Lyra)

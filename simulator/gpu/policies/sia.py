@@ -24,6 +24,7 @@ from simulator.gpu.algorithms.placement import packed, take
 from simulator.gpu.profiles.scaling import goodput
 from simulator.gpu.profiles.table import TrainingModel
 from simulator.gpu.rounds import NOBODY, RESTART_S, GpuJob, GpuMachine, Placed, View, check_seconds
+from simulator.gpu.scheduler import RoundScheduler
 from traces.arrays import Float64s, Int64s
 from traces.errors import InputError
 
@@ -138,3 +139,6 @@ def _goodput(model: TrainingModel | None, own: int, given: Configuration) -> flo
     if model is None:
         return float(given.gpus)
     return goodput(model, given.gpu_type.split("/")[0], given.gpus, given.nodes, own)
+
+
+SCHEDULER = RoundScheduler(Sia)
