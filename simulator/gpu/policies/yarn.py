@@ -5,7 +5,7 @@ virtual cluster furthest below its quota is served first, in order of arrival, a
 gang first insists on the fewest nodes, and accepts any nodes after `hold_s` (Philly relaxes after a number of tries;
 ten minutes are our reading). A younger job passes a job that finds no place. Once `reclaim_at` of the GPUs are in use,
 a waiting job within its virtual cluster's quota can stop jobs of virtual clusters over their quota, youngest first, if
-that frees enough GPUs.
+that frees enough GPUs. Quotas that nobody declares follow the GPU time in the trace.
 """
 
 from __future__ import annotations
