@@ -1,9 +1,9 @@
 """Write the pages that are generated from code and results (`make docs`).
 
 docs/columns.md from the tables that the code declares, docs/oddities.md from the tests' rows, a page for each flat
-scheduler from its module's docstring, the lists of the schedulers in docs/schedulers/README.md and docs/README.md,
-docs/results.md from the files of `bench/results/` (`docs/measured.py`), and the pictures of docs/architecture.md
-(`docs/picture.py`).
+scheduler and a section for each GPU scheduler from its module's docstring, the lists of the schedulers in
+docs/schedulers/README.md and docs/README.md, docs/results.md from the files of `bench/results/` (`docs/measured.py`),
+and the pictures of docs/architecture.md (`docs/picture.py`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import simulator.tables
 from docs import measured, picture
 from features.catalog import FEATURES
 from features.dictionary import render
+from simulator.gpu import registry as gpu
+from simulator.gpu.scheduler import EventScheduler, RoundScheduler
 from simulator.names import SCHEDULERS
 from tests.traces.readers import agent_lines
 from tests.traces.readers import oddities as slurm
@@ -30,6 +32,10 @@ COLUMNS = Path(__file__).parent / "columns.md"
 ODDITIES = Path(__file__).parent / "oddities.md"
 SCHEDULER_PAGES = Path(__file__).parent / "schedulers"
 LISTS = (SCHEDULER_PAGES / "README.md", Path(__file__).parent / "README.md")
+GPU_PAGES = {
+    EventScheduler: Path(__file__).parent / "gpu-schedulers.md",
+    RoundScheduler: Path(__file__).parent / "gpu-rounds.md",
+}
 
 
 def sections() -> dict[str, tuple[Table, ...]]:
@@ -110,13 +116,26 @@ def scheduler_pages() -> dict[Path, str]:
         rows.append(f"| `{name}` | {text.splitlines()[0]} | [{name}]({name}.md) |")
         links.append(f"[{name}](schedulers/{name}.md)")
     for page, lines in zip(LISTS, (rows, [", ".join(links)]), strict=True):
-        pages[page] = _with_list(page.read_text(encoding="utf-8"), "\n".join(lines))
+        pages[page] = _with_list(page.read_text(encoding="utf-8"), "flat", "\n".join(lines))
     return pages
 
 
-def _with_list(page: str, made: str) -> str:
+def gpu_scheduler_pages() -> dict[Path, str]:
+    """The pages of the two clocks of GPU schedulers, with a section for each scheduler."""
+    sections: dict[Path, list[str]] = {page: [] for page in GPU_PAGES.values()}
+    for name, module in gpu.SCHEDULERS.items():
+        text = (import_module(module).__doc__ or "").strip()
+        values = ", ".join(f"`{key}` {default:g}" for key, default in gpu.parameters(name).items()) or "none"
+        source = module.replace(".", "/") + ".py"
+        sections[GPU_PAGES[type(gpu.scheduler(name))]].append(
+            f"### {name}\n\n{text}\n\nParameters: {values}. Source: `{source}`.\n"
+        )
+    return {page: _with_list(page.read_text(encoding="utf-8"), "GPU", "\n".join(own)) for page, own in sections.items()}
+
+
+def _with_list(page: str, kind: str, made: str) -> str:
     """The page with the text between its two marks replaced."""
-    begin, end = "<!-- flat schedulers, by `make docs` -->\n", "<!-- end -->"
+    begin, end = f"<!-- {kind} schedulers, by `make docs` -->\n", "<!-- end -->"
     replaced, times = re.subn(f"(?s){re.escape(begin)}.*?{re.escape(end)}", lambda _: f"{begin}{made}\n{end}", page)
     if times != 1:
         raise ValueError(f"{times} lists of schedulers between {begin.strip()} and {end}, one is needed: {page[:60]!r}")
@@ -124,7 +143,7 @@ def _with_list(page: str, made: str) -> str:
 
 
 if __name__ == "__main__":
-    for path, text in scheduler_pages().items():
+    for path, text in (scheduler_pages() | gpu_scheduler_pages()).items():
         path.write_text(text, encoding="utf-8")
     ODDITIES.write_text(oddities(), encoding="utf-8")
     COLUMNS.write_text(render(sections()), encoding="utf-8")

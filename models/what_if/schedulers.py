@@ -19,8 +19,9 @@ import numpy as np
 from models.child import end_with_parent
 from models.what_if.changes import AS_IT_IS, GpuScene, changed, is_drawn, parameters_of, redrawn
 from simulator.gpu.figures import figures, jct_s, queueing_s, rho
-from simulator.gpu.registry import Event, check, parameters, scheduler
+from simulator.gpu.registry import check, parameters, scheduler
 from simulator.gpu.run import simulate
+from simulator.gpu.scheduler import EventScheduler
 from traces.arrays import Float64s
 from traces.counted import counted
 
@@ -100,10 +101,9 @@ def _each(
             found.append(replayed(one))
             report(_name(one))
         return found
-    for one in planned:
-        if isinstance(scheduler(one.scheduler), Event):  # compile once here; every process reads the result
-            simulate(one.scene.cluster, one.scene.jobs.take(np.arange(1)), one.scheduler)
-            break
+    for name in dict.fromkeys(one.scheduler for one in planned):
+        if isinstance(scheduler(name), EventScheduler):  # compile once here; every process reads the result
+            simulate(planned[0].scene.cluster, planned[0].scene.jobs.take(np.arange(1)), name)
     outcomes: dict[int, SchedulerOutcome] = {}
     with ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
         running = {pool.submit(replayed, one): at for at, one in enumerate(planned)}

@@ -10,6 +10,7 @@ clocks:
   GPUs.
 
 Both clocks charge a stopped job for its restart, never allocate a GPU twice unless the policy shares it in time, and
-return the same `GpuResult`. `registry` names the schedulers, `run` runs one, and `figures` summarises a run. The
-package needs no GPU, draws nothing without a seed, and imports no features and no reports.
+return the same `GpuResult`. A file in `policies` declares a scheduler (`scheduler`), and `registry` names it. `run`
+runs one, and `figures` summarises a run. The package needs no GPU, draws nothing without a seed, and imports no
+features and no reports.
 """

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import FunctionType
+
 from simulator.compiled import kernel
 from simulator.gpu.events.placing import free_gpus, move_gpus, settle
 from simulator.gpu.events.state import (
@@ -23,32 +26,23 @@ from simulator.gpu.events.state import (
     WAKE,
     GpuState,
 )
-from simulator.gpu.policies import drf, fifo, sjf, srtf, tetris, tiresias, yarn
-
-RULES = ("fifo", "sjf", "srtf", "yarn", "drf", "tetris", "tiresias")  # the position of each is `rule` below
-_FIFO, _SJF, _SRTF, _YARN, _DRF, _TETRIS, _TIRESIAS = range(7)
 
 
-@kernel
-def _decide(rule: int, state: GpuState, now: float) -> None:
-    if rule == _FIFO:
-        fifo.decide(state, now)
-    elif rule == _SJF:
-        sjf.decide(state, now)
-    elif rule == _SRTF:
-        srtf.decide(state, now)
-    elif rule == _YARN:
-        yarn.decide(state, now)
-    elif rule == _DRF:
-        drf.decide(state, now)
-    elif rule == _TETRIS:
-        tetris.decide(state, now)
-    elif rule == _TIRESIAS:
-        tiresias.decide(state, now)
+def clock(decide: Callable[[GpuState, float], None]) -> Callable[[GpuState], tuple[float, int]]:
+    """Compile the clock for one scheduler, cached with the scheduler's file.
+
+    A scheduler has a copy of `_run`: numba caches no function that gets a compiled one as an argument or by closure.
+    """
+    copy = FunctionType(_run.__code__, {**globals(), "_decide": decide}, _run.__name__)
+    copy.__module__ = decide.__module__
+    return kernel(copy)
 
 
-@kernel
-def run(rule: int, state: GpuState) -> tuple[float, int]:
+def _decide(state: GpuState, now: float) -> None:
+    """Stand in for the scheduler's function, which replaces this one in each copy of `_run`."""
+
+
+def _run(state: GpuState) -> tuple[float, int]:
     """Run to the last end; return the GPU seconds that were free while a job waited, and a job that never starts (or
     -1).
 
@@ -73,7 +67,7 @@ def run(rule: int, state: GpuState) -> tuple[float, int]:
             state.counts[ACTIVE] += 1
             coming += 1
         if state.counts[ACTIVE]:
-            _decide(rule, state, now)
+            _decide(state, now)
             state.counts[DECISIONS] += 1
         waiting = 0
         for at in range(state.counts[ACTIVE]):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import GpuJobs
-from simulator.gpu.registry import Event, check, parameters, scheduler
+from simulator.gpu.registry import check, scheduler
 from simulator.gpu.rounds import GpuResult, simulate_rounds
+from simulator.gpu.scheduler import EventScheduler, RoundScheduler
 from traces.arrays import Bools, Float64s
 from traces.counted import counted
 from traces.errors import InputError, WorkError
@@ -49,26 +49,27 @@ def simulate(
             "leave such jobs out or declare a larger cluster"
         )
     found = scheduler(name)
-    if not isinstance(found, Event):
-        policy: Any = getattr(import_module(found.module), found.name)(**_typed(parameters(name), settings))
+    if isinstance(found, RoundScheduler):
+        policy: Any = found.build(settings)
         result = simulate_rounds(jobs.objects(), cluster.machine(), policy)
         return GpuReplay(result, policy.said() if hasattr(policy, "said") else [])
-    share, said = quota(cluster, jobs, quotas or {}) if found.by_group else (np.zeros(max(1, len(jobs.groups))), [])
+    share, said = quota(cluster, jobs, quotas or {}) if found.shares else (np.zeros(max(1, len(jobs.groups))), [])
     knobs = np.array([settings.get(key, default) for key, default in found.parameters.items()], dtype=np.float64)
-    said = [f"{name}: {line}" for line in said if name == "yarn"]
-    if found.by_group and len(jobs.groups) < 2:
+    said = [f"{name}: {line}" for line in said if found.shares == "quota"]
+    if found.shares and len(jobs.groups) < 2:
         said.append(f"{name}: the trace names neither virtual clusters nor users: all jobs form one group")
-    if name in ("drf", "tetris") and cluster.capacity.shape[1] == 1:
+    if found.shares == "resources" and cluster.capacity.shape[1] == 1:
         said.append(f"{name}: the trace has no CPUs and memory of its nodes: GPUs are the only resource")
-    return GpuReplay(_events(cluster, jobs, name, share, knobs), said)
+    return GpuReplay(_events(cluster, jobs, name, found, share, knobs), said)
 
 
-def _events(cluster: GpuCluster, jobs: GpuJobs, name: str, share: Float64s, knobs: Float64s) -> GpuResult:
+def _events(
+    cluster: GpuCluster, jobs: GpuJobs, name: str, found: EventScheduler, share: Float64s, knobs: Float64s
+) -> GpuResult:
     from simulator.gpu.events.state import ATTAINED, BEGUN, DECISIONS, END, LOST, PREEMPTIONS, RAN, RESTARTS, build
-    from simulator.gpu.kernel import RULES, run
 
     state = build(cluster, jobs, share, knobs)
-    stranded, stuck = run(RULES.index(name), state)
+    stranded, stuck = found.run(state)
     if stuck >= 0:
         raise WorkError(f"{name}: job {jobs.number[stuck]} of {counted(jobs.gpus[stuck], 'GPU')} is never started")
     return GpuResult(
@@ -127,8 +128,3 @@ def quota(cluster: GpuCluster, jobs: GpuJobs, declared: dict[str, int]) -> tuple
     guessed = int((~is_known).sum())
     said = [f"{guessed} quotas are not declared: they follow the GPU time in the trace"] if guessed else []
     return share, said
-
-
-def _typed(defaults: dict[str, Any], settings: dict[str, float]) -> dict[str, Any]:
-    """Convert values to the type of the default: a boolean, an integer or a float."""
-    return {key: type(defaults[key])(value) for key, value in settings.items()}

@@ -22,7 +22,7 @@ from traces.readers import registry as readers
 Roots = tuple[tuple[str, ...], tuple[str, ...]]  # (modules that compute it, modules at which their closure ends)
 GPU_POLICIES = (
     "import simulator.gpu.registry as known, importlib\n"
-    "[importlib.import_module(found.module) for found in known.SCHEDULERS.values()]"
+    "[importlib.import_module(module) for module in known.SCHEDULERS.values()]"
 )
 # What a module imports by name, as Python shows it once every entry of the registry was asked for.
 BY_NAME = {
@@ -35,7 +35,6 @@ BY_NAME = {
     "simulator.cluster": "[simulator.cluster.world(name) for name in simulator.cluster.WORLDS]",
     "simulator.flat.dispatch": "",
     "simulator.gpu.registry": GPU_POLICIES,
-    "simulator.gpu.run": GPU_POLICIES,
 }
 
 

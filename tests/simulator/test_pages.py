@@ -15,8 +15,8 @@ PAGES = Path(__file__).resolve().parents[2] / "docs" / "schedulers"
 
 
 def test_every_scheduler_has_a_page_and_it_is_up_to_date() -> None:
-    pages = generator().scheduler_pages()
-    assert {page.stem for page in pages} >= set(SCHEDULERS)
+    pages = generator().scheduler_pages() | generator().gpu_scheduler_pages()
+    assert {page.stem for page in pages} >= {*SCHEDULERS, "gpu-schedulers", "gpu-rounds"}
     for page, text in pages.items():
         assert page.read_text(encoding="utf-8") == text, f"{page.name}: run `make docs`"
 

@@ -9,12 +9,16 @@ divisible tasks, for which they hold.
 
 from __future__ import annotations
 
-from simulator.compiled import kernel
+from simulator.compiled import kernel_part
 from simulator.gpu.events.state import GpuState
 from simulator.gpu.policies.offers import offer
+from simulator.gpu.scheduler import EventScheduler
 
 
-@kernel
+@kernel_part
 def decide(state: GpuState, now: float) -> None:
-    """Make one decision for `simulator.gpu.kernel`."""
+    """Make one decision."""
     offer(state, now, False, 0.0)
+
+
+SCHEDULER = EventScheduler(decide, shares="resources")

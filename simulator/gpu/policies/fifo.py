@@ -5,14 +5,15 @@ The baseline of every paper. A gang starts on the fastest GPU type that it fits 
 
 from __future__ import annotations
 
-from simulator.compiled import kernel
+from simulator.compiled import kernel_part
 from simulator.gpu.events.placing import find_any, start
 from simulator.gpu.events.state import ACTIVE, ACTIVE_JOB, PENDING, STATUS, GpuState
+from simulator.gpu.scheduler import EventScheduler
 
 
-@kernel
+@kernel_part
 def decide(state: GpuState, now: float) -> None:
-    """Make one decision for `simulator.gpu.kernel`."""
+    """Make one decision."""
     for at in range(state.counts[ACTIVE]):
         job = state.whole[ACTIVE_JOB, at]
         if state.whole[STATUS, job] == PENDING:
@@ -20,3 +21,6 @@ def decide(state: GpuState, now: float) -> None:
             if kind < 0:
                 return
             start(state, job, kind, now)
+
+
+SCHEDULER = EventScheduler(decide)

@@ -25,6 +25,7 @@ from simulator.gpu.algorithms.placement import fewest_nodes, packed, take
 from simulator.gpu.profiles.scaling import packed_share
 from simulator.gpu.profiles.table import MODELS
 from simulator.gpu.rounds import RESTART_S, GpuJob, Placed, View, check_seconds
+from simulator.gpu.scheduler import RoundScheduler
 from traces.arrays import Int64s
 from traces.counted import counted
 from traces.errors import InputError
@@ -171,3 +172,6 @@ class Gandiva:
 
 def _holds(free: Int64s, placed: Placed) -> bool:
     return all(free[node] >= gpus for node, gpus in placed.items())
+
+
+SCHEDULER = RoundScheduler(Gandiva)

@@ -19,6 +19,7 @@ from collections.abc import Collection, Sequence
 
 from simulator.gpu.algorithms.placement import fewest_nodes, packed, take
 from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View, check_seconds
+from simulator.gpu.scheduler import RoundScheduler
 from traces.arrays import Int64s
 from traces.counted import counted
 from traces.errors import InputError
@@ -156,3 +157,6 @@ class Guided:
                 free[:] = trial
                 return {node: job.gpus}
         return None
+
+
+SCHEDULER = RoundScheduler(Guided)

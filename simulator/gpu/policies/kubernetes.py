@@ -18,6 +18,7 @@ import numpy as np
 
 from simulator.gpu.algorithms.placement import take
 from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View, check_seconds
+from simulator.gpu.scheduler import RoundScheduler
 from simulator.metrics import PODS_HELD
 from traces.arrays import Int64s
 from traces.counted import counted
@@ -117,3 +118,6 @@ def _place(job: GpuJob, free: Int64s) -> int:
 def _gpus_on(nodes: list[int], job: GpuJob) -> Placed:
     """Return the GPUs on each node of pods placed on `nodes`."""
     return {node: nodes.count(node) * job.pod_gpus for node in sorted(set(nodes))}
+
+
+SCHEDULER = RoundScheduler(Kubernetes)

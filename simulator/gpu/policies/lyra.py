@@ -7,9 +7,9 @@ whose jobs lose least are returned (`algorithms.reclaim`). Then jobs start, shor
 for; no job is preempted for another job. Remaining free GPUs go to elastic jobs by a multiple-choice knapsack: a group
 is a job, an item is a number of extra GPUs, and its value is the time by which the job ends sooner.
 
-Our reading: an elastic job may grow to `most_times` times its request, in quarters of its request. A change of its
-extra workers costs a restart, which the value includes. Extra workers go to loaned servers first, all other workers to
-training servers first.
+Our reading: the load of the inference servers is generated. An elastic job may grow to `most_times` times its request,
+in quarters of its request. A change of its extra workers costs a restart, which the value includes. Extra workers go to
+loaned servers first, all other workers to training servers first.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from simulator.gpu.algorithms.placement import packed, take
 from simulator.gpu.algorithms.reclaim import choose_servers
 from simulator.gpu.profiles.draw import inference_servers
 from simulator.gpu.rounds import NOBODY, RESTART_S, GpuJob, Placed, View, check_seconds, speed
+from simulator.gpu.scheduler import RoundScheduler
 from traces.arrays import Int64s
 from traces.counted import counted
 from traces.errors import InputError
@@ -185,3 +186,6 @@ class Lyra:
 
 def _joined(base: Placed, extra: Placed) -> Placed:
     return {node: base.get(node, 0) + extra.get(node, 0) for node in {**base, **extra}}
+
+
+SCHEDULER = RoundScheduler(Lyra)

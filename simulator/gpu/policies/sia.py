@@ -1,9 +1,9 @@
 """Sia: every round an integer programme chooses a GPU type and a number of GPUs per job to maximise goodput.
 
 Jayaram Subramanya et al., "Sia: Heterogeneity-aware, goodput-optimized ML-cluster scheduling" (SOSP 2023). The
-parameters are those of the released solver: p = -0.5, lambda = 1.1, rounds of 60 s there (here `round_s`). Elastic jobs
-may have from one GPU to `most_times` times their request, at most twice their current number. Other jobs have the
-requested number, on any type.
+parameters are those of the released solver: p = -0.5, lambda = 1.1, costs of two decimals, rounds of 60 s there (here
+`round_s`). Elastic jobs may have from one GPU to `most_times` times their request, at most twice their current number.
+Other jobs have the requested number, on any type.
 
 Our reading: nodes of one type with different numbers of GPUs are separate pools. A job that is still paying for its
 last restart is pinned. A job whose configuration does not fit on the intended number of nodes is spread over more. The
@@ -24,6 +24,7 @@ from simulator.gpu.algorithms.placement import packed, take
 from simulator.gpu.profiles.scaling import goodput
 from simulator.gpu.profiles.table import TrainingModel
 from simulator.gpu.rounds import NOBODY, RESTART_S, GpuJob, GpuMachine, Placed, View, check_seconds
+from simulator.gpu.scheduler import RoundScheduler
 from traces.arrays import Float64s, Int64s
 from traces.errors import InputError
 
@@ -138,3 +139,6 @@ def _goodput(model: TrainingModel | None, own: int, given: Configuration) -> flo
     if model is None:
         return float(given.gpus)
     return goodput(model, given.gpu_type.split("/")[0], given.gpus, given.nodes, own)
+
+
+SCHEDULER = RoundScheduler(Sia)

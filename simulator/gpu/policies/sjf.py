@@ -5,16 +5,20 @@ It knows every run time exactly, which no live scheduler does. No job is stopped
 
 from __future__ import annotations
 
-from simulator.compiled import kernel
+from simulator.compiled import kernel_part
 from simulator.gpu.events.passes import fill, sort
 from simulator.gpu.events.state import ACTIVE, ACTIVE_JOB, KEY, PENDING, STATUS, WORK, GpuState
+from simulator.gpu.scheduler import EventScheduler
 
 
-@kernel
+@kernel_part
 def decide(state: GpuState, now: float) -> None:
-    """Make one decision for `simulator.gpu.kernel`."""
+    """Make one decision."""
     for at in range(state.counts[ACTIVE]):
         job = state.whole[ACTIVE_JOB, at]
         if state.whole[STATUS, job] == PENDING:
             state.real[KEY, job] = state.real[WORK, job]
     fill(state, sort(state), now, False)
+
+
+SCHEDULER = EventScheduler(decide)

@@ -6,18 +6,22 @@ is that on the job's own allocation. A job that does not fit lets others pass. T
 
 from __future__ import annotations
 
-from simulator.compiled import kernel
+from simulator.compiled import kernel_part
 from simulator.gpu.events.passes import follow, sort
 from simulator.gpu.events.placing import settle
 from simulator.gpu.events.state import ACTIVE, ACTIVE_JOB, KEY, LEFT, RUNNING, STATUS, GpuState
+from simulator.gpu.scheduler import EventScheduler
 
 
-@kernel
+@kernel_part
 def decide(state: GpuState, now: float) -> None:
-    """Make one decision for `simulator.gpu.kernel`."""
+    """Make one decision."""
     for at in range(state.counts[ACTIVE]):
         job = state.whole[ACTIVE_JOB, at]
         if state.whole[STATUS, job] == RUNNING:
             settle(state, job, now)
         state.real[KEY, job] = state.real[LEFT, job]
     follow(state, sort(state), now, False)
+
+
+SCHEDULER = EventScheduler(decide)

@@ -11,7 +11,7 @@ counterpart in a trace of gangs.
 
 from __future__ import annotations
 
-from simulator.compiled import kernel
+from simulator.compiled import kernel, kernel_part
 from simulator.gpu.events.placing import find_any, free_gpus, holds, start
 from simulator.gpu.events.state import (
     ACTIVE,
@@ -28,15 +28,17 @@ from simulator.gpu.events.state import (
     GpuState,
 )
 from simulator.gpu.policies.offers import share_of
+from simulator.gpu.scheduler import EventScheduler
 
 LOOKED_AT = 50
 
 
-@kernel
+@kernel_part
 def decide(state: GpuState, now: float) -> None:
-    """Make one decision for `simulator.gpu.kernel`. Knobs: fairness, work_weight."""
+    """Make one decision."""
+    fairness, work_weight = state.knobs[0], state.knobs[1]
     while free_gpus(state) > 0:
-        candidates = _candidates(state)
+        candidates = _candidates(state, fairness)
         if candidates == 0:
             return
         for at in range(candidates):
@@ -45,7 +47,7 @@ def decide(state: GpuState, now: float) -> None:
         for at in range(candidates):
             aligned += state.real[KEY, state.whole[ORDER, at]]
             work += state.real[WORK, state.whole[ORDER, at]] * state.whole[GPUS, state.whole[ORDER, at]]
-        unit = state.knobs[1] * aligned / work
+        unit = work_weight * aligned / work
         is_started = False
         for _ in range(candidates):
             best, best_score = -1, 0.0
@@ -67,7 +69,7 @@ def decide(state: GpuState, now: float) -> None:
 
 
 @kernel
-def _candidates(state: GpuState) -> int:
+def _candidates(state: GpuState, fairness: float) -> int:
     """Fill `order` with the candidates; return how many there are."""
     groups = len(state.asked)
     waiting = 0
@@ -79,7 +81,7 @@ def _candidates(state: GpuState) -> int:
         if state.whole[STATUS, job] == PENDING and state.asked[state.whole[GROUP, job]] == 0:
             state.asked[state.whole[GROUP, job]] = 1
             waiting += 1
-    allowed = max(1, int((1.0 - state.knobs[0]) * waiting + 0.999999))
+    allowed = max(1, int((1.0 - fairness) * waiting + 0.999999))
     for _ in range(allowed):
         least = -1
         for group in range(groups):
@@ -119,3 +121,6 @@ def _alignment(state: GpuState, job: int) -> float:
                 dot += (part * state.need[job, resource] / room) * (state.free[node, resource] / room)
         most = max(most, dot)
     return most
+
+
+SCHEDULER = EventScheduler(decide, {"fairness": 0.25, "work_weight": 1.0}, most={"fairness": 1.0}, shares="resources")

@@ -22,6 +22,7 @@ from simulator.gpu.algorithms.auction import auction, worst_off
 from simulator.gpu.algorithms.fairness import GangTrial, bid, ideal_s, rho
 from simulator.gpu.algorithms.placement import packed, take
 from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View, check_seconds
+from simulator.gpu.scheduler import RoundScheduler
 from traces.arrays import Int64s
 from traces.errors import InputError
 
@@ -167,3 +168,6 @@ class Themis:
 
 def _shortest_first(jobs: list[GpuJob]) -> list[GpuJob]:
     return sorted(jobs, key=lambda job: (job.left_s, job.number))
+
+
+SCHEDULER = RoundScheduler(Themis)

@@ -14,7 +14,7 @@ on the fewest nodes, which represents the paper's skew of tensor sizes. Other ga
 
 from __future__ import annotations
 
-from simulator.compiled import kernel
+from simulator.compiled import kernel_part
 from simulator.gpu.events.passes import follow
 from simulator.gpu.events.placing import settle
 from simulator.gpu.events.state import (
@@ -32,14 +32,16 @@ from simulator.gpu.events.state import (
     WAKE,
     GpuState,
 )
+from simulator.gpu.scheduler import EventScheduler
 
 _NEAR = 1e-6  # tolerance for reaching a threshold, GPU s
 
 
-@kernel
+@kernel_part
 def decide(state: GpuState, now: float) -> None:
-    """Make one decision for `simulator.gpu.kernel`. Knobs: promote, local, then the thresholds."""
-    promote, queues = state.knobs[0], len(state.knobs) - 1
+    """Make one decision."""
+    promote, is_local = state.knobs[0], state.knobs[1] > 0.0
+    queues = len(state.knobs) - 1  # knobs from 2 on are the thresholds between them
     for at in range(state.counts[ACTIVE]):
         job = state.whole[ACTIVE_JOB, at]
         if state.whole[STATUS, job] == RUNNING:
@@ -63,7 +65,7 @@ def decide(state: GpuState, now: float) -> None:
                 if state.whole[LEVEL, job] == level and (state.whole[STATUS, job] != RUNNING) == (is_waiting == 1):
                     state.whole[ORDER, found] = job
                     found += 1
-    follow(state, found, now, state.knobs[1] > 0.0)
+    follow(state, found, now, is_local)
     for at in range(state.counts[ACTIVE]):
         job = state.whole[ACTIVE_JOB, at]
         state.real[WAKE, job] = NEVER
@@ -75,3 +77,10 @@ def decide(state: GpuState, now: float) -> None:
                 )
         elif level > 0 and promote > 0.0:
             state.real[WAKE, job] = state.real[PENDED, job] + promote * state.real[RAN, job]
+
+
+SCHEDULER = EventScheduler(
+    decide,
+    {"promote": 8.0, "local": 1.0, "threshold_1": 3250.0, "threshold_2": 7200.0},
+    most={"local": 1.0},
+)

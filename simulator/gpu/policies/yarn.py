@@ -5,12 +5,12 @@ virtual cluster furthest below its quota is served first, in order of arrival, a
 gang first insists on the fewest nodes, and accepts any nodes after `hold_s` (Philly relaxes after a number of tries;
 ten minutes are our reading). A younger job passes a job that finds no place. Once `reclaim_at` of the GPUs are in use,
 a waiting job within its virtual cluster's quota can stop jobs of virtual clusters over their quota, youngest first, if
-that frees enough GPUs.
+that frees enough GPUs. Quotas that nobody declares follow the GPU time in the trace.
 """
 
 from __future__ import annotations
 
-from simulator.compiled import kernel
+from simulator.compiled import kernel, kernel_part
 from simulator.gpu.events.placing import find_any, free_gpus, start, stop
 from simulator.gpu.events.state import (
     ACTIVE,
@@ -27,15 +27,16 @@ from simulator.gpu.events.state import (
     GpuState,
 )
 from simulator.gpu.policies.offers import offer
+from simulator.gpu.scheduler import EventScheduler
 
 
-@kernel
+@kernel_part
 def decide(state: GpuState, now: float) -> None:
-    """Make one decision for `simulator.gpu.kernel`. Knobs: hold_s, reclaim_at."""
-    hold_s = state.knobs[0]
+    """Make one decision."""
+    hold_s, reclaim_at = state.knobs[0], state.knobs[1]
     offer(state, now, True, hold_s)
     in_use = state.total[0] - free_gpus(state)
-    if in_use >= state.knobs[1] * state.total[0]:
+    if in_use >= reclaim_at * state.total[0]:
         for at in range(state.counts[ACTIVE]):
             job = state.whole[ACTIVE_JOB, at]
             group = state.whole[GROUP, job]
@@ -75,3 +76,6 @@ def _reclaim(state: GpuState, job: int, now: float) -> None:
         if youngest < 0:
             return
         stop(state, youngest, now)
+
+
+SCHEDULER = EventScheduler(decide, {"hold_s": 600.0, "reclaim_at": 0.9}, most={"reclaim_at": 1.0}, shares="quota")

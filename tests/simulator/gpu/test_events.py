@@ -8,13 +8,13 @@ import pytest
 from simulator.gpu.cluster import GpuCluster, of_nodes
 from simulator.gpu.figures import FIGURES, figures, jct_s
 from simulator.gpu.jobs import GpuJobs, of_arrays
-from simulator.gpu.registry import SCHEDULERS, Event, parameters
+from simulator.gpu.registry import SCHEDULERS, parameters, scheduler
 from simulator.gpu.run import quota, simulate
+from simulator.gpu.scheduler import EventScheduler
 from tests.twins.gpu import clock as twin
 from traces.errors import InputError
 
-EVENTS = [name for name, found in SCHEDULERS.items() if isinstance(found, Event)]
-NEVER_STOPS = ("fifo", "sjf", "drf", "tetris")
+EVENTS = [name for name in SCHEDULERS if isinstance(scheduler(name), EventScheduler)]
 
 
 def instance(seed: int, jobs: int = 40) -> tuple[GpuCluster, GpuJobs]:
@@ -41,7 +41,7 @@ def test_equal_to_the_plain_twin(name: str, told: dict[str, float]) -> None:
         np.testing.assert_allclose(result.start_s, [row[0] for row in plain], atol=1e-3)
         np.testing.assert_allclose(result.end_s, [row[1] for row in plain], atol=1e-3)
         assert result.preemptions.tolist() == [row[2] for row in plain]
-    assert (stopped == 0) == (name in NEVER_STOPS)
+    assert (stopped > 0) == twin.POLICIES[name].preempts
 
 
 @pytest.mark.parametrize("name", EVENTS)
@@ -56,7 +56,7 @@ def test_every_job_gets_its_work_and_nobody_more_gpus_than_there_are(name: str) 
         assert set(told) == set(FIGURES)
         assert 0.0 < told["utilization"] <= 1.0
         assert told["fragmentation"] <= 1.0 - told["utilization"] + 1e-9
-        if name in NEVER_STOPS:
+        if not twin.POLICIES[name].preempts:
             assert not result.preemptions.any()
             moments = np.concatenate([result.start_s, result.end_s])
             change = np.concatenate([jobs.gpus, -jobs.gpus])
@@ -65,7 +65,7 @@ def test_every_job_gets_its_work_and_nobody_more_gpus_than_there_are(name: str) 
         assert (result.restarts <= result.preemptions).all()
 
 
-@pytest.mark.parametrize("name", sorted(set(EVENTS) - {"fifo"}))
+@pytest.mark.parametrize("name", EVENTS)
 def test_no_gpu_is_free_while_a_job_of_one_gpu_waits(name: str) -> None:
     cluster, jobs = instance(3)
     small = of_arrays(jobs.submit_s, np.ones(len(jobs), dtype=np.int64), jobs.run_s, jobs.group)
@@ -112,12 +112,13 @@ def test_faster_types_come_first_and_end_sooner() -> None:
 
 def test_a_gang_stays_in_one_rack_where_one_holds_it() -> None:
     from simulator.gpu.events.state import NODE, SLOT, build
-    from simulator.gpu.kernel import run
 
     cluster = of_nodes(np.array([4, 4, 4, 4]), rack_nodes=2)
     jobs = of_arrays(np.array([0.0, 1.0]), np.array([1, 8]), np.array([10.0, 100.0]))
     state = build(cluster, jobs, np.zeros(1), np.zeros(0))
-    run(0, state)
+    found = scheduler("fifo")
+    assert isinstance(found, EventScheduler)
+    found.run(state)
     assert state.whole[SLOT, 1] >= 0
     assert sorted(state.places[NODE, state.whole[SLOT, 1], :2].tolist()) == [2, 3]
 

@@ -5,17 +5,14 @@ It uses dictionaries and supports no profiles, no resources other than GPUs, no 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import GpuJobs, origin_s
 from tests.twins.gpu import groups
-from tests.twins.gpu.job import NEVER, PlainGpuJob, start, stop
+from tests.twins.gpu.job import NEVER, PlainGpuJob, PlainGpuWorld, start, stop
 
-BY_GROUP = ("yarn", "drf", "tetris")
 NEAR = 1e-6
 
 
@@ -29,41 +26,47 @@ def simulate(
         PlainGpuJob(at, submit, gpus, run, group, left=run)
         for at, (submit, gpus, run, group) in enumerate(zip(*(one.tolist() for one in columns), strict=True))
     ]
-    free = cluster.capacity[:, 0].copy()
-    there: list[PlainGpuJob] = []
-    coming = list(everyone)
-    now = 0.0
-    while coming or there:
-        ahead = [job.submit for job in coming[:1]] + [job.end for job in there]
-        now = max(now, min(ahead + [_wake(job, now, name, knobs) for job in there]))
-        for job in there:
+    policy, coming = POLICIES[name], list(everyone)
+    world = PlainGpuWorld(cluster, knobs, list(quota), cluster.capacity[:, 0].copy())
+    while coming or world.there:
+        ahead = [job.submit for job in coming[:1]] + [job.end for job in world.there]
+        wakes = [policy.wake(job, world.now, knobs) for job in world.there]
+        world.now = now = max(world.now, min(ahead + wakes))
+        for job in world.there:
             job.settle(min(now, job.end))
             if job.end <= now:
                 for node, gpus in job.placed.items():
-                    free[node] += gpus
+                    world.free[node] += gpus
                 job.placed = {}
-        there = [job for job in there if job.end > now]
+        world.there = [job for job in world.there if job.end > now]
         while coming and coming[0].submit <= now:
             job = coming.pop(0)
             job.pended = job.since = now
-            there.append(job)
-        if name == "fifo":
-            for job in there:
-                if not job.placed and not start(job, free, now):
-                    break
-        elif name == "sjf":
-            for job in sorted(there, key=lambda job: job.run):
-                if not job.placed:
-                    start(job, free, now)
-        elif name == "srtf":
-            _follow(sorted(there, key=lambda job: job.left), free, now, cluster.gpus)
-        elif name in BY_GROUP:
-            groups.decide(name, there, free, now, cluster, list(quota), knobs)
-        else:
-            for job in there:
-                _level(job, now, knobs)
-            _follow(sorted(there, key=lambda job: (job.level, not job.placed)), free, now, cluster.gpus)
+            world.there.append(job)
+        policy.decide(world)
     return [(job.start, job.end, job.preemptions) for job in everyone]
+
+
+def _fifo(world: PlainGpuWorld) -> None:
+    for job in world.there:
+        if not job.placed and not start(job, world.free, world.now):
+            return
+
+
+def _sjf(world: PlainGpuWorld) -> None:
+    for job in sorted(world.there, key=lambda job: job.run):
+        if not job.placed:
+            start(job, world.free, world.now)
+
+
+def _srtf(world: PlainGpuWorld) -> None:
+    _follow(sorted(world.there, key=lambda job: job.left), world)
+
+
+def _tiresias(world: PlainGpuWorld) -> None:
+    for job in world.there:
+        _level(job, world.now, world.knobs)
+    _follow(sorted(world.there, key=lambda job: (job.level, not job.placed)), world)
 
 
 def _thresholds(knobs: dict[str, float]) -> list[float]:
@@ -77,12 +80,17 @@ def _level(job: PlainGpuJob, now: float, knobs: dict[str, float]) -> None:
         job.level, job.service = 0, 0.0
 
 
-def _wake(job: PlainGpuJob, now: float, name: str, knobs: dict[str, float]) -> float:
-    """Return the next wake-up time that the policy requests without an event; `now` is its last decision."""
-    if name == "yarn" and not job.placed and job.submit + knobs["hold_s"] > now:
-        return job.submit + knobs["hold_s"]
-    if name != "tiresias":
-        return NEVER
+def _never(job: PlainGpuJob, now: float, knobs: dict[str, float]) -> float:
+    """Ask for no wake-up."""
+    return NEVER
+
+
+def _yarn_wake(job: PlainGpuJob, now: float, knobs: dict[str, float]) -> float:
+    relaxed = job.submit + knobs["hold_s"]
+    return relaxed if not job.placed and relaxed > now else NEVER
+
+
+def _tiresias_wake(job: PlainGpuJob, now: float, knobs: dict[str, float]) -> float:
     if job.placed and job.level < 2:
         return job.since + max(0.0, _thresholds(knobs)[job.level] - job.service) / job.gpus
     if not job.placed and job.level and knobs["promote"]:
@@ -90,8 +98,9 @@ def _wake(job: PlainGpuJob, now: float, name: str, knobs: dict[str, float]) -> f
     return NEVER
 
 
-def _follow(order: list[PlainGpuJob], free: NDArray[np.int64], now: float, room: int) -> None:
+def _follow(order: list[PlainGpuJob], world: PlainGpuWorld) -> None:
     """Run the first jobs in order that the GPUs can hold, stop the others, and fill the remaining GPUs."""
+    room, free, now = world.cluster.gpus, world.free, world.now
     begins, stopped = [], []
     for job in order:
         if job.gpus <= room:
@@ -106,3 +115,22 @@ def _follow(order: list[PlainGpuJob], free: NDArray[np.int64], now: float, room:
     for job in order:
         if not job.placed:
             start(job, free, now)
+
+
+class PlainGpuPolicy(NamedTuple):
+    """The twin of a policy: its decision, the next time at which a job wakes it, and whether it stops jobs."""
+
+    decide: Callable[[PlainGpuWorld], None]
+    wake: Callable[[PlainGpuJob, float, dict[str, float]], float] = _never  # (job, now of the last decision, knobs)
+    preempts: bool = False
+
+
+POLICIES = {
+    "fifo": PlainGpuPolicy(_fifo),
+    "sjf": PlainGpuPolicy(_sjf),
+    "srtf": PlainGpuPolicy(_srtf, preempts=True),
+    "yarn": PlainGpuPolicy(groups.yarn, _yarn_wake, preempts=True),
+    "drf": PlainGpuPolicy(groups.drf),
+    "tetris": PlainGpuPolicy(groups.tetris),
+    "tiresias": PlainGpuPolicy(_tiresias, _tiresias_wake, preempts=True),
+}

@@ -9,28 +9,38 @@ from numpy.typing import NDArray
 
 from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.policies.tetris import LOOKED_AT
-from tests.twins.gpu.job import PlainGpuJob, start, stop
+from tests.twins.gpu.job import PlainGpuJob, PlainGpuWorld, start, stop
 
 Free = NDArray[np.int64]
 
 
-def decide(
-    name: str,
-    there: list[PlainGpuJob],
-    free: Free,
-    now: float,
-    cluster: GpuCluster,
-    quota: list[float],
-    knobs: dict[str, float],
-) -> None:
-    """Make one decision about the present jobs, in order of arrival. `quota`: GPUs of each group."""
-    if name == "yarn":
-        _yarn(there, free, now, cluster, quota, knobs)
-    elif name == "drf":
-        _offer(there, free, lambda job: start(job, free, now), lambda group: _used(there, group) / cluster.gpus)
-    else:
-        while _tetris_starts_one(there, free, now, cluster, knobs):
-            pass
+def yarn(world: PlainGpuWorld) -> None:
+    """Serve the group furthest below its quota, then take lent GPUs back."""
+    there, free, now, quota = world.there, world.free, world.now, world.quota
+    widest = int(world.cluster.capacity[:, 0].max())
+
+    def start_it(job: PlainGpuJob) -> bool:
+        holds_out = now - job.submit < world.knobs["hold_s"]
+        return start(job, free, now, -(-job.gpus // widest) if holds_out else None)
+
+    _offer(there, free, start_it, lambda group: _used(there, group) / max(quota[group], 1e-9))
+    if world.cluster.gpus - free.sum() < world.knobs["reclaim_at"] * world.cluster.gpus:
+        return
+    for job in there:
+        if not job.placed and _used(there, job.group) + job.gpus <= quota[job.group]:
+            _reclaim(job, there, free, now, quota)
+
+
+def drf(world: PlainGpuWorld) -> None:
+    """Serve the group with the smallest share of the GPUs."""
+    there, free = world.there, world.free
+    _offer(there, free, lambda job: start(job, free, world.now), lambda group: _used(there, group) / world.cluster.gpus)
+
+
+def tetris(world: PlainGpuWorld) -> None:
+    """Start the job with the highest score until none fits."""
+    while _tetris_starts_one(world.there, world.free, world.now, world.cluster, world.knobs):
+        pass
 
 
 def _used(there: list[PlainGpuJob], group: int) -> int:
@@ -50,23 +60,6 @@ def _offer(
         start_it(waiting[group].pop(0))
         if not waiting[group]:
             del waiting[group]
-
-
-def _yarn(
-    there: list[PlainGpuJob], free: Free, now: float, cluster: GpuCluster, quota: list[float], knobs: dict[str, float]
-) -> None:
-    widest = int(cluster.capacity[:, 0].max())
-
-    def start_it(job: PlainGpuJob) -> bool:
-        holds_out = now - job.submit < knobs["hold_s"]
-        return start(job, free, now, -(-job.gpus // widest) if holds_out else None)
-
-    _offer(there, free, start_it, lambda group: _used(there, group) / max(quota[group], 1e-9))
-    if cluster.gpus - free.sum() < knobs["reclaim_at"] * cluster.gpus:
-        return
-    for job in there:
-        if not job.placed and _used(there, job.group) + job.gpus <= quota[job.group]:
-            _reclaim(job, there, free, now, quota)
 
 
 def _reclaim(job: PlainGpuJob, there: list[PlainGpuJob], free: Free, now: float, quota: list[float]) -> None:

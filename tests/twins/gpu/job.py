@@ -1,4 +1,4 @@
-"""A job of the GPU twins, and how to start and stop it."""
+"""A job of the GPU twins, how to start and stop it, and what a decision of the event clock works on."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.gpu.algorithms.placement import packed, take
+from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.profiles.table import TrainingModel
 from simulator.gpu.rounds import RESTART_S
 
@@ -59,6 +60,18 @@ class PlainGpuJob:
         """Work at `speed` from the instant to which it is settled."""
         self.speed = speed
         self.end = max(self.since, self.resume) + self.left / speed
+
+
+@dataclass(eq=False)
+class PlainGpuWorld:
+    """What a policy decides on: the jobs present in order of arrival, and the free GPUs of each node."""
+
+    cluster: GpuCluster
+    knobs: dict[str, float]
+    quota: list[float]  # GPUs of each group
+    free: NDArray[np.int64]
+    there: list[PlainGpuJob] = field(default_factory=list)
+    now: float = 0.0
 
 
 def start(job: PlainGpuJob, free: NDArray[np.int64], now: float, most_nodes: int | None = None) -> bool:
