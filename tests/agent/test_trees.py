@@ -55,7 +55,7 @@ def test_tables_and_walks_come_to_the_same_leaves(most: int, seed: int) -> None:
     assert (made.splits is None) == (most > MAX_LEAVES)
     wanted = np.array([by_hand(trees, row) for row in rows]).T
     assert np.array_equal(made.leaves(rows), wanted)
-    assert np.array_equal(walked(trees, rows), wanted)
+    assert np.array_equal(walked(trees, rows).T, wanted)
     assert np.array_equal(made.leaves(rows[:0]), wanted[:, :0])
 
 
@@ -98,3 +98,5 @@ def test_a_tree_that_is_too_deep_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module, "MAX_DEPTH", depth - 1)
     with pytest.raises(ValueError, match=f"deeper than {depth - 1} levels"):
         TreeEnsemble(trees)
+    with pytest.raises(ValueError, match=f"deeper than {depth - 1} levels"):
+        check_trees(trees, 1)
