@@ -2,13 +2,11 @@
 
 An artifact is a folder with `manifest.json`, `arrays.npz` (no pickles) and, if released, `checks.json`: observations
 with the answers that the policy must give wherever it is loaded. It decides on a batch of observations whether to
-submit the successor now or wait. Forests and boosted trees are stored as arrays too. Their libraries' own model files
-would require those libraries on every agent, and XGBoost ends the process on a malformed one.
+submit the successor now or wait, by its kind (`agent.kinds`).
 
-This file imports nothing of Baton, because a released model carries a copy of it.
+A released model carries copies of this file, `agent.kinds` and `agent.trees`, so they import nothing else of Baton.
 
-Over 400 lines: a released policy carries only this file, so reading, checking and deciding must stay together. It
-holds the folder format and a short section for each kind of model.
+Over 400 lines: the format of the folder, its bounds, and the class that reads and checks it belong together.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ import shutil
 import stat
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,15 +29,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from agent.kinds import KINDS, MAX_FEATURES, MAX_NUMBER, MAX_SETTINGS, REMAINING, Float32s, Float64s, within_bound
+
 FORMAT_VERSION = 1
 ARRAYS, CHECKS = "arrays.npz", "checks.json"
 
-Float32s = NDArray[np.float32]
-Float64s = NDArray[np.float64]
-
 # Time between the decisions on a predecessor, s: the default of an artifact, and the bounds of any.
 DECIDE_EVERY_S, LEAST_EVERY_S, MOST_EVERY_S = 600, 60, 21_600
-REMAINING = "remaining_h"  # the feature that every kind needs: hours until the predecessor's end
 # An artifact may be untrusted, and the agent runs on a shared login node. We reject an artifact before it takes more
 # time or memory than these bounds allow. Each comment ends with the most that a fit of Baton has needed so far.
 MAX_MANIFEST_BYTES = 1 << 20  # 2 kB
@@ -47,21 +43,9 @@ MAX_ARRAY_BYTES = 1 << 28  # of arrays.npz, both packed and unpacked; 360 kB
 MAX_CHECKS_BYTES = 1 << 20  # 30 kB
 MAX_CHECKS = 1024  # observations in checks.json; 48
 MAX_DIRECTORY_BYTES = 1 << 14  # of the list of files in arrays.npz, at about 60 bytes per file; 12 files
-MAX_FEATURES = 1024  # also for the inputs of a model; 46
 MAX_PROMISES = 16  # 3
-MAX_SETTINGS = 100  # also the most that a policy may declare for a comparison; 15
-MAX_NODES = 1 << 22  # of all trees together; 20,000
-MAX_TREES = 4096  # every row walks all of them at once; 121
-MAX_DEPTH = 1024  # steps of a walk; 23
-MAX_WIDTH = 2048  # of a network's layer; 64
-MAX_LAYERS = 16  # 3
-# Bound for weights, leaf values and settings; 11. Within it no score overflows: a network's score is at most
-# (width x bound) to the power of layers, under 1e154. An overflowing sum would be NaN, and NaN never means "submit".
-MAX_NUMBER = 1e6
-MAX_LOG_WAIT = 300.0  # cap of the logarithm of a predicted wait in hours; its exponential is still finite
 BLOCK_ROWS = 1024  # rows processed at once, so that intermediate arrays stay in the cache
 CHECK_TOLERANCE = 1e-6  # relative to a score, or to 1; differences between processors are far smaller
-LEAVE_EVERY = 4  # tree levels after which rows that have reached a leaf are dropped from the walk
 KEYS: dict[str, type | tuple[type, ...]] = {
     "policy": str,
     "kind": str,
@@ -247,20 +231,6 @@ class Artifact:
     def inputs(self) -> NDArray[np.int64]:
         """Columns of an observation that are the model's inputs, in its order."""
         return np.asarray([self.column(name) for name in self.parameters["inputs"]], np.int64)
-
-    @cached_property
-    def depth(self) -> int:
-        """Steps from the roots of the trees to their deepest leaf. Raises ValueError above MAX_DEPTH.
-
-        No node has two parents (`check_trees`), so all levels together hold at most all nodes.
-        """
-        child = self.arrays["child"]
-        level, steps = self.arrays["root"], 0
-        while len(inner := level[child[level] != level]):
-            if steps == MAX_DEPTH:
-                raise ValueError(f"a tree of the artifact is deeper than {MAX_DEPTH} levels")
-            level, steps = np.concatenate([child[inner], child[inner] + 1]), steps + 1
-        return steps
 
     # -- the folder -------------------------------------------------------------------------------------------------
 
@@ -459,278 +429,3 @@ def check_directory(content: bytes) -> None:
         raise ValueError("arrays.npz does not end like a plain zip file")
     if int.from_bytes(end[12:16], "little") > MAX_DIRECTORY_BYTES:
         raise ValueError(f"the list of files in arrays.npz is longer than {MAX_DIRECTORY_BYTES} bytes")
-
-
-def within_bound(numbers: NDArray[Any]) -> bool:
-    """Whether all numbers are within +-MAX_NUMBER."""
-    return bool(((numbers >= -MAX_NUMBER) & (numbers <= MAX_NUMBER)).all())
-
-
-# -- kinds --------------------------------------------------------------------------------------------------------
-
-
-def nothing(artifact: Artifact) -> None:
-    """Accept an artifact without further checks."""
-
-
-def no_arrays(artifact: Artifact) -> tuple[str, ...]:
-    """Return no names, for a kind without arrays."""
-    return ()
-
-
-@dataclass(frozen=True)
-class ArtifactKind:
-    """The functions of one kind of artifact: its scores, the names of its arrays, and its checks."""
-
-    scores: Callable[[Artifact, Float32s, Float64s], Float64s]  # (n, F), (k,) -> (k, n)
-    arrays: Callable[[Artifact], tuple[str, ...]] = no_arrays
-    check: Callable[[Artifact], None] = nothing
-
-
-def constant_lead(artifact: Artifact, rows: Float32s, settings: Float64s) -> Float64s:
-    """Submit `setting` hours before the predecessor's end; 0 is the reactive policy."""
-    return settings[:, None] - rows[:, artifact.column(REMAINING)].astype(np.float64)
-
-
-def estimate_ratio(artifact: Artifact, rows: Float32s, settings: Float64s) -> Float64s:
-    """Submit when setting x estimated wait (a feature, in hours) >= remaining time."""
-    estimate = rows[:, artifact.column(artifact.parameters.get("feature"))].astype(np.float64)
-    return settings[:, None] * estimate - rows[:, artifact.column(REMAINING)].astype(np.float64)
-
-
-def check_estimate(artifact: Artifact) -> None:
-    """Raise ValueError unless the feature of the estimate exists."""
-    artifact.column(artifact.parameters.get("feature"))
-
-
-def trees(artifact: Artifact, rows: Float32s, settings: Float64s) -> Float64s:
-    """Submit when setting x (1 h + predicted wait) - 1 h >= remaining time.
-
-    Parameters: `base`, a feature that estimates the wait in hours, and `inputs`, the names of the trees' features. The
-    sum of the trees is the logarithm of (1 + wait) / (1 + base). The error of a predicted wait grows with the wait, so
-    the setting is a factor. The added hour lets the factor move predictions of zero too.
-    """
-    base = rows[:, artifact.column(artifact.parameters["base"])].astype(np.float64)
-    log_wait = np.log1p(np.maximum(base, 0.0)) + sum_of_trees(artifact, rows[:, artifact.inputs])
-    due = rows[:, artifact.column(REMAINING)].astype(np.float64) + 1.0
-    return settings[:, None] * np.exp(np.clip(log_wait, 0.0, MAX_LOG_WAIT)) - due
-
-
-def check_inputs(artifact: Artifact) -> None:
-    """Raise ValueError unless `base` is a feature of the artifact and `inputs` a list of bounded length."""
-    artifact.column(artifact.parameters.get("base"))
-    inputs = artifact.parameters.get("inputs")
-    if not isinstance(inputs, list) or not 1 <= len(inputs) <= MAX_FEATURES:
-        raise ValueError(f"manifest.json: parameters.inputs must be a list of 1 to {MAX_FEATURES} features")
-
-
-def sum_of_trees(artifact: Artifact, rows: Float32s) -> Float64s:
-    """Return the sum over trees (n,) for rows (n, inputs)."""
-    sums: Float64s = leaves_of_trees(artifact, rows).sum(axis=1)
-    return sums
-
-
-def leaves_of_trees(artifact: Artifact, rows: Float32s) -> Float64s:
-    """Return (n, trees): the value of the leaf that each row reaches in each tree; rows: (n, inputs).
-
-    Each step moves all rows down one level in all trees; a leaf is its own child. The walk goes right if input >
-    threshold. All trees share one numbering of nodes: `child` is the left child, and the right one follows it. `root`
-    has shape (trees,).
-    """
-    feature, threshold = artifact.arrays["feature"], artifact.arrays["threshold"]
-    child, root = artifact.arrays["child"], artifact.arrays["root"]
-    flat = np.ascontiguousarray(rows).ravel()
-    current = np.broadcast_to(root, (len(rows), len(root))).astype(np.int64).ravel()  # node of each row in each tree
-    walking = np.arange(current.size)
-    node, first = current, np.repeat(np.arange(len(rows), dtype=np.int64) * rows.shape[1], len(root))
-    leaf = child == np.arange(len(child))
-    for level in range(artifact.depth):
-        node = child.take(node) + (flat.take(first + feature.take(node)) > threshold.take(node))
-        if level % LEAVE_EVERY == LEAVE_EVERY - 1:  # most walks are far shorter than the longest
-            current[walking] = node
-            inner = np.flatnonzero(~leaf.take(node))
-            walking, node, first = walking[inner], node[inner], first[inner]
-    current[walking] = node
-    leaves: Float64s = artifact.arrays["value"].take(current).reshape(len(rows), len(root))
-    return leaves
-
-
-def stopping_trees(artifact: Artifact, rows: Float32s, settings: Float64s) -> Float64s:
-    """Compute the log-odds that submitting now costs less than waiting; the setting is the price of overlap.
-
-    The price is in hours per hour of overlap. Parameters: `inputs`, features in hours (the trees take the signed
-    logarithm of each, minus that of the remaining time); `base`, one of the inputs; `sharpness`; `prices`, rising.
-    `group` (trees,) assigns each tree to a sum. Sum 0 models the chance that a successor submitted now starts too late;
-    sum i is its correction for price i.
-    score = sharpness x base + sum 0 - log(setting) + the correction, interpolated linearly in the logarithm of the
-    price between the prices on either side of the setting, and constant beyond the last price.
-    """
-    normal = relative_to_remaining(artifact, rows, artifact.inputs).astype(np.float32)
-    leaves, group = leaves_of_trees(artifact, normal), artifact.arrays["group"]
-    prices = np.log(np.asarray(artifact.parameters["prices"], np.float64))
-    sums = np.stack([leaves[:, group == i].sum(axis=1) for i in range(len(prices) + 1)])
-    base = relative_to_remaining(artifact, rows, np.asarray([artifact.column(artifact.parameters["base"])]))[:, 0]
-    log_price = np.log(np.maximum(settings, 1e-6))
-    place = np.interp(log_price, prices, np.arange(1.0, len(prices) + 1))  # position in `sums`
-    before = np.minimum(place.astype(np.int64), max(len(prices) - 1, 1))
-    share = (place - before)[:, None]
-    changes = (1.0 - share) * sums[before] + share * sums[np.minimum(before + 1, len(prices))]
-    scores: Float64s = float(artifact.parameters["sharpness"]) * base + sums[0] - log_price[:, None] + changes
-    return scores
-
-
-def relative_to_remaining(artifact: Artifact, rows: Float32s, columns: NDArray[np.int64]) -> Float64s:
-    """Return (n, columns): the signed logarithm of those features (hours), minus that of the remaining time."""
-    return signed_log(rows[:, columns]) - signed_log(rows[:, [artifact.column(REMAINING)]])
-
-
-def check_stopping_trees(artifact: Artifact) -> None:
-    """Raise ValueError unless `check_trees` passes and prices and groups are consistent."""
-    check_trees(artifact)
-    prices, sharpness = artifact.parameters.get("prices"), artifact.parameters.get("sharpness")
-    if (
-        not isinstance(prices, list)
-        or not 1 <= len(prices) <= MAX_SETTINGS
-        or not all(is_positive(price) for price in prices)
-        or sorted(set(prices)) != prices
-    ):
-        raise ValueError(f"manifest.json: prices must be 1 to {MAX_SETTINGS} rising positive numbers")
-    if not is_positive(sharpness):
-        raise ValueError("manifest.json: sharpness must be a positive number")
-    group = artifact.arrays["group"]
-    if group.dtype.kind not in "iu" or group.shape != artifact.arrays["root"].shape:
-        raise ValueError("the trees' group must be one integer per tree")
-    if (group < 0).any() or (group > len(prices)).any():
-        raise ValueError(f"a tree's group is not within 0 to {len(prices)}")
-
-
-def is_positive(number: Any) -> bool:
-    """Whether it is a number from 1 / MAX_NUMBER to MAX_NUMBER."""
-    return isinstance(number, (int, float)) and not isinstance(number, bool) and 1 / MAX_NUMBER <= number <= MAX_NUMBER
-
-
-def check_trees(artifact: Artifact) -> None:
-    """Raise ValueError unless every node is in range, each child follows its single parent, and depth is bounded.
-
-    So every walk ends within MAX_DEPTH steps.
-    """
-    check_inputs(artifact)
-    feature, threshold = artifact.arrays["feature"], artifact.arrays["threshold"]
-    child, value, root = (artifact.arrays[name] for name in ("child", "value", "root"))
-    if any(a.ndim != 1 for a in artifact.arrays.values()) or not len(root):
-        raise ValueError("the trees' arrays must have one dimension and hold at least one tree")
-    nodes = len(child)
-    if nodes > MAX_NODES or len(root) > MAX_TREES:
-        raise ValueError(f"{len(root)} trees with {nodes} nodes; allowed: {MAX_TREES} trees with {MAX_NODES} nodes")
-    if not len(feature) == len(threshold) == len(value) == nodes:
-        raise ValueError("the trees' feature, threshold, child and value must have the same length")
-    if any(a.dtype.kind not in "iu" for a in (feature, child, root)):
-        raise ValueError("the trees' feature, child and root must be integers")
-    child, root = child.astype(np.int64), root.astype(np.int64)  # child + 1 may overflow a narrow type
-    leaf = child == np.arange(nodes)
-    if (child < np.arange(nodes)).any() or (child + ~leaf >= nodes).any() or (root < 0).any() or (root >= nodes).any():
-        raise ValueError("the trees' child or root points outside them or backwards")
-    if (np.bincount(np.concatenate([child[~leaf], child[~leaf] + 1, root])) > 1).any():
-        raise ValueError("a node of the trees has two parents")
-    if (feature < 0).any() or (feature >= len(artifact.inputs)).any():
-        raise ValueError(f"a tree splits on a feature outside 0 to {len(artifact.inputs) - 1}")
-    if not (threshold[leaf] == np.inf).all() or not within_bound(value) or np.isnan(threshold).any():
-        raise ValueError(
-            f"the trees' thresholds must be numbers (infinity for leaves), and their values within +-{MAX_NUMBER:g}"
-        )
-    _ = artifact.depth
-
-
-def mlp(artifact: Artifact, rows: Float32s, settings: Float64s) -> Float64s:
-    """Evaluate a ReLU network with a linear skip path; the last input is log(setting), the weight of overlap.
-
-    Head `q`: two outputs, the values of waiting and of submitting; the score is their difference. Head `logit`: one
-    output. Products are in float64; they differ between processors, but far too little to change a decision.
-    """
-    arrays = {name: a.astype(np.float64) if a.dtype.kind == "f" else a for name, a in artifact.arrays.items()}
-    held = artifact.arrays
-    normal = network_inputs(rows, held["column"], held["minus"], held["mean"], held["scale"]).astype(np.float64)
-    first = normal @ arrays["weight_0"][:, :-1].T + arrays["bias_0"]
-    past = normal @ arrays["skip"][:, :-1].T
-    conditions = np.log(np.maximum(settings, 1e-6)) / arrays["condition_scale"][0]
-    out = np.empty((len(settings), len(rows)), np.float64)
-    for i, condition in enumerate(conditions):
-        hidden = first + condition * arrays["weight_0"][:, -1]
-        for layer in range(1, artifact.parameters["layers"]):
-            hidden = np.maximum(hidden, 0.0) @ arrays[f"weight_{layer}"].T + arrays[f"bias_{layer}"]
-        hidden = hidden + past + condition * arrays["skip"][:, -1]
-        out[i] = hidden[:, 1] - hidden[:, 0] if artifact.parameters["head"] == "q" else hidden[:, 0]
-    return out
-
-
-def network_inputs(
-    rows: Float32s,
-    column: NDArray[Any],
-    minus: NDArray[Any],
-    mean: NDArray[Any],
-    scale: NDArray[Any],
-    bound: float = 5.0,
-) -> Float32s:
-    """Return inputs (n, i) as float32, standardised and clipped to +-bound (no network was trained outside it).
-
-    Input i is the signed log(1 + |x|) of feature column[i], minus that of feature minus[i] unless it is -1. So an
-    input can be the ratio of an estimated wait to the remaining time, which means the same at any load.
-    """
-    taken = signed_log(rows[:, column]) - np.where(minus >= 0, signed_log(rows[:, minus]), 0.0)
-    inputs: Float32s = np.clip((taken - mean) / scale, -bound, bound).astype(np.float32)
-    return inputs
-
-
-def signed_log(numbers: Float32s) -> Float64s:
-    """Compute sign(x) log(1 + |x|) in float64, because numpy's float32 logarithm differs between processors."""
-    wide = numbers.astype(np.float64)
-    logarithm: Float64s = np.sign(wide) * np.log1p(np.abs(wide))
-    return logarithm
-
-
-def mlp_arrays(artifact: Artifact) -> tuple[str, ...]:
-    """Return the names of the arrays of a network with `layers` layers."""
-    layers = artifact.parameters.get("layers")
-    if not isinstance(layers, int) or not 1 <= layers <= MAX_LAYERS:
-        raise ValueError(f"manifest.json: parameters.layers is {layers!r}; allowed: 1 to {MAX_LAYERS}")
-    names = [f"{part}_{layer}" for layer in range(layers) for part in ("weight", "bias")]
-    return ("column", "minus", "mean", "scale", "condition_scale", "skip", *names)
-
-
-def check_mlp(artifact: Artifact) -> None:
-    """Raise ValueError unless the layers' shapes chain from the features and the condition to the head."""
-    arrays, features = artifact.arrays, len(artifact.manifest["features"])
-    column, minus, width = arrays["column"], arrays["minus"], arrays["column"].size
-    outputs = {"q": 2, "logit": 1}.get(str(artifact.parameters.get("head")))
-    if max(max(array.shape, default=0) for array in arrays.values()) > MAX_WIDTH:
-        raise ValueError(f"a network's layers must be at most {MAX_WIDTH} wide")
-    if not all(within_bound(array) for array in arrays.values()):
-        raise ValueError(f"a network's numbers must lie within +-{MAX_NUMBER:g}")
-    if any(arrays[name].shape != (width,) for name in ("column", "minus", "mean", "scale")):
-        raise ValueError("a network's column, minus, mean and scale must have the same length")
-    if column.dtype.kind not in "iu" or minus.dtype.kind != "i" or arrays["condition_scale"].shape != (1,):
-        raise ValueError("a network's column and minus must be integers and condition_scale one number")
-    if not width or column.min() < 0 or minus.min() < -1 or max(column.max(), minus.max()) >= features:
-        raise ValueError(f"a network's inputs must be features from 0 to {features - 1}")
-    if min(arrays["scale"].min(), arrays["condition_scale"][0]) < 1 / MAX_NUMBER:
-        raise ValueError(f"a network's scales must be at least {1 / MAX_NUMBER:g}")
-    if arrays["skip"].shape != (outputs, width + 1):
-        raise ValueError(f"the network's skip has shape {arrays['skip'].shape}, not ({outputs}, {width + 1})")
-    width += 1
-    for layer in range(artifact.parameters["layers"]):
-        weight, bias = arrays[f"weight_{layer}"], arrays[f"bias_{layer}"]
-        if weight.ndim != 2 or weight.shape[1] != width or bias.shape != weight.shape[:1]:
-            raise ValueError(f"layer {layer} of the network has shape {weight.shape}, {bias.shape}; input is {width}")
-        width = weight.shape[0]
-    if width != outputs:
-        raise ValueError(f"the network has {width} outputs; head {artifact.parameters.get('head')!r} needs {outputs}")
-
-
-TREES = ("feature", "threshold", "child", "value", "root")
-KINDS: dict[str, ArtifactKind] = {
-    "constant-lead": ArtifactKind(constant_lead),
-    "estimate-ratio": ArtifactKind(estimate_ratio, check=check_estimate),
-    "trees": ArtifactKind(trees, lambda artifact: TREES, check_trees),
-    "stopping-trees": ArtifactKind(stopping_trees, lambda artifact: (*TREES, "group"), check_stopping_trees),
-    "mlp": ArtifactKind(mlp, mlp_arrays, check_mlp),
-}

@@ -1,7 +1,7 @@
 """The loader of released queue-time models: they predict the distribution of a job's wait at its submission.
 
 A model is a folder as in `agent.artifact`: `manifest.json`, `arrays.npz` (no pickles) and `checks.json`, observations
-with their answers. This file needs only numpy, `agent.artifact` and `agent.trees`; a released model carries all three.
+with their answers. This file needs only numpy and the loader of policies; a released model carries copies of all.
 
 A distribution is a weighted mean of parts, quantile by quantile. Its quantile levels are then corrected by their
 coverage on held-out rows (`models.queue_time.conformal`). Each part has one of FORMS.
@@ -26,7 +26,6 @@ from agent.artifact import (
     MAX_ARRAY_BYTES,
     MAX_CHECKS,
     MAX_CHECKS_BYTES,
-    MAX_FEATURES,
     difference,
     digests,
     json_object,
@@ -36,6 +35,7 @@ from agent.artifact import (
     unpack_arrays,
     write_folder,
 )
+from agent.kinds import MAX_FEATURES
 from agent.trees import TREES, TreeEnsemble, check_trees
 
 FORMAT_VERSION = 1

@@ -28,7 +28,7 @@ from agent.slurm.limits import UserLimits
 from agent.slurm.nodes import SinfoStates
 from agent.slurm.queue import JOBS, UNLIMITED_S, Queue, SqueueJob
 from agent.slurm.settings import BASIC, Partition, ScontrolConfig
-from features.observe import FEATURES, HIDDEN_TOGETHER, observe
+from features.observe import FEATURES, HIDDEN_TOGETHER, NEED_OTHERS, observe
 from features.snapshot import Snapshot
 from traces.arrays import Int64s
 from traces.slurm.text import expand_nodes, parse_job_id, parse_state
@@ -41,10 +41,6 @@ QUEUE_REASONS = frozenset({
 USER_REASONS = frozenset({"AssocMaxJobsLimit", "AssociationJobLimit", "AssociationResourceLimit"})
 OTHERS_HIDDEN = "other users' jobs are not shown (slurm.conf: PrivateData)"
 PER_USER = "PerUser"  # QOSMaxJobsPerUserLimit, QOSMaxGRESPerUser ...
-WITHOUT_OTHERS = frozenset({  # features that stay known if other users' jobs are not shown
-    "remaining_h", "predecessor_elapsed_h", "predecessor_wait_h", "successor_nodes", "successor_limit_h",
-    "capacity_nodes", "usable_nodes", *HIDDEN_TOGETHER["limits"], "hour_sin", "hour_cos", "weekday_sin", "weekday_cos",
-})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -116,8 +112,7 @@ def hidden_features(queue: Queue, context: SlurmContext) -> dict[str, str]:
     if context.past_why:
         hidden |= dict.fromkeys(HIDDEN_TOGETHER["recent"], context.past_why)
     if JOBS in queue.hidden:
-        others = [name for name in FEATURES if name not in WITHOUT_OTHERS]
-        hidden |= dict.fromkeys(others, OTHERS_HIDDEN)
+        hidden |= dict.fromkeys(NEED_OTHERS, OTHERS_HIDDEN)
     return hidden
 
 

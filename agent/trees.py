@@ -1,4 +1,4 @@
-"""Evaluate binary trees on many rows at once. Needs only numpy, because a released model carries a copy of this file.
+"""Check binary trees and evaluate them on many rows at once. Needs only numpy: a released model carries a copy.
 
 The method is QuickScorer (Lucchese et al., "QuickScorer: a fast algorithm to rank documents with additive ensembles of
 regression trees", SIGIR 2015), applied to columns of numpy arrays. The leaves of a tree are the bits of a word, from
@@ -20,12 +20,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.artifact import MAX_DEPTH, MAX_NODES
-
 # The number after a bound is the largest that a model of Baton has needed so far.
+MAX_NODES = 1 << 22  # of all trees together; 20,000
+MAX_DEPTH = 1024  # steps of a walk; 23
 MAX_TREES = 1 << 16  # per part; 880
 MAX_CELLS = 1 << 24  # words in all tables of a part; 440,000
 MAX_LEAVES = 64  # per tree, to use tables: bits of the longest word
+LEAVE_EVERY = 4  # tree levels after which rows that have reached a leaf are dropped from the walk
 WORDS = (np.uint8, np.uint16, np.uint32, np.uint64)
 TREES = ("feature", "threshold", "child", "value", "root")
 
@@ -74,7 +75,7 @@ class TreeEnsemble:
     def leaves(self, rows: Float32s) -> Float64s:
         """Return (trees, n): the value of the leaf that each of the rows (n, features) reaches in each tree."""
         if self.splits is None:
-            return walked(self.arrays, rows)
+            return np.asarray(walked(self.arrays, rows).T, np.float64)
         words = np.full((len(self.begin), len(rows)), np.iinfo(self.word).max, self.word)
         columns = np.where(np.isnan(rows), np.float32(-np.inf), rows).T.copy()  # NaN is above no threshold
         for feature, threshold, tree, left in self.splits:
@@ -91,20 +92,22 @@ class TreeEnsemble:
         return np.ascontiguousarray(total.T)
 
 
-def check_trees(trees: Arrays, features: int) -> None:
-    """Check that every node is in range and every child after its single parent, so that a walk ends.
+def check_trees(trees: Arrays, features: int, most_trees: int = MAX_TREES) -> None:
+    """Check that every node is in range and every child follows its single parent, and that the depth is bounded.
 
-    Shapes: root (trees,), all others (nodes,). Raises ValueError.
+    So every walk ends within MAX_DEPTH steps. Shapes: root (trees,), all others (nodes,). Raises ValueError.
     """
     feature, threshold, child, value, root = (trees[name] for name in TREES)
+    if any(array.ndim != 1 for array in trees.values()):
+        raise ValueError("the trees' arrays must have one dimension")
     nodes = len(child)
-    if nodes > MAX_NODES or len(root) > MAX_TREES or any(array.ndim != 1 for array in trees.values()):
-        raise ValueError(f"there must be at most {MAX_TREES} trees and {MAX_NODES} nodes, in one-dimensional arrays")
+    if nodes > MAX_NODES or len(root) > most_trees:
+        raise ValueError(f"{len(root)} trees with {nodes} nodes; allowed: {most_trees} trees with {MAX_NODES} nodes")
     if not len(feature) == len(threshold) == len(value) == nodes:
         raise ValueError("the trees' feature, threshold, child and value must have the same length")
     if any(array.dtype.kind not in "iu" for array in (feature, child, root)):
         raise ValueError("the trees' feature, child and root must be integers")
-    child, root = child.astype(np.int64), root.astype(np.int64)
+    child, root = child.astype(np.int64), root.astype(np.int64)  # child + 1 may overflow a narrow type
     leaf = child == np.arange(nodes)
     if (child < np.arange(nodes)).any() or (child + ~leaf >= nodes).any() or (root < 0).any() or (root >= nodes).any():
         raise ValueError("the trees' child or root points outside them or backwards")
@@ -114,6 +117,24 @@ def check_trees(trees: Arrays, features: int) -> None:
         raise ValueError(f"a tree splits on a feature outside 0 to {features - 1}")
     if np.isnan(threshold).any() or not np.isfinite(value).all():
         raise ValueError("the trees' thresholds and values must be numbers")
+    levels_of(child, root)
+
+
+def levels_of(child: Int64s, root: Int64s) -> list[Int64s]:
+    """Return the splits of all trees level by level, from the roots. Raises ValueError for trees deeper than MAX_DEPTH.
+
+    No node has two parents (`check_trees`), so all levels together hold at most all nodes.
+    """
+    inner = child != np.arange(len(child))
+    levels: list[Int64s] = []
+    here = root[inner[root]]
+    while len(here):
+        if len(levels) == MAX_DEPTH:
+            raise ValueError(f"a tree is deeper than {MAX_DEPTH} levels")
+        levels.append(here)
+        below = np.concatenate([child[here], child[here] + 1])
+        here = below[inner[below]]
+    return levels
 
 
 def order_of(trees: Arrays) -> Order:
@@ -124,15 +145,9 @@ def order_of(trees: Arrays) -> Order:
     child, root = trees["child"].astype(np.int64), trees["root"].astype(np.int64)
     tree, first, count = (np.full(len(child), one) for one in (-1, 0, 1))
     tree[root] = np.arange(len(root))
-    inner = child != np.arange(len(child))
-    levels = [root[inner[root]]]
-    while len(here := levels[-1]):
-        if len(levels) > MAX_DEPTH:
-            raise ValueError(f"a tree of the distribution is deeper than {MAX_DEPTH} levels")
-        left = child[here]
-        tree[left] = tree[left + 1] = tree[here]
-        below = np.concatenate([left, left + 1])
-        levels.append(below[inner[below]])
+    levels = levels_of(child, root)
+    for here in levels:
+        tree[child[here]] = tree[child[here] + 1] = tree[here]
     for here in reversed(levels):
         count[here] = count[child[here]] + count[child[here] + 1]
     for here in levels:
@@ -169,21 +184,23 @@ def _splits(trees: Arrays, order: Order, word: type[Any]) -> Iterator[Splits]:
         yield Splits(feature, threshold, tree, np.bitwise_and.accumulate(table, axis=1))
 
 
-def walked(trees: Arrays, rows: Float32s) -> Float64s:
-    """Compute `TreeEnsemble.leaves` without tables, for trees that are too large for them.
+def walked(trees: Arrays, rows: Float32s) -> NDArray[Any]:
+    """Return (n, trees): the value of the leaf that each of the rows (n, features) reaches in each tree, by a walk.
 
     Each step moves all rows down one level in all trees. A walk that reaches a leaf (its own child) stays there.
     """
-    feature, threshold, child, value = (trees[name] for name in ("feature", "threshold", "child", "value"))
-    feature, child, root = feature.astype(np.intp), child.astype(np.intp), trees["root"].astype(np.intp)
+    feature, child, root = (trees[name].astype(np.int32, copy=False) for name in ("feature", "child", "root"))
+    leaf = child == np.arange(len(child))
+    threshold = np.where(leaf, np.inf, trees["threshold"])  # so that a step from a leaf stays there
     flat = np.ascontiguousarray(rows).ravel()
     current = np.tile(root, len(rows))  # current node of each row in each tree
-    leaf = child == np.arange(len(child))
     walking = np.flatnonzero(~leaf.take(current))
     node, first = current.take(walking), walking // len(root) * rows.shape[1]
     while len(walking):
-        node = child.take(node) + (flat.take(first + feature.take(node)) > threshold.take(node))
+        for _ in range(LEAVE_EVERY):  # most walks are far shorter than the longest
+            node = child.take(node) + (flat.take(first + feature.take(node)) > threshold.take(node))
         current[walking] = node
         inner = np.flatnonzero(~leaf.take(node))
         walking, node, first = walking.take(inner), node.take(inner), first.take(inner)
-    return np.asarray(value.take(current).reshape(len(rows), len(root)).T, np.float64)
+    leaves: NDArray[Any] = trees["value"].take(current).reshape(len(rows), len(root))
+    return leaves

@@ -18,9 +18,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.artifact import REMAINING, Artifact
+from agent.artifact import Artifact
 from agent.chains.decide import decides_alike
 from agent.futures import Numbers, look_ahead
+from agent.kinds import REMAINING
 from bench.ahead_scenes import scene_of
 from bench.asked_window import opened, parser
 from bench.results import Benchmark, BenchmarkRun

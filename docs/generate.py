@@ -1,7 +1,7 @@
 """Write the pages that are generated from code and results (`make docs`).
 
-docs/columns.md from the tables that the code declares, docs/oddities.md from the tests' rows, a page for each flat
-scheduler and a section for each GPU scheduler from its module's docstring, the lists of the schedulers in
+docs/columns.md from the tables and features that the code declares, docs/oddities.md from the tests' rows, a page for
+each flat scheduler and a section for each GPU scheduler from its module's docstring, the lists of the schedulers in
 docs/schedulers/README.md and docs/README.md, docs/results.md from the files of `bench/results/` (`docs/measured.py`),
 and the pictures of docs/architecture.md (`docs/picture.py`).
 """
@@ -17,7 +17,7 @@ import models.tables
 import simulator.tables
 from docs import measured, picture
 from features.catalog import FEATURES
-from features.dictionary import render
+from features.dictionary import observation_table, render
 from simulator.gpu import registry as gpu
 from simulator.gpu.scheduler import EventScheduler, RoundScheduler
 from simulator.names import SCHEDULERS
@@ -50,6 +50,19 @@ def sections() -> dict[str, tuple[Table, ...]]:
         "Policies (`models/tables.py`)": models.tables.TABLES,
         "Queue time (`models/queue_time/tables.py`)": models.queue_time.tables.TABLES,
     }
+
+
+def columns() -> str:
+    """Render the column dictionary, and the features of `observe` below it."""
+    observed = [
+        "",
+        "## The observation of a policy (`features/observe.py`)",
+        "",
+        "All numbers are float32. `limit` is the predecessor's limit in hours, `capacity` the nodes of the cluster.",
+        "",
+        *observation_table(),
+    ]
+    return render(sections()) + "\n".join(observed) + "\n"
 
 
 _HARMLESS = {n: f"\\u{n:04x}" for n in (*range(32), 127, 0xFEFF)} | {ord("|"): "\\|", ord("<"): "&lt;"}
@@ -146,6 +159,6 @@ if __name__ == "__main__":
     for path, text in (scheduler_pages() | gpu_scheduler_pages()).items():
         path.write_text(text, encoding="utf-8")
     ODDITIES.write_text(oddities(), encoding="utf-8")
-    COLUMNS.write_text(render(sections()), encoding="utf-8")
+    COLUMNS.write_text(columns(), encoding="utf-8")
     measured.PAGE.write_text(measured.page(), encoding="utf-8")
     picture.PAGE.write_text(picture.page(picture.PAGE.read_text(encoding="utf-8")), encoding="utf-8")

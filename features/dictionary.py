@@ -1,10 +1,13 @@
-"""Render the column dictionary (docs/columns.md) as Markdown from the declared tables."""
+"""Render the declared tables (docs/columns.md) and the declared features of `observe` as Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from features.observe import DECLARED
 from traces.schema import SCHEMA_VERSION, Table
+
+UNITS = {"_node_h": "node-h", "_nodes": "nodes", "_jobs": "jobs", "_h": "h"}  # by the ending of a feature's name
 
 
 def render(sections: Mapping[str, Iterable[Table]]) -> str:
@@ -21,6 +24,16 @@ def render(sections: Mapping[str, Iterable[Table]]) -> str:
         for table in tables:
             lines += _table(table)
     return "\n".join(lines) + "\n"
+
+
+def observation_table() -> list[str]:
+    """Render the features of `observe`, one row each: position, name and meaning, bounds, unit."""
+    lines = ["| Num | Observation | Min | Max | Unit |", "|---|---|---|---|---|"]
+    for number, (name, one) in enumerate(DECLARED.items()):
+        low, high = (bound if isinstance(bound, str) else f"{bound:g}" for bound in (one.low, one.high))
+        unit = next((unit for ending, unit in UNITS.items() if name.endswith(ending)), "1")
+        lines.append(f"| {number} | {name}: {_cell(one.meaning)} | {low} | {high} | {unit} |")
+    return lines
 
 
 def _table(table: Table) -> list[str]:

@@ -9,7 +9,7 @@ numbers. An agent runs them uncompiled, once in ten minutes. Training compiles t
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,97 +32,122 @@ HORIZON_H = 240.0  # upper bound of estimates
 MOST_JOBS = 1000  # upper bound of the headroom in jobs
 
 
+class Feature(NamedTuple):
+    """The declaration of one number of the observation. Its name is the field of `Index`.
+
+    low, high: the bounds in hours, nodes ...; "limit" is that of the predecessor, "capacity" the nodes of the cluster.
+    fill: the number or the name of the feature that replaces it where it cannot be observed; None: nothing can.
+    needs: the information that it needs: "" for none that Slurm can hide, "jobs" for other users' jobs, or a key of
+    HIDDEN_TOGETHER. is_of_pair: whether it describes the pair, so that a single job has no such feature.
+    """
+
+    meaning: str
+    low: float | str = 0
+    high: float | str = "Inf"
+    fill: float | str | None = None
+    needs: str = "jobs"
+    is_of_pair: bool = False
+
+
 class Index(NamedTuple):
     """Position of each feature in the observation vector.
 
-    The fields are the names of the features, in the order of the vector. Changing a name or the order requires a new
-    VERSION. A name ends in its unit if it has one: `_h` hours, `_nodes` whole nodes, `_jobs` a count, `_node_h` nodes
-    times hours.
+    The fields are the names of the features, in the order of the vector. Changing a name or the order, or adding a
+    feature, requires a new VERSION. A name ends in its unit if it has one: `_h` hours, `_nodes` whole nodes, `_jobs` a
+    count, `_node_h` nodes times hours. Everything else that depends on the list is derived from these declarations.
     """
 
-    remaining_h: int  # until the predecessor's end
-    predecessor_elapsed_h: int
-    predecessor_wait_h: int
-    successor_nodes: int
-    successor_limit_h: int
-    capacity_nodes: int
-    free_nodes: int
-    pending_jobs: int
-    pending_nodes: int
-    pending_node_h: int  # nodes x limit
-    pending_widest_nodes: int
-    pending_age_max_h: int
-    pending_age_mean_h: int
-    pending_limit_mean_h: int
-    running_jobs: int
-    running_node_h: int  # nodes x time left to the limit
-    running_elapsed_mean_h: int
-    release_1h_nodes: int  # nodes that running jobs release within 1 h according to their limits
-    release_4h_nodes: int
-    release_12h_nodes: int
-    release_24h_nodes: int
-    start_estimate_h: int  # wait if submitted now, from a reservation profile on time limits (squeue --start)
-    start_estimate_gap_h: int  # start_estimate_h minus remaining_h
-    start_estimate_expected_h: int  # as start_estimate_h, with run times expected from recently ended jobs
-    start_estimate_idle_h: int  # wait from time limits, without other pending jobs and without limits on users
-    recent_wait_mean_h: int  # mean wait of the last 100 jobs started
-    recent_wait_p50_h: int
-    recent_wait_p90_h: int
-    recent_wait_max_h: int
-    recent_wide_wait_mean_h: int  # mean wait of recent jobs that asked for at least half the successor's nodes
-    started_6h_jobs: int
-    arrived_1h_node_h: int  # node-hours (by limit) submitted in the last hour
-    arrived_6h_node_h: int
-    arrived_24h_node_h: int
-    limit_use_mean: int  # run time over limit, mean of the last 100 jobs ended
-    hour_sin: int  # hour of the day, UTC
-    hour_cos: int
-    weekday_sin: int
-    weekday_cos: int
-    usable_nodes: int  # in service: capacity minus nodes that are down, drained or kept apart
-    held_jobs: int  # pending jobs held by a dependency, a begin time, their user or an operator
-    held_nodes: int
-    headroom_jobs: int  # further jobs that the user may run now under the limits on users
-    headroom_nodes: int  # further nodes that the user may hold now
-    headroom_wait_h: int  # until the user's own running and earlier pending jobs leave room, from time limits
-    own_pending_jobs: int  # pending jobs of the successor's user that are ahead of it and not held
+    remaining_h: Annotated[int, Feature("until the predecessor's end", high="limit", needs="", is_of_pair=True)]
+    predecessor_elapsed_h: Annotated[
+        int, Feature("since the predecessor's start", high="limit", needs="", is_of_pair=True)
+    ]
+    predecessor_wait_h: Annotated[int, Feature("of the predecessor", needs="", is_of_pair=True)]
+    successor_nodes: Annotated[int, Feature("requested", low=1, high="capacity", needs="", is_of_pair=True)]
+    successor_limit_h: Annotated[int, Feature("requested", needs="", is_of_pair=True)]
+    capacity_nodes: Annotated[int, Feature("of the cluster", low=1, needs="")]
+    free_nodes: Annotated[int, Feature("in service and not held by a job", high="capacity")]
+    pending_jobs: Annotated[int, Feature("in the queue")]
+    pending_nodes: Annotated[int, Feature("of all pending jobs together")]
+    pending_node_h: Annotated[int, Feature("nodes x limit of all pending jobs")]
+    pending_widest_nodes: Annotated[int, Feature("of the widest pending job")]
+    pending_age_max_h: Annotated[int, Feature("since submission")]
+    pending_age_mean_h: Annotated[int, Feature("since submission")]
+    pending_limit_mean_h: Annotated[int, Feature("mean limit of the pending jobs")]
+    running_jobs: Annotated[int, Feature("the predecessor included")]
+    running_node_h: Annotated[int, Feature("nodes x time left to the limit")]
+    running_elapsed_mean_h: Annotated[int, Feature("since the start")]
+    release_1h_nodes: Annotated[int, Feature("released within 1 h if jobs run to their limits", high="capacity")]
+    release_4h_nodes: Annotated[int, Feature("within 4 h", high="capacity")]
+    release_12h_nodes: Annotated[int, Feature("within 12 h", high="capacity")]
+    release_24h_nodes: Annotated[int, Feature("within 24 h", high="capacity")]
+    start_estimate_h: Annotated[
+        int, Feature("wait if submitted now, by a reservation profile on limits", high=HORIZON_H)
+    ]
+    start_estimate_gap_h: Annotated[
+        int, Feature("start_estimate_h minus remaining_h", low="-limit", high=HORIZON_H, is_of_pair=True)
+    ]
+    start_estimate_expected_h: Annotated[
+        int, Feature("the same with run times expected from ended jobs", high=HORIZON_H)
+    ]
+    start_estimate_idle_h: Annotated[int, Feature("the same without pending jobs and limits on users", high=HORIZON_H)]
+    recent_wait_mean_h: Annotated[int, Feature("mean wait of the last 100 jobs started", fill=0.0, needs="recent")]
+    recent_wait_p50_h: Annotated[int, Feature("median of these waits", fill=0.0, needs="recent")]
+    recent_wait_p90_h: Annotated[int, Feature("their 90th percentile", fill=0.0, needs="recent")]
+    recent_wait_max_h: Annotated[int, Feature("the longest of them", fill=0.0, needs="recent")]
+    recent_wide_wait_mean_h: Annotated[
+        int, Feature("mean of those with half the successor's nodes or more", fill=0.0, needs="recent")
+    ]
+    started_6h_jobs: Annotated[int, Feature("of these 100, started within 6 h", high=RECENT, fill=0.0, needs="recent")]
+    arrived_1h_node_h: Annotated[int, Feature("nodes x limit submitted within 1 h")]
+    arrived_6h_node_h: Annotated[int, Feature("within 6 h")]
+    arrived_24h_node_h: Annotated[int, Feature("within 24 h")]
+    limit_use_mean: Annotated[
+        int, Feature("mean run time over limit of the last 100 jobs ended", fill=1.0, needs="recent")
+    ]
+    hour_sin: Annotated[int, Feature("hour of the day, UTC", low=-1, high=1, needs="")]
+    hour_cos: Annotated[int, Feature("hour of the day, UTC", low=-1, high=1, needs="")]
+    weekday_sin: Annotated[int, Feature("hour of the week, UTC", low=-1, high=1, needs="")]
+    weekday_cos: Annotated[int, Feature("hour of the week, UTC", low=-1, high=1, needs="")]
+    usable_nodes: Annotated[
+        int,
+        Feature("in service: not down, drained or kept apart", high="capacity", fill="capacity_nodes", needs="nodes"),
+    ]
+    held_jobs: Annotated[
+        int, Feature("pending, held by a dependency, begin time, user or operator", fill=0.0, needs="held")
+    ]
+    held_nodes: Annotated[int, Feature("of the held jobs", fill=0.0, needs="held")]
+    headroom_jobs: Annotated[
+        int,
+        Feature("further jobs that limits on users allow now", high=MOST_JOBS, fill=float(MOST_JOBS), needs="limits"),
+    ]
+    headroom_nodes: Annotated[
+        int, Feature("further nodes that they allow", high="capacity", fill="capacity_nodes", needs="limits")
+    ]
+    headroom_wait_h: Annotated[
+        int, Feature("until they allow the successor, from time limits", high=HORIZON_H, fill=0.0, needs="limits")
+    ]
+    own_pending_jobs: Annotated[int, Feature("of the successor's user, ahead of it and not held", fill=0.0)]
 
 
-FEATURES: tuple[str, ...] = Index._fields
-# Fallback for each feature that an observer may not see: a number, or the name of another feature. A user may see
-# neither other users' reasons, nor the limits of their own association, nor past jobs (slurm.conf: PrivateData; no
-# slurmdbd).
-FILLS: dict[str, float | str] = {
-    "usable_nodes": "capacity_nodes",
-    "held_jobs": 0.0,
-    "held_nodes": 0.0,
-    "headroom_jobs": float(MOST_JOBS),
-    "headroom_nodes": "capacity_nodes",
-    "headroom_wait_h": 0.0,
-    "own_pending_jobs": 0.0,
-    "recent_wait_mean_h": 0.0,
-    "recent_wait_p50_h": 0.0,
-    "recent_wait_p90_h": 0.0,
-    "recent_wait_max_h": 0.0,
-    "recent_wide_wait_mean_h": 0.0,
-    "started_6h_jobs": 0.0,
-    "limit_use_mean": 1.0,
+DECLARED: dict[str, Feature] = {
+    name: hint.__metadata__[0] for name, hint in get_type_hints(Index, include_extras=True).items()
 }
+FEATURES: tuple[str, ...] = Index._fields
+# Fallback for each feature that an observer may not see. A user may see neither other users' reasons, nor the limits of
+# their own association, nor past jobs (slurm.conf: PrivateData; no slurmdbd).
+FILLS: dict[str, float | str] = {name: one.fill for name, one in DECLARED.items() if one.fill is not None}
 # Kind of hidden information -> the features that are then missing together.
 HIDDEN_TOGETHER: dict[str, tuple[str, ...]] = {
-    "recent": (  # the jobs that started and ended last: no accounting, or only one's own jobs in it
-        "recent_wait_mean_h",
-        "recent_wait_p50_h",
-        "recent_wait_p90_h",
-        "recent_wait_max_h",
-        "recent_wide_wait_mean_h",
-        "started_6h_jobs",
-        "limit_use_mean",
-    ),
-    "limits": ("headroom_jobs", "headroom_nodes", "headroom_wait_h"),  # the limits of one's own association
-    "nodes": ("usable_nodes",),  # the states of nodes
-    "held": ("held_jobs", "held_nodes"),  # the reasons why other users' jobs pend
+    kind: tuple(name for name, one in DECLARED.items() if one.needs == kind)
+    for kind in (
+        "recent",  # the jobs that started and ended last: no accounting, or only one's own jobs in it
+        "limits",  # the limits of one's own association
+        "nodes",  # the states of nodes
+        "held",  # the reasons why other users' jobs pend
+    )
 }
+# The features that are missing if Slurm shows a user only their own jobs.
+NEED_OTHERS = tuple(name for name, one in DECLARED.items() if one.needs in ("jobs", "recent", "held"))
 AT = Index(*range(len(FEATURES)))  # a constant for numba: `out[AT.free_nodes]` is as fast as `out[6]`
 
 

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from agent.__main__ import artifact_folder
-from agent.artifact import REMAINING, Artifact, difference, pack_arrays
+from agent.artifact import Artifact, difference, pack_arrays
 from agent.futures import Site, site_of
+from agent.kinds import REMAINING
 from features.futures.summary import QUANTILES, SEEN_AHEAD
 from features.observe import FEATURES, VERSION
 

@@ -28,11 +28,12 @@ PARSED = ("tests/agent/slurm/test_parsed.py", *SIGHT)
 AIMS: dict[str, tuple[str, ...]] = {
     "features/observe.py": OBSERVE,
     "features/start_estimate.py": OBSERVE,
-    "agent/artifact.py": (
-        "tests/agent/test_kinds.py",
-        "tests/agent/test_artifact.py",
-        "tests/agent/test_hostile_artifact.py",
-    ),
+    **{
+        f"agent/{name}.py": tuple(
+            f"tests/agent/test_{test}.py" for test in ("kinds", "artifact", "hostile_artifact", "trees")
+        )
+        for name in ("artifact", "kinds", "trees")
+    },
     "agent/__main__.py": ("tests/agent/test_command.py",),
     "agent/chains/decide.py": ("tests/agent/chains/test_decide.py", *KEEPER),
     **{f"agent/chains/{name}.py": KEEPER for name in ("keeper", "loop", "journal")},

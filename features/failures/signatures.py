@@ -23,7 +23,7 @@ from traces.errors import InputError
 from traces.given_paths import bytes_of
 from traces.store.folder import DataFolder
 
-BUNDLED = Path(__file__).parent / "rules" / "log_signatures.toml"
+BUNDLED = Path(__file__).parents[1] / "rules" / "log_signatures.toml"
 CATEGORIES = ("user", "engine", "infrastructure", "scheduler", "unknown")
 TAIL_BYTES = 64 * 1024  # read from the end of each file, where the failure is
 _NAME = re.compile(r"(?P<job>.+?)(?:\.(?P<attempt>\d+))?\.(?:out|err)")

@@ -18,12 +18,7 @@ from traces.arrays import Float32s, Int64s
 from traces.units import HOUR_S
 
 VERSION = 1
-# Features of `features.observe` that describe a pair and do not apply to a single job.
-OF_A_PAIR = (
-    "remaining_h", "predecessor_elapsed_h", "predecessor_wait_h", "successor_nodes", "successor_limit_h",
-    "start_estimate_gap_h",
-)  # fmt: skip
-SHARED: tuple[str, ...] = tuple(name for name in observe.FEATURES if name not in OF_A_PAIR)
+SHARED: tuple[str, ...] = tuple(name for name, one in observe.DECLARED.items() if not one.is_of_pair)
 # The size is in nodes, or in CPUs where the cluster's log records no nodes.
 ASKED: tuple[str, ...] = (
     "size", "limit_h", "size_h", "cpus", "gpus", "mem_gib", "priority", "is_array_task",
@@ -66,6 +61,7 @@ CALENDAR: tuple[str, ...] = ("hour_sin", "hour_cos", "weekday_sin", "weekday_cos
 ASKED_AT = len(SHARED)
 AHEAD_AT = ASKED_AT + len(ASKED)
 TALLIED_AT = AHEAD_AT + len(AHEAD)
+OBSERVED = len(observe.FEATURES)
 SHARED_COLUMNS: Int64s = np.array([observe.FEATURES.index(name) for name in SHARED], np.int64)
 
 
@@ -84,7 +80,7 @@ def fill_submission(out: Float32s, seen: Snapshot, asked: SubmissionRequest) -> 
 
     The job is the successor of `seen`; the predecessor of `seen` is ignored.
     """
-    pair = np.zeros(observe.AT.own_pending_jobs + 1, np.float32)
+    pair = np.zeros(OBSERVED, np.float32)
     observe.fill(pair, seen)
     for i in range(len(SHARED_COLUMNS)):
         out[i] = pair[SHARED_COLUMNS[i]]

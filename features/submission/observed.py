@@ -14,7 +14,7 @@ from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from features import observe
-from features.snapshot import Snapshot
+from features.snapshot import world_snapshot
 from features.submission import index
 from features.submission.index import FEATURES, TALLIED_AT, SubmissionRequest
 from features.submission.log import SubmissionLog
@@ -36,7 +36,7 @@ from simulator.recorded.state import PENDING, goes_ahead
 from simulator.recorded.world import build as build  # importing it implements `visible` for the recorded cluster
 from traces.arrays import Float32s, Float64s, Int64s
 
-for _function in observe.CALLED_BY_FILL + index.CALLED_BY_FILL:
+for _function in (world_snapshot, *observe.CALLED_BY_FILL, *index.CALLED_BY_FILL):
     register_jitable(_function)
 _fill = njit(index.fill_submission)
 
@@ -101,35 +101,7 @@ def _follow(cluster: RecordedCluster, branch: RecordedBranch, rows: Int64s, aske
         place = 0
         while place < state.scalars[PENDING] and goes_ahead(state, state.pending[place], job):
             place += 1
-        seen = visible(cluster, branch, now)
-        snapshot = Snapshot(
-            now,
-            seen.capacity,
-            seen.usable,
-            seen.pending_nodes,
-            seen.pending_limit_s,
-            seen.pending_submit_s,
-            seen.pending_held,
-            seen.pending_user,
-            seen.running_nodes,
-            seen.running_limit_s,
-            seen.running_start_s,
-            seen.running_user,
-            seen.recent_start_s,
-            seen.recent_wait_s,
-            seen.recent_nodes,
-            seen.ended_use,
-            seen.arrived_submit_s,
-            seen.arrived_node_s,
-            now,
-            0,
-            now,
-            cluster.jobs.size[job],
-            cluster.jobs.limit_s[job],
-            cluster.jobs.user[job],
-            place,
-            seen.user_max_jobs,
-            seen.user_max_nodes,
-        )
+        of_job = (now, 0, now, cluster.jobs.size[job], cluster.jobs.limit_s[job], cluster.jobs.user[job])
+        snapshot = world_snapshot(visible(cluster, branch, now), now, of_job, place)  # there is no predecessor
         request = SubmissionRequest(asked[job, 0], asked[job, 1], asked[job, 2], asked[job, 3], asked[job, 4])
         _fill(out[i], snapshot, request)

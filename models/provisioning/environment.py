@@ -13,6 +13,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from features.dictionary import observation_table
 from features.observe import FEATURES
 from models.provisioning.batched_pairs import BatchedPairs, rewards
 from models.provisioning.protocol import PairTable
@@ -30,57 +31,10 @@ class ProvisioningEnv(gymnasium.Env[Float32s, np.int64]):
     `Discrete(2)`: 0 wait until the next decision, 1 submit.
 
     ## Observation space
-    `Box(-inf, inf, (46,), float32)`, the vector of `features.observe` in raw units (`ScaledObservation` puts it on one
-    scale). `limit` is the predecessor's limit in hours, `capacity` the nodes of the simulated cluster:
+    `Box(-inf, inf, (FEATURES,), float32)`, the vector of `features.observe` in raw units (`ScaledObservation` puts it
+    on one scale). `limit` is the predecessor's limit in hours, `capacity` the nodes of the simulated cluster:
 
-    | Num | Observation | Min | Max | Unit |
-    |---|---|---|---|---|
-    | 0 | remaining_h: until the predecessor's end | 0 | limit | h |
-    | 1 | predecessor_elapsed_h | 0 | limit | h |
-    | 2 | predecessor_wait_h | 0 | Inf | h |
-    | 3 | successor_nodes | 1 | capacity | nodes |
-    | 4 | successor_limit_h | 0 | Inf | h |
-    | 5 | capacity_nodes | 1 | Inf | nodes |
-    | 6 | free_nodes | 0 | capacity | nodes |
-    | 7 | pending_jobs | 0 | Inf | jobs |
-    | 8 | pending_nodes: of all of them | 0 | Inf | nodes |
-    | 9 | pending_node_h: nodes x limit | 0 | Inf | node-h |
-    | 10 | pending_widest_nodes | 0 | Inf | nodes |
-    | 11 | pending_age_max_h | 0 | Inf | h |
-    | 12 | pending_age_mean_h | 0 | Inf | h |
-    | 13 | pending_limit_mean_h | 0 | Inf | h |
-    | 14 | running_jobs | 0 | Inf | jobs |
-    | 15 | running_node_h: nodes x time left to the limit | 0 | Inf | node-h |
-    | 16 | running_elapsed_mean_h | 0 | Inf | h |
-    | 17 | release_1h_nodes: given back by then by limits | 0 | capacity | nodes |
-    | 18 | release_4h_nodes | 0 | capacity | nodes |
-    | 19 | release_12h_nodes | 0 | capacity | nodes |
-    | 20 | release_24h_nodes | 0 | capacity | nodes |
-    | 21 | start_estimate_h: wait if submitted now, by limits | 0 | 240 | h |
-    | 22 | start_estimate_gap_h: that minus remaining_h | -limit | 240 | h |
-    | 23 | start_estimate_expected_h: by expected run times | 0 | 240 | h |
-    | 24 | start_estimate_idle_h: if nobody else were pending | 0 | 240 | h |
-    | 25 | recent_wait_mean_h: of the last 100 jobs started | 0 | Inf | h |
-    | 26 | recent_wait_p50_h | 0 | Inf | h |
-    | 27 | recent_wait_p90_h | 0 | Inf | h |
-    | 28 | recent_wait_max_h | 0 | Inf | h |
-    | 29 | recent_wide_wait_mean_h: of those half as wide or wider | 0 | Inf | h |
-    | 30 | started_6h_jobs: of those last 100 | 0 | 100 | jobs |
-    | 31 | arrived_1h_node_h: submitted in the last hour | 0 | Inf | node-h |
-    | 32 | arrived_6h_node_h | 0 | Inf | node-h |
-    | 33 | arrived_24h_node_h | 0 | Inf | node-h |
-    | 34 | limit_use_mean: run time over limit | 0 | Inf | 1 |
-    | 35 | hour_sin: hour of the day, UTC | -1 | 1 | 1 |
-    | 36 | hour_cos | -1 | 1 | 1 |
-    | 37 | weekday_sin | -1 | 1 | 1 |
-    | 38 | weekday_cos | -1 | 1 | 1 |
-    | 39 | usable_nodes: in service | 0 | capacity | nodes |
-    | 40 | held_jobs: pending, but kept from starting | 0 | Inf | jobs |
-    | 41 | held_nodes | 0 | Inf | nodes |
-    | 42 | headroom_jobs: what limits on users leave to run | 0 | 1000 | jobs |
-    | 43 | headroom_nodes | 0 | capacity | nodes |
-    | 44 | headroom_wait_h: until they allow the successor | 0 | 240 | h |
-    | 45 | own_pending_jobs: of the same user, ahead of it | 0 | Inf | jobs |
+    OBSERVATION_TABLE
 
     ## Rewards
     0 while waiting; at submission -(interruption_h + w overlap_h) / (1 + w), hours (`weight` is w).
@@ -155,13 +109,21 @@ class ProvisioningEnv(gymnasium.Env[Float32s, np.int64]):
         return observation
 
 
+# The declarations of `features.observe` complete the docstring.
+ProvisioningEnv.__doc__ = (
+    (ProvisioningEnv.__doc__ or "")
+    .replace("(FEATURES,)", f"({len(FEATURES)},)")
+    .replace("OBSERVATION_TABLE", "\n    ".join(observation_table()))
+)
+
+
 class ScaledObservation(
     gymnasium.ObservationWrapper[Float32s, np.int64, Float32s], gymnasium.utils.RecordConstructorArgs
 ):
     """Passes observations through a `Scaling`: signed logarithms, standardised, within +-5, so a `Box(-5, 5)`.
 
     The statistics are those of the fit window, also when another window is played.
-    `Scaling.of(fit.unwrapped.table.observations)` recomputes them, with one input for each of the 46 features.
+    `Scaling.of(fit.unwrapped.table.observations)` recomputes them, with one input for each feature.
     `Scaling.of_artifact(artifact)` takes those of a trained network, which has its own few inputs.
     """
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agent.artifact import Artifact, network_inputs
+from agent.artifact import Artifact
+from agent.kinds import network_inputs
 from features.observe import FEATURES
 from traces.arrays import Float32s, Int64s
 

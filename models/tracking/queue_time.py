@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from models.tracking.store import quiet
-from models.tracking.versions import MODEL_CARD, requirements
+from models.tracking.versions import MODEL_CARD, copy_package, requirements
 from traces.cache.closure import present
 
 if TYPE_CHECKING:
     from agent.distribution import Distribution
 
 ENTRY = "models.tracking.queue_time_entry"
-# Copied into every release as modules of one package, which import each other relatively.
-LOADER = ("agent.artifact", "agent.trees", "agent.distribution")
+# Copied into every release as modules of one package.
+LOADER = ("agent.artifact", "agent.kinds", "agent.trees", "agent.distribution")
 SHIPPED = (ENTRY, *LOADER)
 PARTITION = "partition"  # the only input that is not a number
 
@@ -48,12 +48,7 @@ def save_model(model: Distribution, folder: Path, card: str) -> None:
         place = Path(temporary)
         model.save(place / "queue-time")
         (place / "queue-time" / MODEL_CARD).write_text(card, encoding="utf-8")
-        (place / "code").mkdir()
-        (place / "code" / "__init__.py").write_text("")
-        for module in LOADER:
-            source = present().path(module)
-            text = source.read_text(encoding="utf-8").replace("from agent.", "from .")
-            (place / "code" / source.name).write_text(text, encoding="utf-8")
+        copy_package(LOADER, place / "code")
         shutil.copyfile(present().path(ENTRY), place / "entry.py")
         mlflow.pyfunc.save_model(
             path=str(folder),

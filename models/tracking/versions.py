@@ -9,9 +9,8 @@ imported: it is copied into releases.)
 
 from __future__ import annotations
 
-import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -33,7 +32,8 @@ POLICY, QUEUE_TIME = "policy", "queue-time"  # kinds of registered models of a c
 CHAMPION, CHALLENGER = "champion", "challenger"  # aliases
 MODEL_CARD = "MODEL_CARD.md"
 CLUSTER_TAG = "cluster"  # of every version
-LOADER = ("agent.artifact", "features.observe")  # copied into every release
+# Copied into every release: the loader, as modules of one package, and the definition of the features.
+LOADER = ("agent.artifact", "agent.kinds", "agent.trees", "features.observe")
 ENTRY = "models.tracking.pyfunc_entry"
 SHIPPED = (ENTRY, *LOADER)
 MODEL_DESCRIPTIONS = {
@@ -90,20 +90,26 @@ def save_model(artifact: Artifact, folder: Path, card: str = "") -> None:
         artifact.save(Path(temporary) / "policy")
         if card:
             (Path(temporary) / "policy" / MODEL_CARD).write_text(card, encoding="utf-8")
-        code = Path(temporary) / "code"
-        code.mkdir()
-        for module in LOADER:
-            source = present().path(module)
-            shutil.copyfile(source, code / source.name)
+        copy_package(LOADER, Path(temporary) / "code")
         mlflow.pyfunc.save_model(
             path=str(folder),
             python_model=str(present().path(ENTRY)),
-            artifacts={"policy": str(Path(temporary) / "policy"), "code": str(code)},
+            artifacts={"policy": str(Path(temporary) / "policy"), "code": str(Path(temporary) / "code")},
             signature=signature,
             input_example=pd.DataFrame([dict.fromkeys(manifest["features"], 0.0)]),
             pip_requirements=requirements(artifact),
             metadata={"policy": manifest["policy"], "knob": manifest["knob"], "settings": list(manifest["settings"])},
         )
+
+
+def copy_package(modules: Sequence[str], folder: Path) -> None:
+    """Copy the modules into a new folder, as a package whose modules import each other relatively."""
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    for module in modules:
+        source = present().path(module)
+        text = source.read_text(encoding="utf-8").replace("from agent.", "from .")
+        (folder / source.name).write_text(text, encoding="utf-8")
 
 
 def requirements(artifact: Artifact | Distribution) -> list[str]:

@@ -20,6 +20,7 @@ from agent.chains import submission
 from agent.chains.keeper import LookedUpJob
 from agent.chains.state import Busy, Folder, LinkAttempt, new_state
 from agent.slurm.commands import SlurmError
+from features.observe import VERSION
 from tests.agent.fake_slurm import CONFIG, ME, START_S, CheckedSlurm
 from tests.agent.lab import Lab, artifact, chain_of, run
 from tests.conftest import REPOSITORY
@@ -88,7 +89,7 @@ def test_a_policy_of_a_cluster_of_another_size_is_refused(tmp_path: Path, capaci
 def test_a_policy_of_another_observation_version_is_refused(tmp_path: Path) -> None:
     lab = lab_of(tmp_path)
     artifact(lab.chain.artifact, observe_version=1)
-    assert "made for observation version 1, but this program uses version 2" in refused(lab)
+    assert f"made for observation version 1, but this program uses version {VERSION}" in refused(lab)
 
 
 def test_a_folder_that_holds_another_chain_is_refused(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 
 from agent import artifact as module
+from agent import kinds
+from agent import trees as forests
 from agent.artifact import Artifact
 from tests.agent.test_artifact import FEATURES, manifest, network, rewrite, sign, trees
 
@@ -131,10 +133,10 @@ def chain(length: int) -> dict[str, Any]:
 
 
 def test_a_tree_as_deep_as_allowed_is_walked_and_a_deeper_one_refused() -> None:
-    whole = trees(**chain(module.MAX_DEPTH))
-    assert whole.depth == module.MAX_DEPTH and np.isfinite(whole.scores([[1.0, 5.0, 0.0]])).all()
+    whole = trees(**chain(forests.MAX_DEPTH))
+    assert np.isfinite(whole.scores([[1.0, 5.0, 0.0]])).all()
     with pytest.raises(ValueError, match="deeper than"):
-        trees(**chain(module.MAX_DEPTH + 1))
+        trees(**chain(forests.MAX_DEPTH + 1))
 
 
 def test_a_long_chain_that_every_node_is_a_root_of_is_refused_at_once(tmp_path: Path) -> None:
@@ -161,7 +163,7 @@ def test_a_long_chain_that_every_node_is_a_root_of_is_refused_at_once(tmp_path: 
         ({"value": np.asarray([0, 2**63 - 1, 0])}, "within"),
         ({"root": np.zeros(2, np.int32)}, "two parents"),
         ({"root": np.asarray([0, 1], np.int32)}, "two parents"),
-        ({"root": np.zeros(module.MAX_TREES + 1, np.int32)}, "allowed: 4096 trees"),
+        ({"root": np.zeros(kinds.MAX_TREES + 1, np.int32)}, "allowed: 4096 trees"),
     ],
 )
 def test_trees_that_would_wrap_or_overflow_are_refused(changes: dict[str, Any], message: str) -> None:
@@ -176,7 +178,7 @@ def test_trees_that_would_wrap_or_overflow_are_refused(changes: dict[str, Any], 
         ({"weight_0": np.asarray([[2**62, 1]])}, "within"),
         ({"condition_scale": np.asarray([1e-300])}, "at least"),
         ({"scale": np.asarray([1e-30], np.float32)}, "at least"),
-        ({"weight_0": np.zeros((module.MAX_WIDTH + 1, 2), np.float32)}, "at most 2048 wide"),
+        ({"weight_0": np.zeros((kinds.MAX_WIDTH + 1, 2), np.float32)}, "at most 2048 wide"),
     ],
 )
 def test_a_network_that_would_overflow_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -196,7 +198,7 @@ def test_a_setting_out_of_bounds_is_refused(tmp_path: Path, setting: float) -> N
 
 
 def test_too_many_features_inputs_or_settings_are_refused() -> None:
-    names = [f"f{number}" for number in range(module.MAX_FEATURES)]
+    names = [f"f{number}" for number in range(kinds.MAX_FEATURES)]
     with pytest.raises(ValueError, match="at most 1024"):
         Artifact(manifest("constant-lead", features=["remaining_h", *names]))
     with pytest.raises(ValueError, match="settings must be 1 to 100"):
@@ -208,7 +210,7 @@ def test_too_many_features_inputs_or_settings_are_refused() -> None:
 
 def extreme(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Numbers at both ends of what an artifact may hold, and zeros."""
-    return rng.choice([-module.MAX_NUMBER, module.MAX_NUMBER, 0.0], shape)
+    return rng.choice([-kinds.MAX_NUMBER, kinds.MAX_NUMBER, 0.0], shape)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -217,15 +219,15 @@ def test_no_artifact_that_is_accepted_scores_anything_but_a_number(seed: int) ->
     rng = np.random.default_rng(seed)
     largest = np.finfo(np.float32).max
     observations = rng.choice(np.asarray([-largest, largest, 0.0, 1.0], np.float32), (50, 3))
-    settings = [-module.MAX_NUMBER, 0.0, 1e-300, module.MAX_NUMBER]
+    settings = [-kinds.MAX_NUMBER, 0.0, 1e-300, kinds.MAX_NUMBER]
     leaves = {"value": extreme(rng, (3,)), "threshold": np.asarray([largest, np.inf, np.inf], np.float32)}
-    width, layers = 200, module.MAX_LAYERS
+    width, layers = 200, kinds.MAX_LAYERS
     shapes = [(width, 3), *[(width, width)] * (layers - 2), (2, width)]
     deep = {f"weight_{n}": extreme(rng, shape) for n, shape in enumerate(shapes)}
     deep |= {f"bias_{n}": extreme(rng, shape[:1]) for n, shape in enumerate(shapes)}
     arrays = {
         **{"column": np.asarray([0, 1]), "minus": np.asarray([2, -1]), "mean": extreme(rng, (2,))},
-        **{"scale": rng.choice([1 / module.MAX_NUMBER, module.MAX_NUMBER], 2), "condition_scale": np.asarray([1e-6])},
+        **{"scale": rng.choice([1 / kinds.MAX_NUMBER, kinds.MAX_NUMBER], 2), "condition_scale": np.asarray([1e-6])},
         **{"skip": extreme(rng, (2, 3)), **deep},
     }
     made = [

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import sys
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +16,7 @@ from agent import trees as module
 from agent.trees import MAX_LEAVES, TreeEnsemble, check_trees, walked
 from models.provisioning.learning.trees import Tree, flatten
 
+LOADER = ("agent.artifact", "agent.kinds", "agent.trees", "agent.distribution")  # releases carry copies of these
 FEATURES = 5
 STEPS = np.array([-np.inf, -1.0, -0.5, 0.0, 0.5, 1.0, np.inf], np.float32)  # few, so that inputs tie with thresholds
 
@@ -55,7 +60,7 @@ def test_tables_and_walks_come_to_the_same_leaves(most: int, seed: int) -> None:
     assert (made.splits is None) == (most > MAX_LEAVES)
     wanted = np.array([by_hand(trees, row) for row in rows]).T
     assert np.array_equal(made.leaves(rows), wanted)
-    assert np.array_equal(walked(trees, rows), wanted)
+    assert np.array_equal(walked(trees, rows).T, wanted)
     assert np.array_equal(made.leaves(rows[:0]), wanted[:, :0])
 
 
@@ -98,3 +103,17 @@ def test_a_tree_that_is_too_deep_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module, "MAX_DEPTH", depth - 1)
     with pytest.raises(ValueError, match=f"deeper than {depth - 1} levels"):
         TreeEnsemble(trees)
+    with pytest.raises(ValueError, match=f"deeper than {depth - 1} levels"):
+        check_trees(trees, 1)
+
+
+@pytest.mark.parametrize("name", LOADER)
+def test_the_loader_imports_nothing_but_itself_numpy_and_the_standard_library(name: str) -> None:
+    tree = ast.parse(Path(str(import_module(name).__file__)).read_text())
+    top = {
+        (node.module or "").partition(".")[0] if isinstance(node, ast.ImportFrom) else name.name.partition(".")[0]
+        for node in tree.body
+        if isinstance(node, ast.Import | ast.ImportFrom) and getattr(node, "module", None) not in LOADER
+        for name in node.names
+    }
+    assert top - set(sys.stdlib_module_names) == {"numpy"}

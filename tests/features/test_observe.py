@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from features.observe import FEATURES, FILLS, observe
+from features.observe import DECLARED, FEATURES, FILLS, HIDDEN_TOGETHER, observe
 from features.snapshot import NO_LIMIT, Snapshot
 from features.start_estimate import expected_left, start_estimate
 
@@ -278,3 +278,9 @@ def test_every_fill_is_what_an_observer_sees_who_is_shown_nothing() -> None:
     by_name = dict(zip(FEATURES, observe(seen).tolist(), strict=True))
     for name, fill in FILLS.items():
         assert by_name[name] == (by_name[fill] if isinstance(fill, str) else fill), name
+
+
+def test_every_feature_names_information_that_can_be_hidden() -> None:
+    for name, one in DECLARED.items():
+        assert one.needs in {"", "jobs", *HIDDEN_TOGETHER}, name
+        assert one.fill is not None or one.needs in {"", "jobs"}, f"{name} can be hidden, so it needs a fill"

@@ -16,7 +16,8 @@ PACKAGES = ("traces", "simulator", "features", "agent", "models", "reports", "as
 # Nouns that stand behind a number. Of constants, of figures that are no whole numbers, and of text in place of a number
 # the plural is right.
 NOUNS = re.compile(r" (?:[a-z]+ )?(jobs|nodes|users|rows|files|records|pairs|blocks|trials|links|tasks|steps|seeds)\b")
-APART = ("agent/artifact.py", "agent/trees.py", "agent/distribution.py")  # a released model carries a copy of these
+# A released model carries a copy of these.
+APART = ("agent/artifact.py", "agent/kinds.py", "agent/trees.py", "agent/distribution.py")
 # Text in place of a number, and numbers that are never 1.
 ALWAYS_SEVERAL = {
     "models/tracking/training_runs.py: ' and '.join(map(str, scenario.pair_nodes)) nodes",

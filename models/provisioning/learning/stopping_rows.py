@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from agent.artifact import signed_log
+from agent.kinds import signed_log
 from features.futures.summary import SEEN_AHEAD
 from features.observe import FEATURES
 from models.provisioning.protocol import PairTable

@@ -1,4 +1,4 @@
-"""Fitted trees as arrays, in the form that `agent.artifact` walks. Each policy converts its own library's trees.
+"""Fitted trees as arrays, in the form that `agent.trees` walks. Each policy converts its own library's trees.
 
 Nodes of all trees share one numbering, in which a right child follows its left one. A leaf is its own child, with a
 threshold of infinity. An input goes right if it is greater than the threshold. Inputs are float32; thresholds are

@@ -20,7 +20,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from features import observe
-from features.snapshot import Snapshot
+from features.snapshot import world_snapshot
 from models.provisioning.protocol import PairTable
 from simulator.cluster import (
     NO_ROOM,
@@ -46,7 +46,7 @@ from traces.progress import Progress
 _FIRST_ROOM = 1024  # jobs waiting at once; doubled if there are more
 
 # The agent runs these functions as plain Python; here numba compiles them.
-for _function in observe.CALLED_BY_FILL:
+for _function in (world_snapshot, *observe.CALLED_BY_FILL):
     register_jitable(_function)
 _fill = njit(observe.fill)
 
@@ -55,35 +55,8 @@ _fill = njit(observe.fill)
 def write_observation(
     out: Float32s, seen: Visible, now: int, pair: tuple[int, int, int, int, int, int], place: int
 ) -> None:
-    """Write the observation at `now`.
-
-    pair: start, wait and end of P, nodes, limit and user of S. place: the number of jobs ahead of S.
-    """
-    snapshot = Snapshot(
-        now,
-        seen.capacity,
-        seen.usable,
-        seen.pending_nodes,
-        seen.pending_limit_s,
-        seen.pending_submit_s,
-        seen.pending_held,
-        seen.pending_user,
-        seen.running_nodes,
-        seen.running_limit_s,
-        seen.running_start_s,
-        seen.running_user,
-        seen.recent_start_s,
-        seen.recent_wait_s,
-        seen.recent_nodes,
-        seen.ended_use,
-        seen.arrived_submit_s,
-        seen.arrived_node_s,
-        *pair,
-        place,
-        seen.user_max_jobs,
-        seen.user_max_nodes,
-    )
-    _fill(out, snapshot)
+    """Write the observation at `now`; pair and place as `world_snapshot` takes them."""
+    _fill(out, world_snapshot(seen, now, pair, place))
 
 
 @njit

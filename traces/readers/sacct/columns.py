@@ -147,7 +147,17 @@ FORMS: dict[str, Callable[[str], Any]] = {
 }
 
 
-READ = frozenset(FORMS) | {"JobName", "QOS", "Flags", "Reason", "Constraints", "Dependency"}
+# Columns whose text a canonical column holds as printed; a column with a parser in FORMS must also be valid.
+PRINTED: dict[str, str] = {
+    "JobName": "job_name",
+    "Account": "account",
+    "Partition": "partition",
+    "QOS": "qos",
+    "Reason": "reason",
+    "Constraints": "features_asked",
+    "Dependency": "dependency",
+}
+READ = frozenset(FORMS) | frozenset(PRINTED) | {"Flags"}
 # Patterns that help to find where a column begins in a record that user text broke. They do not apply to a whole
 # record: an odd value in one of these columns is no reason to reject it.
 _USUAL_FORMS = (

@@ -44,11 +44,8 @@ def typed(
     column = _Columns(fields, len(line))
     rows = pl.DataFrame({"line": line}).with_columns(
         *_ids(column),
-        column.text("JobName").alias("job_name"),
+        *(column.word(name).alias(canonical) for name, canonical in sacct_columns.PRINTED.items()),
         pl.coalesce(column.word("User"), column.word("UID")).alias("user_name"),
-        column.word("Account").alias("account"),
-        column.word("Partition").alias("partition"),
-        column.text("QOS").alias("qos"),
         column.count("Priority").alias("priority"),
         column.mapped("State", sacct_columns.state, pl.String).alias("state"),
         pl.coalesce(column.count("ElapsedRaw"), column.duration("Elapsed").cast(pl.Int64)).alias("elapsed_s"),
@@ -57,9 +54,6 @@ def typed(
         column.mapped("ExitCode", lambda t: slurm_text.parse_exit_code(t)[0], pl.Int64).alias("exit_code"),
         column.mapped("ExitCode", lambda t: slurm_text.parse_exit_code(t)[1], pl.Int64).alias("exit_signal"),
         column.mapped("Flags", started_by, pl.String).alias("started_by"),
-        column.text("Reason").alias("reason"),
-        column.text("Constraints").alias("features_asked"),
-        column.text("Dependency").alias("dependency"),
         column.size_kib("MaxRSS").alias("max_rss_kib"),
         column.duration("TotalCPU").alias("cpu_time_s"),
         column.nodes("NodeList").alias("nodes"),
@@ -125,8 +119,8 @@ class _Columns:
         return values
 
     def word(self, name: str) -> pl.Series:
-        """Return the text, which must be a valid name."""
-        if name in self.fields:
+        """Return the text, which must be valid if the column has a parser."""
+        if name in self.fields and name in sacct_columns.FORMS:
             self.mapped(name, sacct_columns.FORMS[name], pl.Object)
         return self.text(name)
 

@@ -114,13 +114,34 @@ def snapshot(w: Workload, starts: np.ndarray, ends: np.ndarray, now: int, predec
     arrived = np.flatnonzero((seen_submit < now) & (w.submit_s >= now - 86400) & (np.arange(len(w)) != predecessor))
     use = np.minimum(w.run_s, w.limit_s) / w.limit_s
     return Snapshot(
-        now, CAPACITY, CAPACITY, w.size[pending], w.limit_s[pending], w.submit_s[pending], 0 * pending, 0 * pending,
-        w.size[running], w.limit_s[running], starts[running], 0 * running,
-        starts[recent], starts[recent] - w.submit_s[recent], w.size[recent], use[last_ended],
-        w.submit_s[arrived], (w.size * w.limit_s)[arrived],
-        int(starts[predecessor]), int(starts[predecessor] - w.submit_s[predecessor]), int(ends[predecessor]),
-        NODES, LIMIT_S, 0, len(pending), NO_LIMIT, NO_LIMIT,
-    )  # fmt: skip
+        now_s=now,
+        capacity=CAPACITY,
+        usable=CAPACITY,
+        pending_nodes=w.size[pending],
+        pending_limit_s=w.limit_s[pending],
+        pending_submit_s=w.submit_s[pending],
+        pending_held=0 * pending,
+        pending_user=0 * pending,
+        running_nodes=w.size[running],
+        running_limit_s=w.limit_s[running],
+        running_start_s=starts[running],
+        running_user=0 * running,
+        recent_start_s=starts[recent],
+        recent_wait_s=starts[recent] - w.submit_s[recent],
+        recent_nodes=w.size[recent],
+        ended_use=use[last_ended],
+        arrived_submit_s=w.submit_s[arrived],
+        arrived_node_s=(w.size * w.limit_s)[arrived],
+        predecessor_start_s=int(starts[predecessor]),
+        predecessor_wait_s=int(starts[predecessor] - w.submit_s[predecessor]),
+        predecessor_end_s=int(ends[predecessor]),
+        successor_nodes=NODES,
+        successor_limit_s=LIMIT_S,
+        successor_user=0,
+        successor_place=len(pending),
+        user_max_jobs=NO_LIMIT,
+        user_max_nodes=NO_LIMIT,
+    )
 
 
 def test_threads_change_nothing_and_a_file_holds_it_all(tmp_path: Path) -> None:

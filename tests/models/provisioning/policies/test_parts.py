@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from agent.artifact import sum_of_trees
+from agent.kinds import sum_of_trees
 from features.observe import FEATURES
 from models.provisioning.batched_pairs import BatchedPairs
 from models.provisioning.learning import networks

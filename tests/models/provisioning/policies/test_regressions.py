@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from agent.artifact import Artifact, sum_of_trees
+from agent.artifact import Artifact
+from agent.kinds import sum_of_trees
 from features.observe import FEATURES
 from models.provisioning.learning.regression_rows import BASE, TrainingRows, training_rows
 from models.provisioning.policies.forest import RandomForest
