@@ -18,6 +18,7 @@ from models.queue_time.tables import QUEUE_TIME_DRIFT
 from models.release.policies.drift import cause
 from models.release.queue_time import drift, publish
 from models.tracking import versions as tracking
+from models.tracking.kinds import QUEUE_TIME
 from reports.drift import queue_time_sentence
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
@@ -146,7 +147,7 @@ NOTHING_YET = "no champion, no whole week with known outcomes since its release,
 def queue_time_drift(context: dg.AssetExecutionContext, baton: Baton) -> Iterator[Yielded]:
     data, cluster = baton.folder, context.partition_key
     settings = baton.settings(cluster)
-    champion = tracking.champion(data, cluster, tracking.QUEUE_TIME)
+    champion = tracking.champion(data, cluster, QUEUE_TIME)
     version = None if champion is None else champion.version
     made_from = digest(canonical.made_from(data, cluster), settings, version, code_digest(drift.__name__))
     (found,), reused = derived.read_or_compute(

@@ -18,7 +18,7 @@ from models.queue_time.tables import QUEUE_TIME_DRIFT
 from models.release.policies import drift
 from models.tables import CHAMPION_DRIFT
 from models.tracking import registered
-from models.tracking.versions import POLICY, QUEUE_TIME
+from models.tracking.kinds import POLICY, QUEUE_TIME
 from pipelines.jobs import everything, intake, queue_time
 from pipelines.runs import attempts, killed
 from reports.drift import queue_time_sentence, sentence

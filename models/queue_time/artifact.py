@@ -27,7 +27,7 @@ from models.queue_time.methods.trout_boosting import BoostedTrees
 from models.queue_time.moves import CalibratedLevels
 from models.queue_time.protocol import COLUMN, LEVELS, FittedMethod, Rows
 from models.tracking import exported as export
-from models.tracking.versions import QUEUE_TIME
+from models.tracking.kinds import QUEUE_TIME
 from traces.errors import InputError, WorkError
 from traces.store.folder import DataFolder
 

@@ -21,7 +21,8 @@ from models.queue_time.rolling import Correction
 from models.queue_time.stored import Stored
 from models.study.inputs import declared_dates
 from models.tracking import exported as export
-from models.tracking.versions import CHAMPION, QUEUE_TIME
+from models.tracking.kinds import QUEUE_TIME
+from models.tracking.versions import CHAMPION
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 from traces.clusters import ClusterSettings

@@ -40,7 +40,7 @@ class Stored:
 
     manifest: `cluster`, `unit`, `made_from`, `champion` (version, None without one), `now_s`, `fitted_on` (rows),
     `fitted_days`, `capacity`, `usable`, `user_max_jobs`, `user_max_nodes`, `origin_s`, `points_per_hour`,
-    `usual_priority`, `longest_limit_s` and `partitions` (name to the longest limit of its jobs), `groups` (for each of
+    `usual_priority` and `partitions` (name to the longest limit of its jobs), `groups` (for each of
     `index.GROUPS` its names in order), `cpus_a_unit` and `gpus_a_unit`, `users` (name to number).
     """
 
@@ -57,9 +57,21 @@ class Stored:
     def snapshot(self, nodes: int, limit_s: int, user: int, place: int) -> Snapshot:
         """The present state of the cluster, with the requested job at `place` of the queue."""
         m, now = self.manifest, int(self.manifest["now_s"])
-        of_job = (now, 0, now, nodes, limit_s, user, place)  # no predecessor
-        limits = (m["user_max_jobs"], m["user_max_nodes"])
-        return Snapshot._make((now, m["capacity"], m["usable"], *(self.seen[name] for name in SEEN), *of_job, *limits))
+        return Snapshot(
+            now_s=now,
+            capacity=m["capacity"],
+            usable=m["usable"],
+            **self.seen,
+            predecessor_start_s=now,  # no predecessor
+            predecessor_wait_s=0,
+            predecessor_end_s=now,
+            successor_nodes=nodes,
+            successor_limit_s=limit_s,
+            successor_user=user,
+            successor_place=place,
+            user_max_jobs=m["user_max_jobs"],
+            user_max_nodes=m["user_max_nodes"],
+        )
 
     def save(self, folder: Path) -> None:
         """Write the model and both files. The manifest is written last and marks the folder as complete."""

@@ -16,6 +16,7 @@ from models.release.log import DECISION_TAG, POLICY_DECISIONS, DecisionLog
 from models.tracking import exported as export
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
+from models.tracking.kinds import POLICY
 from traces.errors import InputError, WorkError
 from traces.files.locks import locked
 from traces.progress import say
@@ -31,7 +32,7 @@ def alone(data: DataFolder, cluster: str, decisions: DecisionLog = POLICY_DECISI
 
     A change that a killed process left half done is finished first.
     """
-    of_policies = decisions.model == tracking.POLICY
+    of_policies = decisions.model == POLICY
     lock = f"release of {cluster}" if of_policies else f"{decisions.model} release of {cluster}"
     with locked(data.root, lock), mlflow_store.one_line(data):
         if of_policies:
@@ -91,7 +92,7 @@ def rollback(data: DataFolder, cluster: str, decisions: DecisionLog = POLICY_DEC
         return version
 
 
-def give_alias(data: DataFolder, cluster: str, version: int, model: str = tracking.POLICY) -> None:
+def give_alias(data: DataFolder, cluster: str, version: int, model: str = POLICY) -> None:
     """Give the champion's alias to an exported version. Call it in `alone`, which finishes it after a kill."""
     present = tracking.champion(data, cluster, model)
     if present is not None and present.version != version:

@@ -19,6 +19,7 @@ from features.conventions import BY_HAND, FAILED, PASSED
 from models.queue_time.tables import QUEUE_TIME_RELEASES
 from models.tables import RELEASE_LOG, frame
 from models.tracking import versions as tracking
+from models.tracking.kinds import POLICY, QUEUE_TIME
 from traces import instants
 from traces.cache.digests import digest
 from traces.errors import InputError, WorkError
@@ -136,9 +137,9 @@ def _with_verdict(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "verdict": PASSED if row["passed"] else FAILED, "provisional": False}
 
 
-POLICY_DECISIONS = DecisionLog(tracking.POLICY, RELEASE_LOG, "released_utc", ("policy",))
+POLICY_DECISIONS = DecisionLog(POLICY, RELEASE_LOG, "released_utc", ("policy",))
 QUEUE_TIME_DECISIONS = DecisionLog(
-    tracking.QUEUE_TIME,
+    QUEUE_TIME,
     QUEUE_TIME_RELEASES,
     "decided_utc",
     ("method", "champion_method"),

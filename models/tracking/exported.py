@@ -16,22 +16,22 @@ from pathlib import Path
 from agent.artifact import Artifact
 from agent.distribution import Distribution
 from models.tracking import versions as tracking
+from models.tracking.kinds import POLICY, QUEUE_TIME
 from traces.errors import WorkError
 from traces.files import whole
 from traces.store.folder import DataFolder
 
-# For each kind of registered model, the loader of its folder, and the name of that folder in the registry's folder.
-LOADERS: dict[str, Callable[[Path], object]] = {tracking.POLICY: Artifact.load, tracking.QUEUE_TIME: Distribution.load}
-FOLDERS = {tracking.POLICY: "policy", tracking.QUEUE_TIME: "queue-time"}
+# For each kind of registered model, the loader of its folder, which has the name of the kind in the registry.
+LOADERS: dict[str, Callable[[Path], object]] = {POLICY: Artifact.load, QUEUE_TIME: Distribution.load}
 PART = ".export-"  # prefix of a folder that is not complete yet
 
 
-def folder(data: DataFolder, cluster: str, model: str = tracking.POLICY) -> Path:
+def folder(data: DataFolder, cluster: str, model: str = POLICY) -> Path:
     """Folder of the cluster's released models of that kind; for policies it is directly in the artifacts."""
-    return data.artifacts / cluster if model == tracking.POLICY else data.artifacts / model / cluster
+    return data.artifacts / cluster if model == POLICY else data.artifacts / model / cluster
 
 
-def export(data: DataFolder, cluster: str, version: int, model: str = tracking.POLICY) -> Path:
+def export(data: DataFolder, cluster: str, version: int, model: str = POLICY) -> Path:
     """Export a version; returns its folder, made if it is missing or no longer loads. Call it in `champion.alone`.
 
     Raises WorkError if the registered version is missing or damaged, or gives other answers than at its release.
@@ -46,7 +46,7 @@ def export(data: DataFolder, cluster: str, version: int, model: str = tracking.P
     for part in place.parent.glob(f"{PART}*"):
         shutil.rmtree(part, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=PART, dir=place.parent) as temporary:
-        fetched = tracking.download(data, cluster, version, Path(temporary), model) / "artifacts" / FOLDERS[model]
+        fetched = tracking.download(data, cluster, version, Path(temporary), model) / "artifacts" / model
         try:
             load(fetched)
         except ValueError as error:
@@ -58,7 +58,7 @@ def export(data: DataFolder, cluster: str, version: int, model: str = tracking.P
     return place
 
 
-def point(data: DataFolder, cluster: str, version: int, model: str = tracking.POLICY) -> None:
+def point(data: DataFolder, cluster: str, version: int, model: str = POLICY) -> None:
     """Make `champion` a link to the folder of that version, in one step. Call it in `champion.alone`."""
     link = folder(data, cluster, model) / tracking.CHAMPION
     if link.is_symlink() and os.readlink(link) == str(version):

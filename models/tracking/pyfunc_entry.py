@@ -40,30 +40,37 @@ def load_package(folder: Path) -> ModuleType:
     return sys.modules[name]
 
 
-class ProvisioningPolicy(mlflow.pyfunc.PythonModel):  # type: ignore[misc,name-defined,unused-ignore]
-    """Decides for each observation whether to submit the successor now."""
+class ReleasedModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc,name-defined,unused-ignore]
+    """Decides whether to submit the successor now (a policy), or predicts how long a job would wait (queue time)."""
 
     def load_context(self, context: Any) -> None:
-        """Load the artifact with the code it was released with."""
-        package = load_package(Path(context.artifacts["code"]))
-        loader = importlib.import_module(f"{package.__name__}.artifact")
-        self.artifact = loader.Artifact.load(Path(context.artifacts["policy"]))
+        """Load the model with the code it was released with."""
+        package = load_package(Path(context.artifacts["code"])).__name__
+        self.is_policy = "policy" in context.artifacts
+        if self.is_policy:
+            loader = importlib.import_module(f"{package}.artifact").Artifact
+        else:
+            loader = importlib.import_module(f"{package}.distribution").Distribution
+        self.model = loader.load(Path(context.artifacts["policy" if self.is_policy else "queue-time"]))
 
     def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        """Return one row per observation: submit (bool) and score (submit if >= 0, or if the predecessor has ended).
+        """Return one row per row of `model_input`, which has one column per feature, by name, in any order.
 
-        model_input: one column per feature, by name, in any order. params: `setting`, a value of the policy's knob.
+        A policy returns submit (bool) and score (submit if >= 0, or if the predecessor has ended); params: `setting`, a
+        value of its knob. A queue-time model returns a column per level, `q0.025` to `q0.975` (s), and `p_under_600s`;
+        it also takes `partition`, if it is known.
         """
-        features = self.artifact.manifest["features"]
-        observations = model_input[features].to_numpy(dtype=np.float32)
-        setting = (params or {}).get("setting")
-        return pd.DataFrame(
-            {
-                "submit": self.artifact.decide(observations, setting),
-                "score": self.artifact.score(observations, setting),
-            },
-            index=model_input.index,
-        )
+        manifest = self.model.manifest
+        observed = model_input[manifest["features"]].to_numpy(dtype=np.float32)
+        if self.is_policy:
+            setting = (params or {}).get("setting")
+            columns = {"submit": self.model.decide(observed, setting), "score": self.model.score(observed, setting)}
+            return pd.DataFrame(columns, index=model_input.index)
+        names = model_input["partition"].fillna("").astype(str).tolist() if "partition" in model_input else None
+        forecast = self.model.forecast(observed, names)
+        levels = [f"q{level:g}" for level in manifest["levels"]]
+        quantiles = pd.DataFrame(forecast.quantiles_s, columns=levels, index=model_input.index)
+        return quantiles.assign(p_under_600s=forecast.p_under_600s)
 
 
-mlflow.models.set_model(ProvisioningPolicy())
+mlflow.models.set_model(ReleasedModel())

@@ -5,9 +5,10 @@ Changes of the registry, and details of a version, go through `models.tracking.v
 
 from __future__ import annotations
 
+from models.tracking.kinds import POLICY
 from models.tracking.sql import rows
 from models.tracking.store import database
-from models.tracking.versions import POLICY, champion, model_name
+from models.tracking.versions import champion, model_name
 from traces.errors import InputError
 from traces.store.folder import DataFolder
 

@@ -10,16 +10,15 @@ imported: it is copied into releases.)
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from importlib.metadata import version as installed_version
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.tracking import sql as mlflow_sql
+from models.tracking.kinds import MODEL_DESCRIPTIONS, POLICY
+from models.tracking.pyfuncs import save_pyfunc
 from models.tracking.runs import TRAINING_VIEW, UI, NewRun, add_files, closed_run
-from models.tracking.store import client, database, initialise, quiet
-from traces.cache.closure import present
+from models.tracking.store import client, database, initialise
 from traces.errors import WorkError
 from traces.store.folder import DataFolder
 
@@ -28,24 +27,8 @@ if TYPE_CHECKING:  # it imports numpy, and refusals read this module
     from agent.distribution import Distribution
 
 SHARED_MODEL = "provisioning-policy"  # of all clusters together, in older stores (`take_over`)
-POLICY, QUEUE_TIME = "policy", "queue-time"  # kinds of registered models of a cluster
 CHAMPION, CHALLENGER = "champion", "challenger"  # aliases
-MODEL_CARD = "MODEL_CARD.md"
 CLUSTER_TAG = "cluster"  # of every version
-# Copied into every release: the loader, as modules of one package, and the definition of the features.
-LOADER = ("agent.artifact", "agent.kinds", "agent.trees", "features.observe")
-ENTRY = "models.tracking.pyfunc_entry"
-SHIPPED = (ENTRY, *LOADER)
-MODEL_DESCRIPTIONS = {
-    POLICY: (
-        "When to submit the successor of a time-limited job, so that work passes on with neither a gap nor a double "
-        "booking. Input: one row a decision, one float column a feature. Output: submit (bool) and score."
-    ),
-    QUEUE_TIME: (
-        "How long a job would wait, as a distribution. Input: one row a job, one float column a feature, and the name "
-        "of its partition. Output: quantiles of the wait, s, and the probability of a wait under ten minutes."
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -67,105 +50,43 @@ def champion_uri(cluster: str) -> str:
     return f"models:/{model_name(cluster)}@{CHAMPION}"
 
 
-def save_model(artifact: Artifact, folder: Path, card: str = "") -> None:
-    """Write the artifact as an MLflow pyfunc that does not need Baton.
-
-    The folder holds the entry script, the artifact, copies of its loader and of `features.observe`, and pinned
-    requirements (mlflow-skinny, numpy, pandas and those that the artifact names). Signature: one double column per
-    feature and the optional parameter `setting`; returns `submit` and `score`.
-    """
-    quiet()
-    import mlflow.pyfunc
-    import pandas as pd
-    from mlflow.models import ModelSignature
-    from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
-
-    manifest = artifact.manifest
-    signature = ModelSignature(
-        inputs=Schema([ColSpec(DataType.double, name) for name in manifest["features"]]),
-        outputs=Schema([ColSpec(DataType.boolean, "submit"), ColSpec(DataType.double, "score")]),
-        params=ParamSchema([ParamSpec("setting", DataType.double, float(manifest["default_setting"]))]),
-    )
-    with tempfile.TemporaryDirectory() as temporary:
-        artifact.save(Path(temporary) / "policy")
-        if card:
-            (Path(temporary) / "policy" / MODEL_CARD).write_text(card, encoding="utf-8")
-        copy_package(LOADER, Path(temporary) / "code")
-        mlflow.pyfunc.save_model(
-            path=str(folder),
-            python_model=str(present().path(ENTRY)),
-            artifacts={"policy": str(Path(temporary) / "policy"), "code": str(Path(temporary) / "code")},
-            signature=signature,
-            input_example=pd.DataFrame([dict.fromkeys(manifest["features"], 0.0)]),
-            pip_requirements=requirements(artifact),
-            metadata={"policy": manifest["policy"], "knob": manifest["knob"], "settings": list(manifest["settings"])},
-        )
-
-
-def copy_package(modules: Sequence[str], folder: Path) -> None:
-    """Copy the modules into a new folder, as a package whose modules import each other relatively."""
-    folder.mkdir()
-    (folder / "__init__.py").write_text("")
-    for module in modules:
-        source = present().path(module)
-        text = source.read_text(encoding="utf-8").replace("from agent.", "from .")
-        (folder / source.name).write_text(text, encoding="utf-8")
-
-
-def requirements(artifact: Artifact | Distribution) -> list[str]:
-    """Pinned pip lines of a release: the artifact's own lines first, then those of this environment.
-
-    Only mlflow-skinny is pinned: loading needs no more of MLflow, while looking a version up in the registry does.
-    """
-    own = [str(line) for line in artifact.manifest["requirements"]]
-    named = {_package(line) for line in own}
-    shared = ("mlflow-skinny", "numpy", "pandas")
-    return [*own, *(f"{name}=={installed_version(name)}" for name in shared if name not in named)]
-
-
 def register(
     data: DataFolder,
     cluster: str,
-    artifact: Artifact,
+    released: Artifact | Distribution,
     *,
     tags: dict[str, str],
     description: str,
     metrics: dict[str, float],
     card: str = "",
+    model: str = POLICY,
 ) -> int:
     """Register a new version of the cluster's model, without an alias; returns its number.
 
-    card: Markdown, stored next to the artifact. A separate run holds the model folder, the tags and the metrics of the
+    card: Markdown, stored next to the model. A separate run holds the model folder, the tags and the metrics of the
     release.
     """
+    manifest = released.manifest
+    own = {CLUSTER_TAG: cluster, **tags}
+    if model == POLICY:
+        name, params = manifest["policy"], {"setting": manifest["default_setting"]}
+    else:
+        name, params = manifest["method"], {"fitted_until_utc": manifest["trained_on"]["until_utc"]}
     run = NewRun(
-        name=f"release {artifact.manifest['policy']}",
-        params={"policy": artifact.manifest["policy"], "setting": artifact.manifest["default_setting"]},
-        metrics={name: [value] for name, value in metrics.items()},
-        tags={**tags, "mlflow.note.content": description},
+        name=f"release {name}",
+        params={"policy" if model == POLICY else "method": name, **params},
+        metrics={key: [value] for key, value in metrics.items()},
+        tags={**own, "mlflow.note.content": description, "baton.kind": "release"},
     )
-    return register_saved(data, cluster, run, lambda folder: save_model(artifact, folder, card))
-
-
-def register_saved(
-    data: DataFolder, cluster: str, run: NewRun, save: Callable[[Path], None], model: str = POLICY
-) -> int:
-    """Register a new version of a model of the cluster, with the tags and the note of the run that holds it.
-
-    save: writes the model folder. Returns the version's number.
-    """
     initialise(data)
     opened = client(data)
-    note = run.tags.get("mlflow.note.content", "")
-    tags = {key: value for key, value in run.tags.items() if not key.startswith("mlflow.")} | {CLUSTER_TAG: cluster}
-    run = replace(run, tags={**run.tags, CLUSTER_TAG: cluster, "baton.kind": "release"})
     with closed_run(data, run) as run_id:
         with tempfile.TemporaryDirectory() as temporary:
-            save(Path(temporary) / "model")
+            save_pyfunc(released, Path(temporary) / "model", model, card)
             add_files(data, run_id, Path(temporary))
         _ensure_model(opened, cluster, model)
-        source = f"{opened.get_run(run_id).info.artifact_uri}/model"
-        made = opened.create_model_version(model_name(cluster, model), source, run_id, tags=tags, description=note)
+        source, registered = f"{opened.get_run(run_id).info.artifact_uri}/model", model_name(cluster, model)
+        made = opened.create_model_version(registered, source, run_id, tags=own, description=description)
     return int(made.version)
 
 
@@ -308,11 +229,3 @@ def _ensure_model(opened: Any, cluster: str, model: str) -> None:
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
-
-
-def _package(requirement: str) -> str:
-    """Package name of a pip line, normalised."""
-    name = requirement.split(";")[0]
-    for mark in "[=<>!~ ":
-        name = name.split(mark)[0]
-    return name.strip().lower().replace("_", "-")

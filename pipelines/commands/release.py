@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
+from models.tracking.kinds import POLICY, QUEUE_TIME
 from pipelines import options
 from pipelines.options import ClusterName, Data, Json
 from traces.errors import InputError, WorkError
 from traces.store.folder import DataFolder
 
-POLICY = "policy"  # as in `models.tracking.versions`, which is slow to import
-KINDS = (POLICY, "queue-time")
+KINDS = (POLICY, QUEUE_TIME)
 Kind = Annotated[str, typer.Option("--model", metavar="KIND", help=f"Kind of model: {' or '.join(KINDS)}.")]
 
 

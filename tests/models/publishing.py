@@ -30,6 +30,8 @@ from models.study import comparisons, fits
 from models.tracking import exported as export
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
+from models.tracking.kinds import POLICY
+from models.tracking.pyfuncs import save_pyfunc
 from tests.models.pair_tables import artifact, context, random_pairs, unlike_days
 from traces.store import derived, stamps
 from traces.store.folder import DataFolder
@@ -262,7 +264,7 @@ def at_once(folder: Path) -> list[State]:
 def warm_up(folder: Path) -> None:
     """Everything that mlflow imports and remembers late, once for all forks; leaves a store without versions."""
     mlflow_store.initialise(DataFolder(folder / "empty"))
-    tracking.save_model(FIRST, folder / "model")
+    save_pyfunc(FIRST, folder / "model", POLICY)
 
 
 CASES = {"first": first_release, "second": second_release, "rollback": rollback, "at once": at_once}

@@ -20,7 +20,7 @@ from assets.shared.resources import Baton
 from models.queue_time.tables import QUEUE_TIME_DRIFT
 from models.tables import CHAMPION_DRIFT, frame
 from models.tracking import registered
-from models.tracking.versions import QUEUE_TIME
+from models.tracking.kinds import QUEUE_TIME
 from pipelines import triggers
 from tests.pipelines.conftest import dump
 from tests.reports.started import queue_time_drift

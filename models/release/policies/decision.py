@@ -26,6 +26,8 @@ from models.release.policies.note import model_card, release_note
 from models.release.policies.promise import measured_on, promised
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
+from models.tracking.kinds import POLICY
+from models.tracking.pyfuncs import shipped
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 from traces.errors import WorkError
@@ -134,11 +136,11 @@ def release(data: DataFolder, offer: ReleaseOffer, decided_utc: datetime | None 
         judged, released = _judged(offer, opponent)
         if offer.fallback is not None and _is_unproven(judged, opponent):
             kept, _ = _keep(data, offer, candidate.artifact, judged, content)
-            line.make_challenger(data, cluster, kept, tracking.POLICY)
+            line.make_challenger(data, cluster, kept, POLICY)
             return _release_rule(data, offer, offer.fallback, judged, now)
         if released is None:
             kept, is_new = _keep(data, offer, candidate.artifact, judged, content)
-            line.make_challenger(data, cluster, kept, tracking.POLICY)
+            line.make_challenger(data, cluster, kept, POLICY)
             return replace(decision(judged, before, before, kept), is_new=is_new)
         version, is_new = _keep(data, offer, released, judged, content, is_release=True)
         made = replace(decision(judged, before, version, version), is_new=is_new, is_provisional=not judged.passed)
@@ -165,7 +167,7 @@ def _release_rule(
 
 def release_digest(artifact: Artifact) -> str:
     """Digest of the judged content: the policy, and the code released with it."""
-    return digest(content_digest(artifact), code_digest(*tracking.SHIPPED))
+    return digest(content_digest(artifact), code_digest(*shipped(POLICY)))
 
 
 def _judged(offer: ReleaseOffer, opponent: Artifact | None) -> tuple[GateVerdict, Artifact | None]:
@@ -206,7 +208,7 @@ def _champion_artifact(data: DataFolder, offer: ReleaseOffer, version: int, cont
         why = str(error)
     judged = GateVerdict(CANNOT_TELL, f"champion version {version} cannot be compared with: {why}")
     kept, _ = _keep(data, offer, offer.candidate.artifact, judged, content)
-    line.make_challenger(data, cluster, kept, tracking.POLICY)
+    line.make_challenger(data, cluster, kept, POLICY)
     raise WorkError(
         f"{judged.reason}; nothing is released for cluster {cluster!r} until a person decides. The candidate is "
         f"version {kept}; to promote it: baton promote --cluster {cluster} {kept} --reason ..."
@@ -232,7 +234,7 @@ def _keep(
     return line.registered_once(
         data,
         offer.context.scenario.cluster,
-        tracking.POLICY,
+        POLICY,
         content,
         lambda: _register(data, offer, artifact, judged, tags),
         verdict=verdict,

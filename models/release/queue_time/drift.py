@@ -25,7 +25,7 @@ from models.study.inputs import declared_dates
 from models.study.windows import COOL_DOWN_S
 from models.tables import frame
 from models.tracking import versions as tracking
-from models.tracking.versions import QUEUE_TIME
+from models.tracking.kinds import QUEUE_TIME
 from traces import instants
 from traces.clusters import ClusterSettings
 from traces.store.folder import DataFolder

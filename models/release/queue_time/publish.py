@@ -37,9 +37,7 @@ from models.release.queue_time.promise import WeekScores, by_week
 from models.study.inputs import declared_dates
 from models.study.windows import COOL_DOWN_S, WARM_UP_S, Window, Windows, split
 from models.tracking import versions as tracking
-from models.tracking.queue_time import save_model
-from models.tracking.runs import NewRun
-from models.tracking.versions import QUEUE_TIME
+from models.tracking.kinds import QUEUE_TIME
 from traces import instants
 from traces.arrays import Float64s
 from traces.cache.closure import code_digest
@@ -230,20 +228,16 @@ def _registered(data: DataFolder, cluster: str, made: Distribution, offer: Queue
     content = digest(
         digests({"arrays": pack_arrays(made.arrays)})["arrays"], made.manifest["parts"], made.manifest["features"]
     )
-    method, judged = str(made.manifest["method"]), offer.judged
-    text = card(made)
+    judged, text = offer.judged, card(made)
     verdict = {line.VERDICT_TAG: judged.verdict}
-    tags = {"method": method, line.CONTENT_TAG: content, **verdict, "mlflow.note.content": text}
+    tags = {"method": str(made.manifest["method"]), line.CONTENT_TAG: content, **verdict}
     figures = {"crps_difference_h": judged.difference_h, "gate_jobs": float(judged.n)}
-    run = NewRun(
-        name=f"queue time {method}",
-        params={"method": method, "fitted_until_utc": made.manifest["trained_on"]["until_utc"]},
-        metrics={name: [value] for name, value in figures.items() if value is not None},
-        tags=tags,
-    )
+    metrics = {name: value for name, value in figures.items() if value is not None}
 
     def register() -> int:
-        return tracking.register_saved(data, cluster, run, lambda folder: save_model(made, folder, text), QUEUE_TIME)
+        return tracking.register(
+            data, cluster, made, tags=tags, description=text, metrics=metrics, card=text, model=QUEUE_TIME
+        )
 
     return line.registered_once(data, cluster, QUEUE_TIME, content, register, verdict=verdict)[0]
 

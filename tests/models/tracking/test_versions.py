@@ -24,6 +24,8 @@ from models.provisioning.policies.lightgbm import LightGBMQuantile
 from models.tracking import sql as mlflow_sql
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
+from models.tracking.kinds import POLICY
+from models.tracking.pyfuncs import requirements, save_pyfunc
 from tests.conftest import REPOSITORY
 from tests.models.generated import queue_table
 from tests.models.pair_tables import artifact, random_pairs
@@ -107,17 +109,17 @@ def test_two_versions_in_one_process_each_run_their_own_code(tmp_path: Path, mon
     import mlflow.pyfunc
 
     one, observations = artifact(), random_pairs(4, 5).observations
-    tracking.save_model(one, tmp_path / "first")
+    save_pyfunc(one, tmp_path / "first", POLICY)
     source = Path(str(agent.artifact.__file__)).read_text()
     other = tmp_path / "artifact.py"
     other.write_text(source.replace("submit: NDArray[np.bool_] = self.scores(rows, settings) >= 0.0",
                                     "submit: NDArray[np.bool_] = self.scores(rows, settings) < 0.0"))  # fmt: skip
     assert other.read_text() != source
     sources = present()
-    monkeypatch.setattr("models.tracking.versions.present", lambda: SimpleNamespace(
+    monkeypatch.setattr("models.tracking.pyfuncs.present", lambda: SimpleNamespace(
         path=lambda module: other if module == "agent.artifact" else sources.path(module)
     ))  # fmt: skip
-    tracking.save_model(one, tmp_path / "second")
+    save_pyfunc(one, tmp_path / "second", POLICY)
     rows = observations[observations[:, FEATURES.index("remaining_h")] > 0]
     expected = one.decide(rows)
     first, second = (mlflow.pyfunc.load_model(str(tmp_path / name)) for name in ("first", "second"))
@@ -129,7 +131,7 @@ def test_two_versions_in_one_process_each_run_their_own_code(tmp_path: Path, mon
 def test_requirements_are_pinned_and_name_no_full_mlflow() -> None:
     one = artifact()
     one.manifest["requirements"][:] = ["LightGBM==4.7.0", "numpy==2.4.6"]
-    assert tracking.requirements(one) == [
+    assert requirements(one) == [
         "LightGBM==4.7.0",
         "numpy==2.4.6",
         f"mlflow-skinny=={version('mlflow-skinny')}",

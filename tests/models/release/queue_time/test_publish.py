@@ -19,7 +19,7 @@ from models.release.queue_time.gate import BETTER, CANNOT_TELL, WORSE, judge
 from models.release.queue_time.publish import Published, publish
 from models.tracking import exported as export
 from models.tracking import versions as tracking
-from models.tracking.versions import QUEUE_TIME
+from models.tracking.kinds import QUEUE_TIME
 from tests.features.submission.logs import generated_log
 from traces import instants
 from traces.clusters import ClusterSettings
