@@ -2,7 +2,7 @@
 
 Pairs of 1 and 8 nodes are injected into the plain world under Mirage's own scheduler. Fitted are, once a seed,
 its transformer and its mixture of experts (value and REINFORCE heads), its random forest and XGBoost, and Baton's DQN
-and policy gradient over the same 144 snapshots (`models.provisioning.mirage.learners`), on the fit window; peers:
+and policy gradient over the same 144 snapshots (`bench.mirage.learners`), on the fit window; peers:
 reactive, its average, the start estimate, `lightgbm`, `fitted-q`, `dqn` and `policy-gradient` on the same pairs. All
 are asked once an hour, as its own serial validator does, at the setting that the select window picks.
 
@@ -24,16 +24,15 @@ from pathlib import Path
 
 import numpy as np
 
-from traces.units import HOUR_S
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench.mirage import learners
+from bench.mirage.peers import fit_foundation, fit_trees
 from bench.peer_rows import print_table
 from bench.results import Benchmark, BenchmarkRun
 from models.provisioning.comparison.outcomes import PolicyOutcome, play, play_frozen_average, play_oracle
-from models.provisioning.mirage import learners
+from models.provisioning.mirage.foundations import Budget, hourly
 from models.provisioning.mirage.networks import Sizes
-from models.provisioning.mirage.peers import Budget, fit_foundation, fit_trees
 from models.provisioning.mirage.snapshots import HISTORY, STEP_S, Histories, take_snapshots
 from models.provisioning.protocol import PairTable
 from models.provisioning.registry import make_policy
@@ -68,17 +67,6 @@ def histories_of(study: Study, pairs: PairTable) -> Histories:
     last_s = int(pairs.decision_s.max())
     snapshots = take_snapshots(jobs.submit_s, made.starts, end_s, jobs.size, jobs.limit_s, first_s, last_s)
     return Histories.of(snapshots, pairs)
-
-
-def hourly(pairs: PairTable) -> PairTable:
-    """The same pairs with the decisions of each whole hour before the end."""
-    pair = pairs.pair_of
-    keep = (pairs.predecessor_end_s[pair] - pairs.decision_s) % HOUR_S == 0
-    counts = np.bincount(pair[keep], minlength=len(pairs))
-    columns = {name: getattr(pairs, name) for name in pairs.__dataclass_fields__}
-    for name in ("decision_s", "successor_start_s", "observations"):
-        columns[name] = columns[name][keep]
-    return PairTable(**{**columns, "offset": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)})
 
 
 def rows_of(

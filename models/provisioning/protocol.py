@@ -10,8 +10,8 @@ it were submitted then. Applying a stopping rule is therefore a look-up, in trai
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -45,6 +45,11 @@ class PairTable:
     # (d, len(features.futures.summary.AHEAD)) summary of the simulated futures; (0, 0) if no policy of the run looks
     # ahead
     ahead: Float32s = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    # (s, models.provisioning.mirage.snapshots.CLUSTER_INPUTS) snapshots of the clusters, those of each one in order of
+    # time; (0, 0) if no policy of the run reads them
+    snapshots: Float32s = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    # (d,) row of the last snapshot at or before each decision; (0,) without snapshots
+    last_snapshot: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __len__(self) -> int:
         return len(self.pair_nodes)
@@ -91,6 +96,15 @@ class PairTable:
         """(d, F) the observations; with `looks_ahead`, followed by the summary of the futures."""
         return np.concatenate([self.observations, self.ahead], axis=1) if looks_ahead else self.observations
 
+    def decisions_of(self, artifact: Artifact, settings: Sequence[float] | None = None) -> NDArray[np.bool_]:
+        """(k, d) whether the artifact submits at each decision, for k settings (default: all of its own).
+
+        Raises InputError if the table lacks what the artifact decides on.
+        """
+        if isinstance(artifact, TableArtifact):
+            return artifact.decisions_on(self, settings)
+        return artifact.decisions(self.inputs_of(artifact), settings)
+
     def take(self, pairs: NDArray[np.bool_] | Int64s) -> PairTable:
         """The given pairs (mask or positions) with all their decisions."""
         chosen = np.arange(len(self), dtype=np.int64)[pairs]
@@ -112,6 +126,8 @@ class PairTable:
             self.successor_start_s[rows],
             self.observations[rows],
             self.ahead[rows] if len(self.ahead) else self.ahead,
+            self.snapshots,
+            self.last_snapshot[rows] if len(self.last_snapshot) else self.last_snapshot,
         )
 
     def known_before(self, until_s: int) -> PairTable:
@@ -124,9 +140,19 @@ class PairTable:
         return self.take(np.maximum.reduceat(self.successor_start_s, self.offset[:-1]) < until_s)
 
 
+class TableArtifact(Artifact):
+    """A fit that decides on a pair table, because no single observation holds its inputs. It cannot be released."""
+
+    def decisions_on(self, pairs: PairTable, settings: Sequence[float] | None = None) -> NDArray[np.bool_]:
+        """(k, d) as `PairTable.decisions_of`."""
+        raise NotImplementedError
+
+
 def concatenate(tables: Iterable[PairTable]) -> PairTable:
     """Join tables one after the other; each pair keeps its decisions. There must be at least one table."""
     parts = list(tables)
+    before = np.cumsum([0, *(len(part.snapshots) for part in parts)])
+    parts = [replace(part, last_snapshot=part.last_snapshot + n) for part, n in zip(parts, before[:-1], strict=True)]
     first, *_ = parts
     counts = np.concatenate([np.diff(part.offset) for part in parts])
     columns = {

@@ -9,25 +9,38 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from traces.errors import InputError
 
 if TYPE_CHECKING:
+    from agent.artifact import Artifact
     from models.provisioning.protocol import Policy
 
 
 @dataclass(frozen=True)
 class PolicyFactory:
-    """Makes a policy. `place` is its "module:name", imported at the call."""
+    """Makes a policy. `place` is its "module:name", imported at the call; `stored_as` is the class of its fits."""
 
     place: str
+    is_releasable: bool = True
+    stored_as: str = "agent.artifact:Artifact"
 
     def __call__(self) -> Policy:
         """Make a new policy."""
-        module, _, name = self.place.partition(":")
-        policy: Policy = getattr(import_module(module), name)()
+        policy: Policy = _at(self.place)()
         return policy
+
+    @property
+    def artifact(self) -> type[Artifact]:
+        """The class of its fits, whose `load` reads them."""
+        found: type[Artifact] = _at(self.stored_as)
+        return found
+
+
+def _at(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
 
 
 POLICIES: dict[str, PolicyFactory] = {
@@ -50,17 +63,31 @@ LOOKING_AHEAD: dict[str, PolicyFactory] = {
     "dqn-ahead": PolicyFactory("models.provisioning.policies.dqn:dqn_ahead"),
     "policy-gradient-ahead": PolicyFactory("models.provisioning.policies.policy_gradient:policy_gradient_ahead"),
 }
+# Mirage's networks: of injected pairs alone, and only where they are asked for by name. They decide on a day of
+# snapshots, which no observation holds, so that they can be compared and not released.
+_DAY = "models.provisioning.mirage.artifact:DayArtifact"
+READING_DAYS: dict[str, PolicyFactory] = {
+    "mirage-transformer-dqn": PolicyFactory("models.provisioning.mirage.policies:transformer_dqn", False, _DAY),
+    "mirage-transformer-pg": PolicyFactory("models.provisioning.mirage.policies:transformer_pg", False, _DAY),
+    "mirage-moe-dqn": PolicyFactory("models.provisioning.mirage.policies:moe_dqn", False, _DAY),
+    "mirage-moe-pg": PolicyFactory("models.provisioning.mirage.policies:moe_pg", False, _DAY),
+}
 
 
 def every_policy() -> list[str]:
-    """The names from the simplest policy to the most involved, without those that look ahead."""
+    """The names from the simplest policy to the most involved, without those that must be asked for by name."""
     return list(POLICIES)
+
+
+def is_known(name: str) -> bool:
+    """Whether the registry has a policy of that name."""
+    return name in POLICIES or name in LOOKING_AHEAD or name in READING_DAYS
 
 
 def check_policy(name: str) -> None:
     """Raise InputError, listing the known names, if the registry does not have this one."""
-    if name not in POLICIES and name not in LOOKING_AHEAD:
-        raise InputError(f"unknown policy {name!r}; known: {', '.join((*POLICIES, *LOOKING_AHEAD))}")
+    if not is_known(name):
+        raise InputError(f"unknown policy {name!r}; known: {', '.join((*POLICIES, *LOOKING_AHEAD, *READING_DAYS))}")
 
 
 def make_policy(name: str) -> Policy:
@@ -80,5 +107,21 @@ def looks_ahead(name: str) -> bool:
     return name in LOOKING_AHEAD
 
 
+def reads_days(name: str) -> bool:
+    """Whether the policy decides on the snapshots of a day."""
+    return name in READING_DAYS
+
+
+def is_releasable(name: str) -> bool:
+    """Whether the policy may be offered for release; also true of names outside the registry, such as `champion`."""
+    return not is_known(name) or _named(name).is_releasable
+
+
+def artifact_of(name: str) -> type[Artifact]:
+    """The class of the policy's stored fits. Raises InputError, listing the known names, for an unknown policy."""
+    check_policy(name)
+    return _named(name).artifact
+
+
 def _named(name: str) -> PolicyFactory:
-    return LOOKING_AHEAD[name] if name in LOOKING_AHEAD else POLICIES[name]
+    return next(known[name] for known in (LOOKING_AHEAD, READING_DAYS, POLICIES) if name in known)

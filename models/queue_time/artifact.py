@@ -1,7 +1,7 @@
 """The released form of a fitted method: arrays from which `agent.distribution` predicts with numpy alone.
 
-Not every method has such a form. `qbets` needs every start up to the submission. `hgb-bins` and `trout` are rivals that
-no result shows to be better than the releasable methods (docs/results.md).
+Methods that play futures (`simulate-ahead`, `boosting-ahead`, `combination-ahead`, `informed`) have no such form: it
+holds no futures.
 """
 
 from __future__ import annotations

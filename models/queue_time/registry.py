@@ -1,6 +1,7 @@
 """The registry of queue-time methods: each name with the place that makes the method, imported only when it is made.
 
 Places are written in full, "module:name", so that `traces.cache.closure` can follow them without importing anything.
+Published methods that Baton's are only compared with are in `bench/queue_time_peers`.
 """
 
 from __future__ import annotations
@@ -15,9 +16,6 @@ METHODS: dict[str, str] = {
     "expected": "models.queue_time.methods.estimates:expected",
     "partition-mean": "models.queue_time.methods.partitions:PartitionMean",
     "partition-median": "models.queue_time.methods.partitions:PartitionMedian",
-    "qbets": "models.queue_time.methods.qbets:Qbets",
-    "hgb-bins": "models.queue_time.methods.hgb_bins:HgbBins",
-    "trout": "models.queue_time.methods.trout:TroutNetwork",
     "trout-boosting": "models.queue_time.methods.trout_boosting:TroutBoosting",
     "boosting": "models.queue_time.methods.boosting:Boosting",
     "simulate-ahead": "models.queue_time.methods.futures:simulate_ahead",

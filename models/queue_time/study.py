@@ -27,7 +27,7 @@ from traces.progress import say
 from traces.store.folder import DataFolder
 from traces.units import HOUR_S
 
-RIVALS = ("limits", "hgb-bins")  # methods that every other is compared with, as well as the best naive one
+RIVALS = ("limits",)  # methods that every other is compared with, as well as the best naive one
 LEAST_JUDGED = 20
 
 
@@ -45,11 +45,42 @@ def score_window(
 ) -> dict[str, Any]:
     """Score every method on the jobs submitted in [from_s, to_s), epoch s, for `baton wait --from --to`.
 
+    `methods`: names; None means all that the log allows. `rolling`: add each method once more, with forecasts corrected
+    as outcomes become known. The other arguments and the errors are those of `judge_window`.
+    """
+    known_s = from_s if known_s is None else known_s
+    chosen = [make_method(name) for name in (methods or METHODS)]
+    found = judge_window(
+        data, settings, from_s, to_s, chosen, known_s=known_s, refit_s=refit_s, leave_out=not methods, seed=seed
+    )
+    return {
+        "cluster": settings.name,
+        "from_utc": instants.text(from_s),
+        "to_utc": instants.text(to_s),
+        "known_utc": instants.text(known_s),
+        "refitted_utc": [instants.text(at_s) for at_s in _refits_s(from_s, to_s, refit_s)],
+        **figures_of(with_rolling(found) if rolling else found),
+    }
+
+
+def judge_window(
+    data: DataFolder,
+    settings: ClusterSettings,
+    from_s: int,
+    to_s: int,
+    methods: list[Method],
+    *,
+    known_s: int | None = None,
+    refit_s: int | None = None,
+    leave_out: bool = False,
+    seed: int = 0,
+) -> Judgement:
+    """Fit `methods` and forecast the jobs submitted in [from_s, to_s), epoch s.
+
     Methods are fitted on what was known at `known_s` (default: from_s), and again every `refit_s` from then on. Each
     fit is judged on the jobs until the next (a rolling origin: Tashman, International Journal of Forecasting 16(4),
-    2000). The figures cover all jobs together. `methods`: names; None means all that the log allows. `rolling`: add
-    each method once more, with forecasts corrected as outcomes become known. Raises InputError for a window or a fit
-    without enough jobs, and for methods that need a queue if the log has none.
+    2000). The judgement covers all jobs together. Raises InputError for a window or a fit without enough jobs. If the
+    log has no queue, `leave_out` skips methods that need one; otherwise they raise InputError.
     """
     known_s = from_s if known_s is None else known_s
     if to_s <= from_s:
@@ -59,27 +90,22 @@ def score_window(
             f"--until {instants.text(known_s)} is after --from {instants.text(from_s)}: a fit must not know the "
             "outcomes that it is judged on; give an earlier --until"
         )
-    chosen = [make_method(name) for name in (methods or METHODS)]
     log, fit_from_s = read_log(data, settings.name), declared_dates(settings).fit_from_s
     why_request_only = why_not_rebuilt(log)
     if why_request_only is not None:
-        if methods and (needy := [method.name for method in chosen if method.needs_queue]):
+        if not leave_out and (needy := [method.name for method in methods if method.needs_queue]):
             raise InputError(f"cluster {settings.name!r}: {', '.join(needy)} cannot be judged: {why_request_only}")
-        chosen = [method for method in chosen if not method.needs_queue]
-    again_s = [] if refit_s is None else list(range(from_s + refit_s, to_s, refit_s))
-    parts = []
+        methods = [method for method in methods if not method.needs_queue]
+    again_s, parts = _refits_s(from_s, to_s, refit_s), []
     for begin, end, at_s in zip([from_s, *again_s], [*again_s, to_s], [known_s, *again_s], strict=True):
         jobs = submitted_jobs(log, at_s, fit_from_s)
-        parts.append(judge_jobs(jobs, settings.name, begin, end, at_s, chosen, seed))
-    found = with_rolling(pooled(parts)) if rolling else pooled(parts)
-    return {
-        "cluster": settings.name,
-        "from_utc": instants.text(from_s),
-        "to_utc": instants.text(to_s),
-        "known_utc": instants.text(known_s),
-        "refitted_utc": [instants.text(at_s) for at_s in again_s],
-        **figures_of(found),
-    }
+        parts.append(judge_jobs(jobs, settings.name, begin, end, at_s, methods, seed))
+    return pooled(parts)
+
+
+def _refits_s(from_s: int, to_s: int, refit_s: int | None) -> list[int]:
+    """The instants of the refits within the window, epoch s."""
+    return [] if refit_s is None else list(range(from_s + refit_s, to_s, refit_s))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from models.provisioning.scenario import (
 )
 from models.provisioning.training.train import SEEDS, code_version
 from models.provisioning.worlds import PAIRS, check_world
-from models.study import extent, futures, inputs
+from models.study import days, extent, futures, inputs
 from models.study.pair_tables import pair_table
 from models.study.slurm import pairs as slurm_pairs
 from models.study.slurm.files import SlurmFiles
@@ -61,6 +61,7 @@ class Study:
     workload: Workload
     is_every_asked: bool = True  # somebody asked for the time between starts; else it follows from the trace
     sees_futures: bool = False  # pairs come with what simulated futures say of their decisions
+    sees_days: bool = False  # pairs come with snapshots of their cluster
 
     @cached_property
     def usable(self) -> Window:
@@ -90,19 +91,26 @@ class Study:
         return self._table(self.workload, self.scenario, window)
 
     def seeing(self, policies: Iterable[str]) -> Study:
-        """This study, with futures if any of those policies (registry names) looks ahead.
+        """This study, with what those policies (registry names) see besides observations: futures, snapshots.
 
-        Raises InputError if one does and this world has no futures.
+        Raises InputError if this world does not have them.
         """
-        looking = next((name for name in policies if registry.looks_ahead(name)), None)
-        if looking is None or self.sees_futures:
+        names = list(policies)
+        looking = next((name for name in names if registry.looks_ahead(name)), None)
+        reading = next((name for name in names if registry.reads_days(name)), None)
+        if looking is not None:
+            futures.check_world(self.scenario, looking)
+        if reading is not None:
+            days.check_world(self.scenario, reading)
+        sees_futures, sees_days = self.sees_futures or looking is not None, self.sees_days or reading is not None
+        if (sees_futures, sees_days) == (self.sees_futures, self.sees_days):
             return self
-        futures.check_world(self.scenario, looking)
-        return replace(self, sees_futures=True)
+        return replace(self, sees_futures=sees_futures, sees_days=sees_days)
 
     def _table(self, workload: Workload, scenario: Scenario, window: Window) -> PairTable:
         made = futures.table_with_futures if self.sees_futures else pair_table
-        return made(self.data, workload, scenario, window)
+        table = made(self.data, workload, scenario, window)
+        return days.with_days(self.data, workload, scenario, window, table) if self.sees_days else table
 
     def known_before(self, until_s: int) -> Study:
         """This study as of `until_s` (epoch s): what a dump taken then would hold (docs/decisions/0021).

@@ -19,6 +19,7 @@ from models.provisioning.protocol import TrainedPolicy
 from models.provisioning.registry import make_policy
 from models.provisioning.training.train import train
 from models.study.cluster import Study
+from models.study.days import days_digest
 from models.study.futures import futures_digest
 from models.study.pair_tables import pair_fingerprint
 from models.study.windows import Window
@@ -106,7 +107,7 @@ def _loaded(study: Study, policy: str, seed: int, fingerprint: str | None, **bou
     try:
         if stamp is None or any(stamp[name] != value for name, value in bounds.items()):
             return None
-        artifact = Artifact.load(folder(study, policy) / str(seed))
+        artifact = registry.artifact_of(policy).load(folder(study, policy) / str(seed))
         if _stamp(study, policy, seed, fingerprint) != stamp:
             return None  # replaced in the meantime
         return TrainedPolicy(policy, seed, artifact, stamp["run_id"], stamp["wall_s"])
@@ -194,6 +195,7 @@ def fit_fingerprint(study: Study, policy: str, window: Window, seeds: Sequence[i
     code = code_digest(*FITTED_BY, registry.module_of(policy), but=(registry.__name__,))  # other policies do not count
     values = study.settings.hyperparameters.get(policy, {})
     ahead = [futures_digest()] if registry.looks_ahead(policy) else []
+    ahead += [days_digest()] if registry.reads_days(policy) else []
     return digest(pairs, policy, list(seeds), code, values, *ahead)
 
 

@@ -89,8 +89,6 @@ Account = Annotated[
     typer.Option("--account", help="Account of the pairs (default: that of --user, or the one with most jobs)."),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=options.MOST_SEED, help="First of the learners' seeds.")]
-
-
 DecideEvery = Annotated[
     str | None,
     typer.Option(
@@ -154,12 +152,16 @@ def train(
         else:
             for row in rows:
                 note = ", reused from an earlier run" if row["reused"] else ""
+                note += "" if row["is_releasable"] else ", compared, not released"
                 out.write(f"{row['policy']} seed {row['seed']}: {row['wall_s']:.1f} s, run {row['run_id']}{note}\n")
 
 
 def _fitted(one: TrainedPolicy, reused: bool) -> dict[str, Any]:
     """Describe one fit for the output of `train`."""
-    return {"policy": one.name, "seed": one.seed, "run_id": one.run_id, "wall_s": one.wall_s, "reused": reused}
+    from models.provisioning.registry import is_releasable
+
+    note = {"reused": reused, "is_releasable": is_releasable(one.name)}
+    return {"policy": one.name, "seed": one.seed, "run_id": one.run_id, "wall_s": one.wall_s, **note}
 
 
 def evaluate(
@@ -260,6 +262,7 @@ def _bounds(from_: str, to: str) -> tuple[int, int]:
 
 def _comparison_text(answer: dict[str, Any]) -> str:
     """Format the results of `evaluate` as text."""
+    from models.provisioning.registry import is_releasable
     from reports.text.chains import format_chains
     from reports.text.comparison import format_table, world_words
     from reports.text.hidden import format_hidden
@@ -267,6 +270,8 @@ def _comparison_text(answer: dict[str, Any]) -> str:
 
     text = f"{format_table(answer['results'])}\n\n{world_words(answer['world_error'])}\n"
     text += f"policies fitted in world {answer['fitted_in']}, on cluster {answer['fitted_on']}\n"
+    compared = dict.fromkeys(row["policy"] for row in answer["results"] if not is_releasable(row["policy"]))
+    text += f"compared, not released: {', '.join(compared)}\n" if compared else ""
     text += f"\n{format_promises(answer['promises'])}\n" if answer["promises"] else ""
     text += f"\n{format_chains(answer['chains'])}\n" if answer["chains"] else ""
     return text + (f"\n{format_hidden(answer['hidden'])}\n" if answer["hidden"] else "")

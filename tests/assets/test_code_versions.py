@@ -27,7 +27,8 @@ GPU_POLICIES = (
 # What a module imports by name, as Python shows it once every entry of the registry was asked for.
 BY_NAME = {
     "models.provisioning.registry": "known = models.provisioning.registry\n"
-    "[known.make_policy(name) for name in (*known.POLICIES, *known.LOOKING_AHEAD)]",
+    "[known.make_policy(name) for name in (*known.POLICIES, *known.LOOKING_AHEAD, *known.READING_DAYS)]\n"
+    "[known.artifact_of(name) for name in known.READING_DAYS]",
     "models.queue_time.registry": "known = models.queue_time.registry\n"
     "[known.make_method(name) for name in known.METHODS]",
     "models.queue_time.methods.combination": "known = models.queue_time.methods.combination\n"
@@ -56,7 +57,7 @@ def steps() -> dict[str, Roots]:
     }
     of_fits = {
         f"fit {name}": ((*fits.FITTED_BY, registry.module_of(name)), (registry.__name__,))
-        for name in (*registry.POLICIES, *registry.LOOKING_AHEAD)
+        for name in (*registry.POLICIES, *registry.LOOKING_AHEAD, *registry.READING_DAYS)
     }
     kernels = ("simulator.flat.kernel", "simulator.slurm.compiled.kernel", "traces.readers.sacct.kernel")
     return asset_roots() | of_readers | of_fits | {f"compiled {name}": ((name,), ()) for name in kernels}

@@ -82,6 +82,32 @@ def test_train_then_evaluate(baton: Baton, data: Path) -> None:
     assert "share of pairs interrupted for over 10 minutes, promised and observed" in text
 
 
+def test_mirages_networks_are_compared_and_not_released(baton: Baton, data: Path) -> None:
+    sizes = "epochs = 1\nwidth = 8\ninner = 8\n"
+    (data / "clusters.toml").write_text(f"[lab.hyperparameters.mirage-transformer-dqn]\n{sizes}")
+    policies = "reactive,mirage-transformer-dqn"
+    train = ("train", *WORLD, "--policies", policies, "--until", UNTIL, "--seeds", 1, "--data", data)
+    first = baton(*train, "--json").json["policies"]
+    assert [(row["policy"], row["is_releasable"]) for row in first] == [
+        ("reactive", True),
+        ("mirage-transformer-dqn", False),
+    ]
+    reactive, network = baton(*train).out.splitlines()
+    assert network.endswith("reused from an earlier run, compared, not released") and "compared" not in reactive
+    asked = ("evaluate", *WORLD, "--policies", policies, "--from", FROM, "--to", TO, "--data", data)
+    rows = [row for row in baton(*asked, "--json").json["results"] if row["load"] == "all"]
+    assert {row["policy"] for row in rows} == {*ALWAYS, "mirage-transformer-dqn", "mirage-transformer-dqn-untrained"}
+    assert len({row["n"] for row in rows}) == 1, "all on the same pairs"
+    assert "\ncompared, not released: mirage-transformer-dqn\n" in baton(*asked).out
+    refused = baton("train", *WORLD, "--policies", policies, "--scheduler", "slurm", "--data", data)
+    assert refused.code == 2 and "not taken under --scheduler slurm: give one of fifo, easy" in refused.err
+    damaged = sorted((data / "artifacts" / "pairs" / "lab").glob("*-snapshots-*.npz"))[0]
+    content = damaged.read_bytes()
+    damaged.write_bytes(content[:100])
+    assert baton(*train[:-3], 2, "--data", data).code == 0
+    assert damaged.read_bytes() == content
+
+
 def test_the_agent_decides_as_often_as_train_was_told(baton: Baton, data: Path, tmp_path: Path) -> None:
     """`--decide-every` changes the pairs, the artifact, and the decisions of the agent that runs it."""
     train = ("train", *WORLD, "--policies", "reactive", "--until", UNTIL, "--data", data, "--json")

@@ -100,7 +100,7 @@ def _gaps(pairs: PairTable, pairs_digest: str, artifact: Artifact, content: str)
     if key not in _REMEMBERED:
         while len(_REMEMBERED) >= MOST_REMEMBERED:
             _REMEMBERED.pop(next(iter(_REMEMBERED)))
-        _REMEMBERED[key] = pairs.gap_h[stopping_rows(pairs, artifact.decisions(pairs.inputs_of(artifact)))]
+        _REMEMBERED[key] = pairs.gap_h[stopping_rows(pairs, pairs.decisions_of(artifact))]
         _REMEMBERED[key].flags.writeable = False
     return _REMEMBERED[key]
 
@@ -144,7 +144,11 @@ def play_all(pairs: PairTable, trained: Sequence[TrainedPolicy]) -> list[PolicyO
 
 def cost_h(pairs: PairTable, artifact: Artifact | None) -> Float64s:
     """(p,) interruption + overlap of each pair under an artifact at its default setting; None is reactive."""
-    rows = pairs.last if artifact is None else stopping_rows(pairs, artifact.decide(pairs.inputs_of(artifact)))
+    rows = (
+        pairs.last
+        if artifact is None
+        else stopping_rows(pairs, pairs.decisions_of(artifact, [float(artifact.manifest["default_setting"])])[0])
+    )
     return np.asarray(np.abs(pairs.gap_h[rows]), dtype=np.float64)
 
 

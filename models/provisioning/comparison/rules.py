@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from features.conventions import FROZEN_AVERAGE, RULES, UNTRAINED
 from models.provisioning.protocol import Learner, PairTable, TrainedPolicy
-from models.provisioning.registry import POLICIES, looks_ahead, make_policy
+from models.provisioning.registry import is_known, make_policy
 
 
 def missing_baselines(trained: Sequence[TrainedPolicy], pairs: PairTable) -> list[TrainedPolicy]:
@@ -37,7 +37,7 @@ def is_rule(policy: str) -> bool:
 
 
 def _learner(name: str) -> Learner | None:
-    policy = make_policy(name) if name in POLICIES or looks_ahead(name) else None
+    policy = make_policy(name) if is_known(name) else None
     return policy if isinstance(policy, Learner) else None
 
 

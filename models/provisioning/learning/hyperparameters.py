@@ -83,6 +83,23 @@ TUNABLE: dict[str, dict[str, HyperparameterBounds]] = {
 }
 # Policies that look ahead have the hyper-parameters of their originals.
 TUNABLE |= {f"{name}-ahead": TUNABLE[name] for name in ("xgboost", "fitted-q", "dqn", "policy-gradient")}
+_MIRAGE = {
+    "epochs": HyperparameterBounds(1, 1000, log=True, whole=True),
+    "minutes": HyperparameterBounds(0.01, 1440.0, log=True),
+    "width": HyperparameterBounds(2, 1024, log=True, whole=True),
+    "inner": HyperparameterBounds(1, 1024, log=True, whole=True),
+}
+_MIRAGE_MOE = _MIRAGE | {
+    "expert_epochs": HyperparameterBounds(1, 2000, log=True, whole=True),
+    "experts": HyperparameterBounds(1, 20, whole=True),
+}
+_MIRAGE_HEAD = {"head_epochs": HyperparameterBounds(1, 200, log=True, whole=True)}
+TUNABLE |= {
+    "mirage-transformer-dqn": _MIRAGE,
+    "mirage-transformer-pg": _MIRAGE | _MIRAGE_HEAD,
+    "mirage-moe-dqn": _MIRAGE_MOE,
+    "mirage-moe-pg": _MIRAGE_MOE | _MIRAGE_HEAD,
+}
 
 
 def tunable(policy: str) -> dict[str, HyperparameterBounds]:

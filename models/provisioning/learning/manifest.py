@@ -27,8 +27,15 @@ def new_artifact(
 
     looks_ahead: it decides on futures (`features.futures.summary`) as well as on observations.
     """
+    return Artifact(new_manifest(policy, kind, default, parameters or {}, looks_ahead), arrays or {})
+
+
+def new_manifest(
+    policy: Policy, kind: str, default: float, parameters: dict[str, Any], looks_ahead: bool = False
+) -> dict[str, Any]:
+    """Make the manifest of a fitted policy, with the arguments of `new_artifact`."""
     features = SEEN_AHEAD if looks_ahead else FEATURES
-    manifest = {
+    return {
         "policy": policy.name,
         "kind": kind,
         "knob": policy.knob,
@@ -39,6 +46,5 @@ def new_artifact(
         "fills": FILLS | {name: fill for name, fill in AHEAD_FILLS.items() if name in features},
         "format_version": FORMAT_VERSION,
         "requirements": [f"numpy=={version('numpy')}"],
-        "parameters": parameters or {},
+        "parameters": parameters,
     }
-    return Artifact(manifest, arrays or {})

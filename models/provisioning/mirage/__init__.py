@@ -1,1 +1,1 @@
-"""Mirage (SC'23) as its authors released it, for comparison: its state, networks and rules. Releases nothing."""
+"""Mirage (SC'23) as its authors released it: its state and its four networks, compared by name and never released."""

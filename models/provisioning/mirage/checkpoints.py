@@ -28,9 +28,9 @@ Moments = Mapping[str, NDArray[Any]]
 def save(path: Path, network: torch.nn.Module, adam: torch.optim.Adam, meta: Mapping[str, Any]) -> None:
     """Write one file, replaced as a whole. `meta`, JSON: the settings of the training, and its progress."""
     remembered = adam.state_dict()["state"].values()
-    arrays = {name: _flat(moments[name] for moments in remembered) for name in MOMENTS}
+    arrays = {name: flat(moments[name] for moments in remembered) for name in MOMENTS}
     text = json.dumps({"state_version": VERSION, **meta}, sort_keys=True)
-    arrays |= {WEIGHTS: _flat(network.state_dict().values()), META: np.frombuffer(text.encode(), np.uint8)}
+    arrays |= {WEIGHTS: flat(network.state_dict().values()), META: np.frombuffer(text.encode(), np.uint8)}
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as temporary:
         temporary.write_bytes(pack_arrays(arrays))
@@ -55,7 +55,7 @@ def load(path: Path, network: torch.nn.Module, made_for: Mapping[str, Any]) -> t
                     "file, or train with the earlier value"
                 )
         weights = network.state_dict()
-        network.load_state_dict(dict(zip(weights, _parts(arrays[WEIGHTS], weights.values()), strict=True)))
+        network.load_state_dict(dict(zip(weights, parts(arrays[WEIGHTS], weights.values()), strict=True)))
         return meta, {name: arrays[name] for name in MOMENTS}
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"{path}: no whole checkpoint ({' '.join(str(error).split())[:200]}); remove it") from error
@@ -66,20 +66,20 @@ def restore(adam: torch.optim.Adam, moments: Moments) -> None:
     import torch
 
     given = [weight for group in adam.param_groups for weight in group["params"]]
-    parts = {name: _parts(moments[name], given) for name in MOMENTS if name != STEP}
+    split = {name: parts(moments[name], given) for name in MOMENTS if name != STEP}
     steps = torch.from_numpy(moments[STEP].copy()).unbind()
     remembered = {
-        i: {STEP: step, **{name: values[i] for name, values in parts.items()}} for i, step in enumerate(steps)
+        i: {STEP: step, **{name: values[i] for name, values in split.items()}} for i, step in enumerate(steps)
     }
     adam.load_state_dict({**adam.state_dict(), "state": remembered})
 
 
-def _flat(tensors: Iterable[torch.Tensor]) -> NDArray[Any]:
+def flat(tensors: Iterable[torch.Tensor]) -> NDArray[Any]:
     """Join all tensors end to end, so that a file holds few arrays, however many weights there are."""
     return np.concatenate([tensor.cpu().numpy().ravel() for tensor in tensors])
 
 
-def _parts(flat: NDArray[Any], like: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+def parts(flat: NDArray[Any], like: Iterable[torch.Tensor]) -> list[torch.Tensor]:
     """Split such an array into the shapes of `like`. Raises ValueError if the lengths differ."""
     import torch
 
@@ -87,5 +87,5 @@ def _parts(flat: NDArray[Any], like: Iterable[torch.Tensor]) -> list[torch.Tenso
     ends = np.cumsum([shape.numel() for shape in shapes])
     if len(flat) != ends[-1]:
         raise ValueError(f"{len(flat)} numbers for {ends[-1]} weights")
-    parts = np.split(flat, ends[:-1])
-    return [torch.from_numpy(part.copy()).reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+    each = np.split(flat, ends[:-1])
+    return [torch.from_numpy(part.copy()).reshape(shape) for part, shape in zip(each, shapes, strict=True)]

@@ -7,7 +7,7 @@ of histories would hold each snapshot 144 times.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,10 @@ class Snapshots:
 
     first_s: int
     rows: Float32s  # (s, CLUSTER_INPUTS)
+
+    def added_to(self, pairs: PairTable) -> PairTable:
+        """The pairs with these snapshots. Raises InputError as `ends_at` does."""
+        return replace(pairs, snapshots=self.rows, last_snapshot=self.ends_at(pairs.decision_s))
 
     def ends_at(self, decision_s: Int64s) -> Int64s:
         """(b,) the last snapshot at or before each decision.
@@ -101,6 +105,16 @@ class Histories:
     def of(cls, snapshots: Snapshots, pairs: PairTable) -> Histories:
         """Find the last snapshot of each decision. Raises InputError if a decision lacks a whole history."""
         return cls(snapshots, pairs, snapshots.ends_at(pairs.decision_s))
+
+    @classmethod
+    def of_table(cls, pairs: PairTable) -> Histories:
+        """The states of a table that holds its own snapshots, of one cluster or several. Raises InputError without."""
+        if len(pairs.last_snapshot) != len(pairs.decision_s):
+            raise InputError(
+                "mirage: these pairs have no snapshots of their cluster; make them with `baton train` or "
+                "`baton evaluate`, and name the policy there"
+            )
+        return cls(Snapshots(0, pairs.snapshots), pairs, pairs.last_snapshot)
 
     def at(self, rows: Int64s) -> Float32s:
         """(b, HISTORY, INPUTS) states of those decisions; every snapshot carries the pair's eight numbers."""

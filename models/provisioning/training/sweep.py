@@ -94,7 +94,7 @@ def costs(policy: str, values: dict[str, Value], pairs: PairTable, seed: int) ->
     made = with_values(make_policy(policy), values)
     for before, after in splits(pairs):
         artifact, _ = made.fit(before, seed)
-        yield curve_cost(after, artifact.decisions(after.inputs_of(artifact)))
+        yield curve_cost(after, after.decisions_of(artifact))
 
 
 def sweep(

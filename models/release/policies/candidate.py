@@ -13,7 +13,7 @@ from models.provisioning.comparison.groups import judged
 from models.provisioning.comparison.one_thread import one_thread
 from models.provisioning.comparison.outcomes import cost_h, play
 from models.provisioning.protocol import PairTable, TrainedPolicy
-from models.provisioning.registry import LOOKING_AHEAD, every_policy
+from models.provisioning.registry import LOOKING_AHEAD, every_policy, is_releasable
 from models.provisioning.scenario import INJECTED
 from traces.counted import counted
 from traces.errors import InputError
@@ -47,23 +47,31 @@ def choose_candidate(select: PairTable, trained: Sequence[TrainedPolicy], kind: 
     """Choose the candidate. kind: `Scenario.pairs` of the select window.
 
     The candidate is the trained policy (never the oracle) with the least cost of weight 1 on the select window, at its
-    best setting. The cost is averaged over the sizes of injected pairs, or over all recorded pairs, and over seeds. Of
-    equals the simpler wins, which is the earlier in the registry. Of a learner's seeds, the one of median cost at that
-    setting is taken (the lower of two middle ones), so that no lucky seed is released. Raises InputError if there is
-    nothing to choose from.
+    best setting. Policies that are compared and not released are skipped (`registry.is_releasable`). The cost is
+    averaged over the sizes of injected pairs, or over all recorded pairs, and over seeds. Of equals the simpler wins,
+    which is the earlier in the registry. Of a learner's seeds, the one of median cost at that setting is taken (the
+    lower of two middle ones), so that no lucky seed is released. Raises InputError if there is nothing to choose from.
     """
-    if not len(select) or not trained:
+    offered = [fit for fit in trained if _is_releasable(fit)]
+    if not len(select) or not offered:
+        skipped = sorted({fit.name for fit in trained} - {fit.name for fit in offered})
+        compared = "".join(f"; {name} is compared, not released" for name in skipped)
         raise InputError(
-            f"no candidate: {counted(len(trained), 'trained policy')} on {counted(len(select), 'pair')} of the "
-            "select window; train first, or widen the window"
+            f"no candidate: {counted(len(offered), 'trained policy')} on {counted(len(select), 'pair')} of the "
+            f"select window{compared}; train first, or widen the window"
         )
     simplicity = {name: place for place, name in enumerate((*every_policy(), *LOOKING_AHEAD))}
-    names = sorted({fit.name for fit in trained}, key=lambda name: (simplicity.get(name, len(simplicity)), name))
+    names = sorted({fit.name for fit in offered}, key=lambda name: (simplicity.get(name, len(simplicity)), name))
     parts = [select.take(group.of(select)) for group in judged(select, kind)]
-    candidates = [_best_of(parts, [fit for fit in trained if fit.name == name]) for name in names]
+    candidates = [_best_of(parts, [fit for fit in offered if fit.name == name]) for name in names]
     best = min(candidates, key=lambda candidate: round(candidate.cost_h, 9))
-    fits = [fit.artifact.with_setting(best.setting) for fit in trained if fit.name == best.policy]
+    fits = [fit.artifact.with_setting(best.setting) for fit in offered if fit.name == best.policy]
     return replace(best, selected=_selected(select, fits, kind))
+
+
+def _is_releasable(fit: TrainedPolicy) -> bool:
+    """Whether the policy may be released, under whatever name the fit appears."""
+    return is_releasable(str(fit.artifact.manifest["policy"]))
 
 
 def _best_of(parts: Sequence[PairTable], trained: Sequence[TrainedPolicy]) -> Candidate:

@@ -31,6 +31,8 @@ def two_decisions(*successor_starts_h: float) -> PairTable:
         successor_start_s=(BEGIN + starts * HOUR).astype(np.int64).ravel(),
         observations=np.arange(pairs * 2 * len(FEATURES), dtype=np.float32).reshape(-1, len(FEATURES)),
         ahead=np.arange(pairs * 2 * len(AHEAD), dtype=np.float32).reshape(-1, len(AHEAD)),
+        snapshots=np.arange(3.0 * pairs, dtype=np.float32)[:, None],
+        last_snapshot=np.arange(pairs * 2),
     )
 
 
@@ -59,7 +61,7 @@ def test_taken_pairs_bring_all_that_is_theirs(chosen: list[int]) -> None:
         for name in ("pair_nodes", "limit_s", "submit_s", "predecessor_start_s", "predecessor_end_s", "user_start_s"):
             assert getattr(taken, name)[place] == getattr(pairs, name)[pair]
         mine, theirs = slice(2 * place, 2 * place + 2), slice(2 * pair, 2 * pair + 2)
-        for name in ("decision_s", "successor_start_s", "observations", "ahead"):
+        for name in ("decision_s", "successor_start_s", "observations", "ahead", "last_snapshot"):
             np.testing.assert_array_equal(getattr(taken, name)[mine], getattr(pairs, name)[theirs])
     assert taken.offset.tolist() == [2 * place for place in range(len(chosen) + 1)]
 
@@ -76,10 +78,17 @@ def test_tables_one_behind_the_other() -> None:
     both = concatenate([first, second])
     assert both.offset.tolist() == [0, 2, 4, 6]
     for name in PairTable.__dataclass_fields__:
-        if name != "offset":
+        if name not in ("offset", "last_snapshot"):
             np.testing.assert_array_equal(
                 getattr(both, name), np.concatenate([getattr(first, name), getattr(second, name)])
             )
+
+
+def test_decisions_find_their_snapshots_in_joined_tables() -> None:
+    first, second = two_decisions(10, 11), two_decisions(12)
+    both = concatenate([first, second])
+    each = [one.snapshots[one.last_snapshot] for one in (first, second)]
+    np.testing.assert_array_equal(both.snapshots[both.last_snapshot], np.concatenate(each))
 
 
 def test_the_digest_is_of_everything_in_the_table() -> None:

@@ -103,8 +103,8 @@ def test_ten_minutes_are_those_of_the_house() -> None:
 
 
 def test_a_method_without_a_form_is_refused() -> None:
-    with pytest.raises(InputError, match="'qbets' has no releasable form; methods with one: limits, expected"):
-        distribution("qbets", make_method("qbets").fit(sized_rows(), 0), OF, {})
+    with pytest.raises(InputError, match="'simulate-ahead' has no releasable form; methods with one: limits, expected"):
+        distribution("simulate-ahead", make_method("simulate-ahead").fit(sized_rows(), 0), OF, {})
 
 
 def _edited(folder: Path, change: dict[str, Any]) -> None:

@@ -96,7 +96,7 @@ def test_what_is_known_started_before_and_a_day_before(ground: SubmittedJobs) ->
 
 def test_fits_that_follow_each_other_are_judged_together(ground: SubmittedJobs) -> None:
     ends = [ORIGIN_S + days * DAY_S for days in (20, 25, 30)]
-    methods = [make_method(name) for name in ("partition-median", "qbets")]
+    methods = [make_method(name) for name in ("partition-median", "limits")]
     grounds = [ground, submitted_jobs(ground.log, ends[1])]
     parts = [
         judge_jobs(on, "lab", from_s, to_s, from_s, methods, 0)
@@ -105,7 +105,7 @@ def test_fits_that_follow_each_other_are_judged_together(ground: SubmittedJobs) 
     both = pooled(parts)
     assert parts[0].fitted_on < both.fitted_on == parts[1].fitted_on and both.window_s == (ends[0], ends[2])
     assert (both.rows.submit_s == np.concatenate([part.rows.submit_s for part in parts])).all()
-    assert len(both.forecasts["qbets"].p_under_600s) == len(both.rows) == len(np.atleast_1d(both.judged.threshold))
+    assert len(both.forecasts["limits"].p_under_600s) == len(both.rows) == len(np.atleast_1d(both.judged.threshold))
     shares, found = [len(part.rows) / len(both.rows) for part in parts], figures_of(both)
     for at, row in enumerate(found["results"]):
         singly = [figures_of(part)["results"][at] for part in parts]
@@ -138,9 +138,9 @@ def test_futures_see_no_more_than_the_queue_and_the_bound_sees_all(ground: Submi
 
 def test_a_window_is_scored_and_a_short_one_is_refused(ground: SubmittedJobs) -> None:
     from_s, to_s = ORIGIN_S + 20 * DAY_S, ORIGIN_S + 30 * DAY_S
-    methods = [make_method(name) for name in ("limits", "partition-median", "qbets")]
+    methods = [make_method(name) for name in ("limits", "partition-median", "expected")]
     found = figures_of(judge_jobs(ground, "lab", from_s, to_s, from_s, methods, 0))
-    assert [row["method"] for row in found["results"]] == ["limits", "partition-median", "qbets"]
+    assert [row["method"] for row in found["results"]] == ["limits", "partition-median", "expected"]
     assert found["jobs"] == ground.within(from_s, to_s).sum() == found["results"][0]["n"]
     best = min(found["results"], key=lambda row: row["crps_h"])
     assert best["difference_to_best_naive"]["crps_h"] == 0

@@ -46,7 +46,7 @@ def lab(baton: Baton, dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_every_method_is_scored_on_a_window(lab: Baton) -> None:
     window = ("--cluster", "lab", "--from", "2023-12-05", "--to", "2023-12-14")
-    methods = "limits,expected,partition-mean,partition-median,qbets,boosting"
+    methods = "limits,expected,partition-mean,partition-median,boosting"
     found = lab("wait", *window, "--methods", methods, "--json").json
     assert [row["method"] for row in found["results"]] == methods.split(",")
     keys = {"method", "n", "crps_h", "balanced_accuracy", "brier", "median_ae_h", "within_factor_2", "spearman",
@@ -55,12 +55,15 @@ def test_every_method_is_scored_on_a_window(lab: Baton) -> None:
         assert keys <= row.keys() and row["n"] == found["jobs"] > 50
         assert row["coverage"].keys() == {"0.5", "0.8", "0.95"}
         assert {"crps_h", "ci95"} <= row["difference_to_best_naive"].keys()
-    told = lab("wait", *window, "--methods", "limits,qbets").out
-    assert "limits*" in told and "fitted on" in told and "qbets*" in told
-    again = lab("wait", *window, "--methods", "qbets", "--refit", "4d", "--json").json
+    told = lab("wait", *window, "--methods", "limits,expected").out
+    assert "limits*" in told and "fitted on" in told and "expected*" in told
+    again = lab("wait", *window, "--methods", "partition-mean", "--refit", "4d", "--json").json
     assert again["refitted_utc"] == ["2023-12-09T00:00", "2023-12-13T00:00"]
-    corrected = lab("wait", *window, "--methods", "qbets", "--rolling", "--json").json["results"]
-    assert [(row["method"], row["is_naive"]) for row in corrected] == [("qbets", True), ("qbets, rolling", False)]
+    corrected = lab("wait", *window, "--methods", "partition-mean", "--rolling", "--json").json["results"]
+    assert [(row["method"], row["is_naive"]) for row in corrected] == [
+        ("partition-mean", True),
+        ("partition-mean, rolling", False),
+    ]
     assert corrected[0]["crps_h"] != corrected[1]["crps_h"] and corrected[1]["difference_to_best_naive"] is not None
     assert again["jobs"] == found["jobs"] and again["fitted_on"] > found["fitted_on"]
 
@@ -72,7 +75,10 @@ def test_every_method_is_scored_on_a_window(lab: Baton) -> None:
         (("--from", "2023-12-05", "--to", "2023-12-01"), "is not after --from"),
         (("--from", "2023-12-05", "--to", "2023-12-09", "--until", "2023-12-06"), "must not know"),
         (("--from", "2030-01-01", "--to", "2030-02-01"), "0 jobs that started"),
-        (("--from", "2023-12-05", "--to", "2023-12-14", "--methods", "best"), "unknown method 'best'"),
+        (
+            ("--from", "2023-12-05", "--to", "2023-12-14", "--methods", "qbets"),
+            "unknown method 'qbets'; known: limits, expected",
+        ),
         (("--from", "2023-11-15", "--to", "2023-11-20"), "can be used to fit"),
         (("--from", "2023-12-05", "--to", "2023-12-14", "--refit", "1h"), "at least 20 are needed"),
         (("--refit", "7d", "--nodes", "2", "--limit", "1h"), "--refit, --rolling and --methods need"),

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from models.provisioning.learning.hyperparameters import TUNABLE, check_values, tunable, values_of, with_values
-from models.provisioning.registry import LOOKING_AHEAD, POLICIES, make_policy
+from models.provisioning.registry import LOOKING_AHEAD, POLICIES, READING_DAYS, make_policy
 from traces.errors import InputError
 
 
 def test_every_learner_is_tunable_and_no_rule_is() -> None:
-    assert set(TUNABLE) == {name for name in (*POLICIES, *LOOKING_AHEAD) if make_policy(name).is_learned}
+    assert set(TUNABLE) == {name for name in (*POLICIES, *LOOKING_AHEAD, *READING_DAYS) if make_policy(name).is_learned}
     with pytest.raises(InputError, match="policy 'reactive' has no hyper-parameters; policies with some: forest"):
         tunable("reactive")
     assert values_of(make_policy("reactive")) == {}

@@ -12,27 +12,10 @@ import torch
 
 from agent.artifact import pack_arrays, unpack_arrays
 from models.provisioning.learning.networks import repeatable
-from models.provisioning.mirage import checkpoints, networks, peers, training
+from models.provisioning.mirage import checkpoints, networks, training
 from models.provisioning.mirage.networks import Sizes
-from models.provisioning.mirage.snapshots import CLUSTER_INPUTS, HISTORY, STEP_S, Histories, Snapshots
-from models.provisioning.protocol import PairTable
-from tests.models.pair_tables import random_pairs
+from tests.models.provisioning.mirage.days import HISTORIES, PAIRS, SMALL
 from traces.errors import InputError
-
-PAIRS = random_pairs(1, starts=10, sizes=(1,))
-SMALL = Sizes(width=8, inner=8, layers=1, heads=1, experts=2, gate=4)
-
-
-def histories(pairs: PairTable = PAIRS) -> Histories:
-    """Snapshots that say the gap: the first number is the level of waits around then."""
-    first_s = int(pairs.decision_s.min()) - HISTORY * STEP_S
-    rows = np.zeros((int(pairs.decision_s.max() - first_s) // STEP_S + 1, CLUSTER_INPUTS), np.float32)
-    places = (pairs.decision_s - first_s) // STEP_S
-    rows[places, 0] = pairs.gap_h
-    return Histories.of(Snapshots(first_s, rows), pairs)
-
-
-HISTORIES = histories()
 
 
 @pytest.fixture(autouse=True)
@@ -198,42 +181,3 @@ def test_a_head_learns_when_to_submit_from_what_its_foundation_says() -> None:
     assert weights.shape == (2, 2)
     assert weights[1, 0] - weights[0, 0] < -0.2, "the larger the gap, the less it submits"
     assert np.mean(rewards[-10:]) > np.mean(rewards[:10])
-
-
-def test_the_value_rule_submits_at_the_released_bound() -> None:
-    fitted = peers.FittedPeer(
-        "toy", "gap", peers.BOUNDS_H, peers.RELEASED_H, lambda seen, rows: seen.pairs.gap_h[rows].astype(np.float64)
-    )
-    outcome = fitted.outcome(HISTORIES, every=3)
-    at = peers.BOUNDS_H.index(-0.5)
-    for pair in range(len(PAIRS)):
-        rows = np.arange(PAIRS.last[pair], PAIRS.offset[pair] - 1, -3)[::-1]
-        row = next((row for row in rows if PAIRS.gap_h[row] >= -0.5), rows[-1])
-        assert outcome.gap_h[0, at, pair] == PAIRS.gap_h[row]
-    assert outcome.default_setting == -0.5
-    assert peers.within(np.array([499.0, 501.0])).tolist() == [499.0, -np.inf]
-
-
-@pytest.mark.parametrize("kind", ["forest", "xgboost"])
-def test_trees_on_flattened_states_know_what_the_snapshots_say(kind: str) -> None:
-    fitted = peers.fit_trees(kind, HISTORIES, 0, trees=8)
-    rows = training.probe_rows(PAIRS)
-    found = fitted.predict(HISTORIES, rows)
-    assert np.corrcoef(found, PAIRS.gap_h[rows])[0, 1] > 0.8
-
-
-def test_unknown_trees_are_refused() -> None:
-    with pytest.raises(InputError, match="unknown tree model 'oak' of Mirage; known: forest, xgboost"):
-        peers.fit_trees("oak", HISTORIES, 0)
-
-
-@pytest.mark.parametrize("kind", ["transformer", "mixture"])
-def test_a_foundation_gives_a_value_row_and_a_reinforce_row(kind: str, tmp_path: Path) -> None:
-    few = histories(PAIRS.take(np.arange(6)))
-    budget = peers.Budget(seconds=0.05, sizes=SMALL, checkpoints=tmp_path)
-    value, head = peers.fit_foundation(kind, few, budget, 0, every=6)
-    assert (value.name, head.name) == (f"mirage-{kind}", f"mirage-{kind}-reinforce")
-    for one in (value, head):
-        outcome = one.outcome(few, every=6)
-        assert outcome.gap_h.shape == (1, 15, 6) and np.isfinite(outcome.gap_h).all()
-    assert sum(value.metrics["epochs"]) >= 1 and (tmp_path / f"{kind}-0.npz").exists()

@@ -29,7 +29,7 @@ from traces.store.folder import DataFolder
 from traces.units import DAY_S, WEEK_S
 
 LAB = ClusterSettings(name="lab", nodes=10)
-FEW = ("limits", "partition-median", "qbets", "trout-boosting")
+FEW = ("limits", "partition-median", "expected", "trout-boosting")
 
 
 def submissions(days: int, a_day: int = 8) -> np.ndarray[Any, np.dtype[np.int64]]:

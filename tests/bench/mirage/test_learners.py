@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from bench.mirage import learners
+from bench.mirage.learners import ENCODERS, KINDS, LEARNERS, DayInputs
 from features.observe import FEATURES
 from models.provisioning.learning.networks import RELATIVE, Inputs, repeatable
-from models.provisioning.mirage import learners
-from models.provisioning.mirage.learners import ENCODERS, KINDS, LEARNERS, DayInputs
+from models.provisioning.mirage.foundations import Budget
 from models.provisioning.mirage.networks import Sizes
-from models.provisioning.mirage.peers import Budget
 from models.provisioning.mirage.snapshots import CLUSTER_INPUTS, HISTORY, INPUTS, STEP_S, Histories, Snapshots
 from models.provisioning.policies.dqn import DQN
 from models.provisioning.policies.policy_gradient import PolicyGradient

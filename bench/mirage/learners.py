@@ -23,8 +23,8 @@ from models.provisioning.comparison.outcomes import PolicyOutcome
 from models.provisioning.learning import early_stopping
 from models.provisioning.learning.networks import DEFAULT_WEIGHT, KNOB, Inputs, network, repeatable
 from models.provisioning.mirage import checkpoints, networks
+from models.provisioning.mirage.foundations import Budget
 from models.provisioning.mirage.networks import Sizes
-from models.provisioning.mirage.peers import Budget
 from models.provisioning.mirage.snapshots import CLUSTER_INPUTS, HISTORY, INPUTS, PAIR_INPUTS, Histories
 from models.provisioning.policies import dqn, policy_gradient
 from models.provisioning.policies.dqn import DQN

@@ -1,0 +1,1 @@
+"""Tests of the peers and programs of `bench`."""
