@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.artifact import Artifact
-from agent.chains.decide import looks_ahead, trained_capacity
+from agent.chains.decide import trained_capacity, uses_futures
 from agent.eyes import CALLS_A_LOOK, CALLS_A_REFRESH, REFRESH_S, Eyes
 from agent.futures import PAST_S, site_of
 from agent.hidden_cost import hidden_costs, words_of
@@ -34,7 +34,7 @@ class Finding:
     text: str
 
 
-def check(
+def check_agent(
     commands: Commands,
     request: SlurmRequest,
     *,
@@ -49,7 +49,7 @@ def check(
     job; None skips it. artifact: the release whose figures give the cost of hidden features. first: the id of the job
     to use as link 1. Raises ValueError for an unknown partition, or an artifact with malformed figures.
     """
-    site = site_of(artifact.manifest) if artifact is not None and looks_ahead(artifact) else None
+    site = site_of(artifact.manifest) if artifact is not None and uses_futures(artifact) else None
     eyes = Eyes(commands, request, site)
     try:
         queue = eyes.look(int(now_s()))

@@ -27,8 +27,8 @@ from agent.chains import status, submission
 from agent.chains.chain import Chain, option
 from agent.chains.decide import ReleasedPolicy
 from agent.chains.loop import EXIT, FAILED, STOPPED, Agent, AgentServices
-from agent.chains.state import GOING, Busy, ChainState, Folder, LinkAttempt, new_state
-from agent.check import GOOD, PROBLEM, Finding, check, wrong_first, wrong_size
+from agent.chains.state import GOING, Busy, ChainState, Folder, LinkAttempt, new_chain_state
+from agent.check import GOOD, PROBLEM, Finding, check_agent, wrong_first, wrong_size
 from agent.eyes import Eyes
 from agent.sight import SlurmRequest, asked_partitions
 from agent.slurm.commands import Commands, SlurmError
@@ -173,7 +173,7 @@ def check_with_slurm(chain: Chain, policy: ReleasedPolicy, commands: Commands) -
 
 def _first_state(chain: Chain, world: AgentServices) -> ChainState:
     """Return the state of a new chain; with `first`, that job is its first link."""
-    state = new_state(chain.name, str(chain.script), chain.links)
+    state = new_chain_state(chain.name, str(chain.script), chain.links)
     if not chain.first:
         return state
     now_s = world.time.now_s()
@@ -252,7 +252,7 @@ def look(options: argparse.Namespace, of_sbatch: list[str]) -> int:
     trial = None if chain is None else partial(submission.try_only, commands, chain.script, chain.options)
     first = "" if chain is None else chain.first
     request = _request(chain, values.get("options", []))
-    seen = check(commands, request, now_s=time.time, trial=trial, artifact=artifact, first=first)
+    seen = check_agent(commands, request, now_s=time.time, trial=trial, artifact=artifact, first=first)
     found = seen if len(seen) == 1 else [*seen, *found]  # a single finding means that Slurm cannot be read
     for finding in found:
         print(f"{finding.level:8} {finding.subject}: {visible(finding.text)}")

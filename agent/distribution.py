@@ -160,10 +160,10 @@ class Distribution:
             of_block = ForecastInputs(inputs.observed[block], inputs.partition[block], inputs.group[block])
             for part in self.parts:
                 waits = FORMS[part.stated["form"]](part, of_block)
-                quantiles[block] += float(part.stated["of_wait"]) * ordered(waits.quantiles_s)
+                quantiles[block] += float(part.stated["of_wait"]) * sorted_quantiles(waits.quantiles_s)
                 short[block] += float(part.stated["of_short"]) * waits.p_under_600s
         group, level, of_all = (self.arrays[name] for name in MOVES)
-        return Waits(move(ordered(quantiles), inputs.group, group, level, of_all), np.clip(short, 0.0, 1.0))
+        return Waits(move(sorted_quantiles(quantiles), inputs.group, group, level, of_all), np.clip(short, 0.0, 1.0))
 
     def with_checks(self, observations: ArrayLike, partition: Sequence[str]) -> Distribution:
         """Return the same model with checks: wherever it is loaded it must answer these observations as here."""
@@ -286,7 +286,7 @@ def check_moves(arrays: Arrays) -> None:
 # -- arithmetic that fitting shares --------------------------------------------------------------------------------
 
 
-def ordered(quantiles_s: Float64s) -> Float64s:
+def sorted_quantiles(quantiles_s: Float64s) -> Float64s:
     """Sort each row of (n, levels) and clip it to 0 to LONGEST_S."""
     return np.clip(np.sort(quantiles_s, axis=1), 0.0, LONGEST_S)
 
@@ -308,7 +308,7 @@ def move(quantiles_s: Float64s, group: Int64s, groups: Int64s, level: Float64s, 
         below = np.clip(np.searchsorted(ends, corrected) - 1, 0, len(ends) - 2)
         share = (corrected - ends[below]) / (ends[below + 1] - ends[below])
         out[rows] = padded[rows][:, below] * (1 - share) + padded[rows][:, below + 1] * share
-    return ordered(out)
+    return sorted_quantiles(out)
 
 
 def of_bins(score: Float64s, points: Float64s, base: Float64s, longest_s: float) -> Waits:

@@ -32,7 +32,7 @@ from agent.slurm.queue import SqueueJob
 from agent.slurm.settings import BASIC, ScontrolConfig
 from features.futures import plain
 from features.futures.arrivals import MOST_S
-from features.futures.played import FutureInputs, ObservedJob, PastArrival, starts
+from features.futures.played import FutureInputs, ObservedJob, PastArrival, starts_in_futures
 from features.futures.run_times import RunTimeHistory, history
 from features.futures.summary import AHEAD, BEYOND_S, FUTURES, QUANTILES, summary
 from features.snapshot import Snapshot
@@ -122,7 +122,7 @@ def look_ahead(
         is_settled = LEAST <= len(found) < futures and settles(between(found, futures, scene, end_s))
         return is_settled
 
-    found = starts(scene, futures, lambda: clock() - began < BUDGET_S, is_enough)
+    found = starts_in_futures(scene, futures, lambda: clock() - began < BUDGET_S, is_enough)
     wall_s = clock() - began
     if len(found) < min(LEAST, futures):
         return Ahead({}, len(found), wall_s, f"only {len(found)} of {futures} simulated in {wall_s:.1f} s", futures)

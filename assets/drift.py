@@ -12,7 +12,7 @@ from assets.shared.resources import CLUSTERS, OWNERS, Baton
 from models.release.policies import drift
 from models.tables import CHAMPION_DRIFT
 from models.tracking import versions as tracking
-from reports.drift import sentence
+from reports.drift import drift_sentence
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 from traces.store import derived
@@ -50,7 +50,7 @@ def champion_drift(
     (found,), reused = derived.read_or_compute(
         data, [CHAMPION_DRIFT], cluster, made_from, lambda: [drift.drift(data, settings)]
     )
-    verdict, newest = sentence(found) or NOTHING_YET, found.filter(pl.col("week_utc") == pl.col("week_utc").max())
+    verdict, newest = drift_sentence(found) or NOTHING_YET, found.filter(pl.col("week_utc") == pl.col("week_utc").max())
     yield materialization(
         rows=len(found),
         reused=reused,

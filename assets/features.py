@@ -8,7 +8,7 @@ import dagster as dg
 import polars as pl
 
 from assets import warehouse
-from assets.shared.metadata import figures, materialization, numbers, plot, spread, table
+from assets.shared.metadata import figure_metadata, materialization, numbers, plot, spread_metadata, table
 from assets.shared.promises import computed_by
 from assets.shared.resources import CLUSTERS, OWNERS, Baton
 from features.catalog import FEATURES
@@ -77,7 +77,7 @@ def analysis_assets(name: str, analysis: ModuleType) -> dg.AssetsDefinition:
                 version=made_from,
                 **_figures(declared.name, frame),
                 **_drawn(declared.name, frame),
-                key_figures=figures(frame),
+                key_figures=figure_metadata(frame),
                 first_rows=table(frame, rows=FIRST_ROWS),
             )
 
@@ -87,7 +87,7 @@ def analysis_assets(name: str, analysis: ModuleType) -> dg.AssetsDefinition:
 def _figures(name: str, frame: pl.DataFrame) -> dict[str, Any]:
     """Return the figures of a table that are worth plotting over all its materializations."""
     if name == "queueing_delay":
-        return spread(frame["wait_s"], "wait")
+        return spread_metadata(frame["wait_s"], "wait")
     if name in MEANS and len(frame):
         rows = frame.filter(pl.col("scope") == "cluster") if "scope" in frame.columns else frame
         known = {column: rows[column].drop_nulls().mean() for column in MEANS[name]}

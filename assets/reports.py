@@ -58,7 +58,7 @@ def policy_tables(baton: Baton) -> dg.MaterializeResult[None]:
 
 def _built(baton: Baton) -> dg.MaterializeResult[None]:
     """Build the warehouse with everything derived that the lake holds."""
-    rows, reused = warehouse.build(baton.folder)
+    rows, reused = warehouse.build_warehouse(baton.folder)
     names = [name for name in rows if name in derived.tables(baton.folder)]
     counts = pl.DataFrame({"table": names, "rows": [rows[name] for name in names]})
     count = sum(rows[name] for name in names)

@@ -4,7 +4,7 @@ import dagster as dg
 import polars as pl
 
 from assets import warehouse
-from assets.shared.metadata import materialization, numbers, plot, spread, table
+from assets.shared.metadata import materialization, numbers, plot, spread_metadata, table
 from assets.shared.promises import computed_by
 from assets.shared.resources import CLUSTERS, OWNERS, Baton
 from features.conventions import interruption_h
@@ -52,8 +52,8 @@ def simulation_replay(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mat
         reused=reused,
         version=made_from,
         **numbers(spearman=dict(distance.iter_rows())["spearman"]),
-        **spread(frame["simulated_wait_s"], "simulated_wait"),
-        **spread(frame["recorded_wait_s"], "recorded_wait"),
+        **spread_metadata(frame["simulated_wait_s"], "simulated_wait"),
+        **spread_metadata(frame["recorded_wait_s"], "recorded_wait"),
         distance=table(distance),
         waits=plot(waits, x="wait, h", y="share of jobs", log_x=True),
     )
@@ -90,8 +90,8 @@ def simulation_calibration(context: dg.AssetExecutionContext, baton: Baton) -> d
         rows=len(starts),
         reused=reused,
         version=made_from,
-        **spread(starts["recorded_wait_s"], "recorded_wait"),
-        **spread(starts["informed_wait_s"], "calibrated_wait"),
+        **spread_metadata(starts["recorded_wait_s"], "recorded_wait"),
+        **spread_metadata(starts["informed_wait_s"], "calibrated_wait"),
         left_out=extent.calibration_cut(data, cluster) or "nothing",
         fidelity=table(figures.filter(pl.col("change") == "all").drop("cluster", "change", "mechanism")),
         mechanisms=table(figures.filter(pl.col("change") != "all").drop("cluster", "from_utc", "until_utc"), rows=40),

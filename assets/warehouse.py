@@ -37,7 +37,7 @@ def fingerprint(data: DataFolder) -> str:
     return digest(warehouse.made_from(data), parts)
 
 
-def build(data: DataFolder) -> tuple[dict[str, int], bool]:
+def build_warehouse(data: DataFolder) -> tuple[dict[str, int], bool]:
     """Return the rows of every table, and whether the existing warehouse was already built from this lake.
 
     The lake is locked meanwhile, so that the stamp matches what was built. Raises WorkError if the lake is damaged.
@@ -81,7 +81,7 @@ def _meaning(column: schema.Column) -> str:
     ],
 )
 def canonical_tables(baton: Baton) -> Iterator[dg.MaterializeResult[None]]:
-    rows, reused = build(baton.folder)
+    rows, reused = build_warehouse(baton.folder)
     made_from = warehouse.made_from(baton.folder)
     with warehouse.published(baton.folder):  # one connection: all tables come from the same warehouse
         first = {

@@ -25,7 +25,7 @@ from agent.kinds import REMAINING
 from bench.ahead_scenes import scene_of
 from bench.asked_window import opened, parser
 from bench.results import Benchmark, BenchmarkRun
-from features.futures.played import FutureInputs, starts
+from features.futures.played import FutureInputs, starts_in_futures
 from features.futures.summary import AHEAD, FUTURES, summary
 from features.observe import FEATURES
 from models.provisioning.futures.recorded import HypotheticalJobs, start_in_futures
@@ -88,7 +88,7 @@ def main() -> None:
     for d in range(len(asked)):
         scene = scene_of(record, asked, d)
         began = time.process_time()
-        played = starts(scene, FUTURES)
+        played = starts_in_futures(scene, FUTURES)
         took_s.append(time.process_time() - began)
         apart_s.append(np.abs(played - compiled[d]))
         there.append((len(scene.pending), len(scene.running)))

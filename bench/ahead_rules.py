@@ -18,7 +18,7 @@ from features.conventions import interruption_h, overlap_h
 from features.futures.summary import AHEAD, IN_TIME
 from features.observe import AT
 from models.provisioning.comparison.outcomes import at_overlap, stopping_rows
-from models.provisioning.policies.estimates import start_estimate, start_expected
+from models.provisioning.policies.estimates import start_by_expected_run_times, start_by_limits
 from models.provisioning.policies.simulate_ahead import FACTORS
 from models.provisioning.protocol import PairTable
 
@@ -52,8 +52,12 @@ def main() -> None:
     pairs = study.seeing(["simulate-ahead"]).pairs(window)
     print(f"{len(pairs)} pairs, {len(pairs.decision_s)} decisions; interruption at overlap {BUDGETS_H} h")
     run, seen = BenchmarkRun(ABOUT), pairs.observations
-    print(line(run, pairs, "start-estimate", seen[:, AT.start_estimate_h], start_estimate().settings))
-    print(line(run, pairs, "start-expected", seen[:, AT.start_estimate_expected_h], start_expected().settings))
+    print(line(run, pairs, "start-estimate", seen[:, AT.start_estimate_h], start_by_limits().settings))
+    print(
+        line(
+            run, pairs, "start-expected", seen[:, AT.start_estimate_expected_h], start_by_expected_run_times().settings
+        )
+    )
     for place, name in enumerate(AHEAD):
         if name != IN_TIME:
             print(line(run, pairs, name, pairs.ahead[:, place], FACTORS))

@@ -13,7 +13,7 @@ import numpy as np
 from bench.results import BenchmarkRun
 from features.bootstrap import DRAWS, interval
 from features.conventions import OVERLAP_BUDGETS_H
-from models.provisioning.comparison.cells import at_budget, cells, drawn, figures
+from models.provisioning.comparison.cells import at_budget, cell_figures, cells, drawn
 from models.provisioning.comparison.outcomes import PolicyOutcome
 from models.provisioning.comparison.settings import headline
 from models.provisioning.protocol import PairTable
@@ -39,7 +39,7 @@ def print_table(
     for cell in cells(pairs, outcomes, DRAWS, 0, np.ones(len(pairs), bool)):
         for whole in outcomes if cell.load in loads else ():
             at, outcome = headline(whole, on_select[whole.policy]), whole.take(cell.mask)
-            known, draws = figures(outcome, at, cell), drawn(outcome, at, cell, 0)
+            known, draws = cell_figures(outcome, at, cell), drawn(outcome, at, cell, 0)
             shown = "".join(f"{_with_ends(known[name][0], draws.get(name)):>22s}" for name in FIGURES)
             name, n = whole.policy + ("" if cell.load == "all" else f", {cell.load} load"), len(cell.submit_s)
             for what, key in (("interruption", "interruption_h"), ("overlap", "overlap_h")):

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.results import Benchmark, BenchmarkRun
-from models.queue_time.artifact import described, distribution
+from models.queue_time.artifact import describe_log, distribution
 from models.queue_time.conformal import Calibrated
 from models.queue_time.ground import read_log, submitted_jobs
 from models.queue_time.registry import make_method
@@ -40,12 +40,12 @@ def measure(data: Path, cluster: str, until_s: int, methods: list[str], rows: in
     fit_on = ground.known(until_s)
     print(f"{fit_on.sum():,} jobs to fit on, {rows:,} observations, load average {os.getloadavg()[0]:.1f}")
     at = np.arange(rows) % len(ground.rows)
-    observed, names = ground.rows.observed[at], described(ground).partitions
+    observed, names = ground.rows.observed[at], describe_log(ground).partitions
     partition = [names[one] for one in ground.rows.partition[at].tolist()]
     record = BenchmarkRun(ABOUT)
     for name in methods:
         model = distribution(
-            name, Calibrated(make_method(name)).fit(ground.rows.take(fit_on), 0), described(ground), {}
+            name, Calibrated(make_method(name)).fit(ground.rows.take(fit_on), 0), describe_log(ground), {}
         )
         trees = sum(len(array) for key, array in model.arrays.items() if key.endswith("root"))
         model.forecast(observed[:128], partition[:128])

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from simulator.flat.replay import replay
-from simulator.metrics import mean_level, summary
+from simulator.metrics import mean_level, schedule_summary
 from simulator.workload import from_swf, peak_in_use
 from traces.readers.published.swf import read_swf
 
@@ -30,7 +30,7 @@ print(f"{given.log.name}: {len(jobs):,} jobs on {capacity:,} processors; left ou
 # 2. The replay: first come, first served; a job that fits now may overtake if it does not delay the first in the queue.
 fits = jobs.take(jobs.size <= capacity)
 easy = replay(fits, scheduler="easy", capacity=capacity)
-figures = summary(fits, easy.starts, capacity, run_s=easy.run_s)
+figures = schedule_summary(fits, easy.starts, capacity, run_s=easy.run_s)
 print(f"mean wait {figures['mean_wait_s'] / 3600:.2f} h, 95th percentile {figures['p95_wait_s'] / 3600:.2f} h")
 print(f"mean bounded slowdown {figures['mean_bounded_slowdown']:.1f}, utilization {figures['utilization']:.1%}")
 

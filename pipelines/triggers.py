@@ -21,7 +21,7 @@ from models.tracking import registered
 from models.tracking.kinds import POLICY, QUEUE_TIME
 from pipelines.jobs import everything, intake, queue_time
 from pipelines.runs import attempts, killed
-from reports.drift import queue_time_sentence, sentence
+from reports.drift import drift_sentence, queue_time_sentence
 from traces import clusters
 from traces.errors import BatonError, InputError
 from traces.store import derived
@@ -112,7 +112,7 @@ def raw_files(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorRes
 )
 def drifted(context: dg.SensorEvaluationContext, baton: Baton) -> dg.SensorResult:
     """Read the table of the asset `champion_drift`, where it is about the present champion."""
-    return _training(context, baton, CHAMPION_DRIFT.name, POLICY, "drift", sentence)
+    return _training(context, baton, CHAMPION_DRIFT.name, POLICY, "drift", drift_sentence)
 
 
 @dg.sensor(

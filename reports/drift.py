@@ -20,13 +20,13 @@ FEATURES = {
 }  # fmt: skip
 
 
-def listed(features: list[str], most: int = 5) -> str:
+def list_features(features: list[str], most: int = 5) -> str:
     """Name the first `most` features in words, and count the rest."""
     names = [FEATURES.get(name, name) for name in features]
     return ", ".join(names[:most]) + (f" and {counted(len(names) - most, 'more feature')}" if len(names) > most else "")
 
 
-def sentence(rows: pl.DataFrame) -> str:
+def drift_sentence(rows: pl.DataFrame) -> str:
     """Compare the newest week of `champion_drift` with the weeks of the champion's fit, and say whether to retrain.
 
     Returns '' if there are no rows.
@@ -45,7 +45,7 @@ def sentence(rows: pl.DataFrame) -> str:
     if not beyond:
         return f"{week} differs from {fitted_on} no more than these weeks differ among themselves."
     return (
-        f"{week} differs in {listed(beyond)} from {fitted_on}, by more than these weeks differ among themselves "
+        f"{week} differs in {list_features(beyond)} from {fitted_on}, by more than these weeks differ among themselves "
         f"({by_chance}). Retraining is requested."
     )
 

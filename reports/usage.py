@@ -235,7 +235,7 @@ def _median(known: pl.Series) -> float:
     return float(known.sort(descending=True)[(len(known) - 1) // 2])
 
 
-def months(source: Source, section: Section) -> None:
+def month_table(source: Source, section: Section) -> None:
     """Add each month with its change from the month before, in total and by account."""
     rows, window = usage(source, "month"), window_of(source)
     if rows.height < 2 or window is None:

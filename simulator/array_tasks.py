@@ -24,7 +24,7 @@ def one_row_a_task(jobs: pl.DataFrame, pending: pl.Expr | None = None) -> pl.Dat
     return rows.with_columns(array_task_id=pl.coalesce("task", "array_task_id")).drop("ranges", "task")
 
 
-def in_order(jobs: pl.DataFrame) -> pl.DataFrame:
+def sort_tasks(jobs: pl.DataFrame) -> pl.DataFrame:
     """Sort the jobs by `submit_s` and job id, array tasks by number; jobs without an id and ties by `job_key`.
 
     (The last task of an array has the array's own job id, the smallest of all.)

@@ -8,7 +8,7 @@ changes: it holds the waiting and running jobs and the time. Six functions take 
     submit(cluster, branch, job, submit_s)      submit a job that does not arrive by itself at submit_s
     start_of(cluster, branch, job)              advance until the job starts; return its start
     place_of(cluster, branch, job, submit_s)    count the pending jobs ahead of it if it is submitted at submit_s
-    visible(cluster, branch, now_s)             return everything visible in the branch at now_s
+    visible_state(cluster, branch, now_s)       return everything visible in the branch at now_s
 
 Plain code and numba's compiled code may call them. Compiled calls cost as little as direct calls, because numba chooses
 the implementation by the type of `cluster` when it compiles the caller.
@@ -101,7 +101,7 @@ class Operations(NamedTuple):
     submit: Callable[..., None]
     start_of: Callable[..., int]
     place_of: Callable[..., int]
-    visible: Callable[..., Visible]
+    visible_state: Callable[..., Visible]
 
 
 _IMPLEMENTED: dict[type, Operations] = {}  # type of a cluster -> its operations
@@ -163,12 +163,12 @@ def place_of(cluster: Cluster, branch: Branch, job: int, submit_s: int) -> int:
     return _IMPLEMENTED[type(cluster)].place_of(cluster, branch, job, submit_s)
 
 
-def visible(cluster: Cluster, branch: Branch, now_s: int) -> Visible:
+def visible_state(cluster: Cluster, branch: Branch, now_s: int) -> Visible:
     """Return the public state of a branch that has advanced to `now_s` or to the second before.
 
     The arrays may be views of the branch: use them before the branch advances.
     """
-    return _IMPLEMENTED[type(cluster)].visible(cluster, branch, now_s)
+    return _IMPLEMENTED[type(cluster)].visible_state(cluster, branch, now_s)
 
 
 def _overloaded(name: str) -> Callable[..., Any]:
@@ -184,6 +184,6 @@ def _overloaded(name: str) -> Callable[..., Any]:
     return choose
 
 
-for _operation in (advance, copy, submit, start_of, place_of, visible):
-    _options: Any = {} if _operation is visible else {"_nrt": False}  # as `simulator.compiled.kernel`
+for _operation in (advance, copy, submit, start_of, place_of, visible_state):
+    _options: Any = {} if _operation is visible_state else {"_nrt": False}  # as `simulator.compiled.kernel`
     overload(_operation, strict=False, jit_options=_options)(_overloaded(_operation.__name__))

@@ -23,7 +23,9 @@ _SUMMARY = (
 )
 
 
-def summary(workload: Workload, starts: Int64s, capacity: int, *, run_s: Int64s | None = None) -> dict[str, float]:
+def schedule_summary(
+    workload: Workload, starts: Int64s, capacity: int, *, run_s: Int64s | None = None
+) -> dict[str, float]:
     """Compute the figures of a schedule from `starts`, s, shape (jobs,), -1 for a job that never started.
 
     jobs, including those that never started; mean_wait_s, p50_wait_s, p95_wait_s; mean_bounded_slowdown (tau 10 s);

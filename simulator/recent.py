@@ -54,7 +54,7 @@ def copy_recent(target: RecentJobs, source: RecentJobs) -> None:
 
 
 @kernel_inline
-def settle(recent: RecentJobs) -> None:
+def settle_recent(recent: RecentJobs) -> None:
     """Mark a stop of the clock within a second: starts and ends in the rest of the second count as later."""
     recent.counts[SETTLED_STARTS], recent.counts[SETTLED_ENDS] = recent.counts[STARTS], recent.counts[ENDS]
 

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from simulator.array_tasks import in_order, one_row_a_task
+from simulator.array_tasks import one_row_a_task, sort_tasks
 from traces.arrays import Int64s
 from traces.readers.published.swf import SwfTrace
 
@@ -48,7 +48,7 @@ class Replay:
     notes: dict[str, Any] = field(default_factory=dict)  # further results of the scheduler, by name
 
 
-def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> tuple[Workload, pl.Series]:
+def workload_of(jobs: pl.DataFrame, *, default_limit_s: int) -> tuple[Workload, pl.Series]:
     """Return the jobs of a cluster that ran, in whole nodes, and their job keys in the same order.
 
     `jobs` has columns of `schema.JOBS`. Kept are jobs with a submission, a start and a positive run time, and jobs that
@@ -78,14 +78,14 @@ def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> tuple[Workload, pl
     if ran["job_id_raw"].null_count():
         ran = ran.sort("submit_s", "job_key").with_columns(pl.int_range(1, pl.len() + 1).alias("job_id_raw"))
     else:
-        ran = in_order(ran)
+        ran = sort_tasks(ran)
     columns = ("job_id_raw", "submit_s", "size", "run_s", "limit_s", "start_s")
     arrays = (ran[name].cast(pl.Int64).to_numpy() for name in columns)
     return Workload(*arrays), ran["job_key"]
 
 
 def left_out(jobs: pl.DataFrame) -> dict[str, int]:
-    """Count the rows of a jobs table that `from_jobs` leaves out, by reason; a row counts under its first reason."""
+    """Count the rows of a jobs table that `workload_of` leaves out, by reason; a row counts under its first reason."""
     reasons = {
         "no submission time": pl.col("submit_utc").is_null(),
         "never started": pl.col("start_utc").is_null(),

@@ -63,7 +63,7 @@ class ReleasedPolicy:
     @property
     def site(self) -> Site | None:
         """The rules for simulating its futures; None if it does not look ahead."""
-        return site_of(self.artifact.manifest) if looks_ahead(self.artifact) else None
+        return site_of(self.artifact.manifest) if uses_futures(self.artifact) else None
 
     @property
     def version(self) -> str:
@@ -116,7 +116,7 @@ def decides_alike(artifact: Artifact, setting: float, observed: Sequence[Observa
 def load(path: Path, setting: float | None) -> Artifact:
     """Load the artifact at a path and check that it takes this program's observation. Raises ValueError."""
     artifact = Artifact.load(artifact_folder(path))
-    if looks_ahead(artifact):
+    if uses_futures(artifact):
         site_of(artifact.manifest)
     elif artifact.manifest["features"] != list(FEATURES):
         raise ValueError(f"{path}: unreadable artifact: {difference(list(FEATURES), artifact.manifest['features'])}")
@@ -132,7 +132,7 @@ def load(path: Path, setting: float | None) -> Artifact:
     return artifact
 
 
-def looks_ahead(artifact: Artifact) -> bool:
+def uses_futures(artifact: Artifact) -> bool:
     """Whether a policy also uses simulated futures."""
     return bool(artifact.manifest["features"] == list(SEEN_AHEAD))
 

@@ -69,7 +69,7 @@ def _ends_a_line(path: Path) -> bool:
         return file.read(1) == b"\n"
 
 
-def events(before: ChainState, after: ChainState) -> list[Event]:
+def journal_events(before: ChainState, after: ChainState) -> list[Event]:
     """List the events between two states of one chain."""
     old = {attempt.name: attempt for attempt in before.attempts}
     found = [event for a in after.attempts for event in _attempt_events(old.get(a.name), a)]

@@ -16,7 +16,7 @@ from typing import Protocol
 from agent.chains import keeper, submission
 from agent.chains.chain import Chain, option
 from agent.chains.decide import Observation, ReleasedPolicy, SubmitDecision, by_rule
-from agent.chains.journal import Journal, event_text, events
+from agent.chains.journal import Journal, event_text, journal_events
 from agent.chains.metrics import exposition
 from agent.chains.state import ChainState, Folder, LinkAttempt, replace_file
 from agent.futures import Site
@@ -180,7 +180,7 @@ class Agent:
         if state == self.state:
             return True
         if not self._dry_run:
-            self._report(events(self.state, state))
+            self._report(journal_events(self.state, state))
             try:
                 self.folder.save(state)
             except OSError as error:

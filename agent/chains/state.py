@@ -85,7 +85,7 @@ class ChainState:
         return f"{self.name}-{self.chain}-{link}.{number}"
 
 
-def new_state(name: str, script: str, links: int) -> ChainState:
+def new_chain_state(name: str, script: str, links: int) -> ChainState:
     """Return the state of a chain without submissions."""
     return ChainState(secrets.token_hex(4), name, script, links)
 

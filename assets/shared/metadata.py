@@ -33,7 +33,7 @@ def table(frame: pl.DataFrame, rows: int = SHOWN_ROWS, length: int = CELL_LENGTH
     return dg.MetadataValue.table(records, dg.TableSchema(columns))
 
 
-def figures(frame: pl.DataFrame) -> dg.TableMetadataValue:
+def figure_metadata(frame: pl.DataFrame) -> dg.TableMetadataValue:
     """Return key figures of every column as a table: known rows, distinct values, least, median, most.
 
     Text has no useful order, so it has only distinct values.
@@ -42,8 +42,8 @@ def figures(frame: pl.DataFrame) -> dg.TableMetadataValue:
     for column in frame.get_columns():
         known = column.drop_nulls()
         ordered = known.dtype.is_numeric() or known.dtype.is_temporal()
-        spread = (known.min(), known.median(), known.max()) if ordered and len(known) else (None, None, None)
-        rows.append((column.name, len(known), known.n_unique(), *(None if v is None else _figure(v) for v in spread)))
+        middle = (known.min(), known.median(), known.max()) if ordered and len(known) else (None, None, None)
+        rows.append((column.name, len(known), known.n_unique(), *(None if v is None else _figure(v) for v in middle)))
     kinds = dict.fromkeys(("column", "known", "distinct", "least", "median", "most"), pl.String)
     kinds |= {"known": pl.Int64, "distinct": pl.Int64}  # type: ignore[dict-item]
     return table(pl.DataFrame(rows, schema=kinds, orient="row"), rows=len(rows))
@@ -58,7 +58,7 @@ def numbers(**named: float | int | None) -> dict[str, Any]:
     }
 
 
-def spread(seconds: pl.Series, name: str) -> dict[str, Any]:
+def spread_metadata(seconds: pl.Series, name: str) -> dict[str, Any]:
     """Return mean, median and 95th percentile of durations in s as numbers in hours: `name_mean_h` and so on."""
     hours = seconds.drop_nulls() / 3600
     summary = {"mean": hours.mean(), "p50": hours.quantile(0.5), "p95": hours.quantile(0.95)}

@@ -17,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from features.resources.capacity import OF_NODE, Capacity, Resource, by_node
-from features.resources.in_service import usable
+from features.resources.in_service import usable_capacity
 from features.resources.partition_nodes import places_of_partitions
 from features.resources.usage import Steps, horizon, shows_its_end, steps_of
 from features.trace import Trace, ordered
@@ -86,7 +86,7 @@ class Counted:
         dated = None if resource is None else size.steps(resource)
         amount = used.lasting_peak if resource is None else size.of(resource) or 0
         known = dated or Steps(np.zeros(1, np.int64), np.full(1, amount, np.int64))
-        in_service = usable(used, queued, known.peak, shows_its_end)
+        in_service = usable_capacity(used, queued, known.peak, shows_its_end)
         times = np.unique(np.concatenate([[0], known.times, used.times, in_service.times])).astype(np.int64)
         whole, taken = known.at(times), used.at(times)
         has_begun = times >= used.times[0] if len(used.times) else np.zeros(len(times), np.bool_)

@@ -55,7 +55,7 @@ class Usable:
     then: int
 
 
-def start_in_future(
+def start_in_plain_future(
     pending: Sequence[FutureJob],
     running: Sequence[FutureJob],
     arriving: Sequence[FutureJob],

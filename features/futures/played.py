@@ -19,7 +19,7 @@ import numpy as np
 from features.futures.arrivals import cycles_s
 from features.futures.draws import RELEASE, RUN, spread
 from features.futures.holds import held_longer_s
-from features.futures.plain import FAR_S, FutureJob, FutureUserLimits, Usable, start_in_future
+from features.futures.plain import FAR_S, FutureJob, FutureUserLimits, Usable, start_in_plain_future
 from features.futures.run_times import ROOM, RunTimeHistory, draw_run_s, like_runs
 from traces.arrays import Int64s
 
@@ -73,7 +73,7 @@ class FutureInputs:
     horizon_s: int
 
 
-def starts(
+def starts_in_futures(
     scene: FutureInputs,
     futures: int,
     goes_on: Callable[[], bool] = lambda: True,
@@ -144,7 +144,7 @@ def _start(
     busy = sum(job.nodes for job in running)
     usable = Usable(max(scene.usable.yet, busy), max(scene.usable.then, scene.usable.yet))
     queue = [*pending, watched]
-    return start_in_future(queue, running, arriving, watched, scene.limits, usable, now_s, last_s, goes_on)
+    return start_in_plain_future(queue, running, arriving, watched, scene.limits, usable, now_s, last_s, goes_on)
 
 
 def _job(seen: ObservedJob, row: int, run_s: int) -> FutureJob:

@@ -38,13 +38,13 @@ Numbers = NDArray[np.float64]
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Compute both tables for the cluster of `settings` from the warehouse."""
-    described = ("qos", "limit_s", "run_s", "wait_s", "eligible_wait_s", "gpu_time_s")
-    return from_trace(read_trace(data, settings.name, jobs=(*ASKED, *described)), settings)
+    columns = ("qos", "limit_s", "run_s", "wait_s", "eligible_wait_s", "gpu_time_s")
+    return from_trace(read_trace(data, settings.name, jobs=(*ASKED, *columns)), settings)
 
 
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Compute both tables from canonical frames."""
-    return {LOAD.name: _load(trace, settings), DRIFT.name: _drift(described(trace, settings), settings.name)}
+    return {LOAD.name: _load(trace, settings), DRIFT.name: _drift(drift_features(trace, settings), settings.name)}
 
 
 def _load(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
@@ -69,7 +69,7 @@ def _load(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
             "gpus_held_mean": _mean(gpus, edges) / 1000,
         }
     )
-    asked = described(trace, settings).with_columns(pl.col("submit_utc").dt.truncate("1d").alias("day_utc"))
+    asked = drift_features(trace, settings).with_columns(pl.col("submit_utc").dt.truncate("1d").alias("day_utc"))
     known = pl.col("gpu_time_s")
     arrived = asked.group_by("day_utc").agg(
         pl.len().alias("arrivals"),
@@ -113,7 +113,7 @@ def _peak(steps: Steps, edges: Int64s) -> Int64s:
     return peaks
 
 
-def described(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
+def drift_features(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     """List the features that may drift (NUMBERS and CATEGORIES), one row per submitted job, in order of submission."""
     submit = pl.col("submit_utc").dt.epoch("s")
     local = pl.col("submit_utc").dt.replace_time_zone("UTC").dt.convert_time_zone(settings.timezone)

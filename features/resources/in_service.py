@@ -13,7 +13,7 @@ WINDOW_DAYS = WINDOW_S // DAY_S
 PRESSED = 5  # mean number of queued users on a day from which we assume that everything in service is in use
 
 
-def usable(used: Steps, queued: Steps, whole: int, shows_its_end: bool) -> Steps:
+def usable_capacity(used: Steps, queued: Steps, whole: int, shows_its_end: bool) -> Steps:
     """Estimate what is in service from the first change of use on: `whole`, but on days with a queue at most the use.
 
     The estimate is never less than the amount in use. On days (UTC) with jobs of PRESSED users in the queue on average,

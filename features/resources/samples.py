@@ -263,7 +263,7 @@ class _Sums:
         self, placed: _Placed, counts: Int64s, totals: Float64s, readings: Int64s, places: Int64s, seen: Float64s
     ) -> None:
         """Add placements with the counts, totals and readings from `tally` (see there for shapes)."""
-        from features.resources.tally import quantiles as quantiles_of
+        from features.resources.tally import sample_quantiles as quantiles_of
 
         sampled = counts[:, 0] > 0
         columns = [placed.identity, placed.names_gpus, *counts.T, totals]

@@ -82,7 +82,9 @@ def tally(
 
 
 @kernel
-def quantiles(values: Float64s, first: Int64s, n: Int64s, shares: Float64s, scratch: Float64s, out: Float64s) -> None:
+def sample_quantiles(
+    values: Float64s, first: Int64s, n: Int64s, shares: Float64s, scratch: Float64s, out: Float64s
+) -> None:
     """Write the quantiles at `shares` (s,), rising, of m slices of values into `out` (m, s).
 
     Slice i is values[first[i]:first[i] + n[i]] and holds at least one value. Quantiles interpolate linearly, as numpy's

@@ -9,8 +9,7 @@ import polars as pl
 
 from features.submission.index import GROUPS
 from features.submission.shape import shapes
-from simulator.recorded.record import RecordedTrace
-from simulator.recorded.record import from_jobs as record_of
+from simulator.recorded.record import RecordedTrace, record_of
 from traces.arrays import Float64s, Int64s
 
 NODES, CPUS = "nodes", "CPUs"
@@ -52,7 +51,7 @@ class SubmissionLog:
         return {**self.names, "shape": shape_names, "user_shape": user_shapes, "everybody": everybody}
 
 
-def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> SubmissionLog:
+def submissions_of(jobs: pl.DataFrame, *, default_limit_s: int) -> SubmissionLog:
     """Build the log of a cluster's canonical `jobs` (COLUMNS, limit_s), in the order of `simulator.recorded.record`.
 
     Sizes are the requested ones, else the held ones. They are in nodes, or in CPUs where fewer than KNOWN_SHARE of the

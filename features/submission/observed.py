@@ -19,7 +19,7 @@ from features.submission import index
 from features.submission.index import FEATURES, TALLIED_AT, SubmissionRequest
 from features.submission.log import SubmissionLog
 from features.submission.tally import tallies
-from simulator.cluster import Visible, visible
+from simulator.cluster import Visible, visible_state
 from simulator.compiled import njit
 from simulator.recorded.branch import (
     RecordedBranch,
@@ -33,7 +33,7 @@ from simulator.recorded.calibration.judge import ALL
 from simulator.recorded.parameters import Parameters, jobs_of, rules_of
 from simulator.recorded.record import NONE, events
 from simulator.recorded.state import PENDING, goes_ahead
-from simulator.recorded.world import build as build  # importing it implements `visible` for the recorded cluster
+from simulator.recorded.world import build as build  # importing it implements `visible_state` for the recorded cluster
 from traces.arrays import Float32s, Float64s, Int64s
 
 for _function in (world_snapshot, *observe.CALLED_BY_FILL, *index.CALLED_BY_FILL):
@@ -70,7 +70,7 @@ class Present(NamedTuple):
     points_per_hour: float | None
 
 
-def present(log: SubmissionLog, parameters: Parameters) -> Present:
+def present_cluster(log: SubmissionLog, parameters: Parameters) -> Present:
     """Rebuild the cluster right after the submission of the last job of the log."""
     record = log.record
     jobs = jobs_of(record, parameters.points_per_hour)
@@ -78,7 +78,7 @@ def present(log: SubmissionLog, parameters: Parameters) -> Present:
     branch = new_branch(cluster, observe.RECENT)
     now = int(record.submit_s[-1])
     advance(cluster, branch, now, NONE)
-    seen = visible(cluster, branch, now + 1)
+    seen = visible_state(cluster, branch, now + 1)
     pending = branch.state.pending[: branch.state.scalars[PENDING]]
     arrays = (field.copy() if isinstance(field, np.ndarray) else int(field) for field in seen)
     return Present(
@@ -102,6 +102,6 @@ def _follow(cluster: RecordedCluster, branch: RecordedBranch, rows: Int64s, aske
         while place < state.scalars[PENDING] and goes_ahead(state, state.pending[place], job):
             place += 1
         of_job = (now, 0, now, cluster.jobs.size[job], cluster.jobs.limit_s[job], cluster.jobs.user[job])
-        snapshot = world_snapshot(visible(cluster, branch, now), now, of_job, place)  # there is no predecessor
+        snapshot = world_snapshot(visible_state(cluster, branch, now), now, of_job, place)  # there is no predecessor
         request = SubmissionRequest(asked[job, 0], asked[job, 1], asked[job, 2], asked[job, 3], asked[job, 4])
         _fill(out[i], snapshot, request)

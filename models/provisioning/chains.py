@@ -28,16 +28,22 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from agent.artifact import Artifact
-from agent.chains.decide import looks_ahead
+from agent.chains.decide import uses_futures
 from features import observe
 from features.futures.arrivals import cycles_s
 from features.futures.run_times import RunTimeHistory
 from features.futures.summary import BEYOND_S, FUTURES, summary
-from models.provisioning.futures.recorded import FuturesWorkspace, futures_workspace, history_of, most_arrivals, play
+from models.provisioning.futures.recorded import (
+    FuturesWorkspace,
+    futures_workspace,
+    history_of,
+    most_arrivals,
+    play_futures,
+)
 from models.provisioning.futures.table import is_due
 from models.provisioning.pairs.injected import write_observation
 from models.provisioning.pairs.recorded import Predecessors, decision_instants, week_of, week_world
-from simulator.cluster import NONE, advance, copy, place_of, start_of, submit, visible
+from simulator.cluster import NONE, advance, copy, place_of, start_of, submit, visible_state
 from simulator.compiled import njit
 from simulator.recorded.branch import RecordedBranch, RecordedCluster
 from simulator.recorded.follow import HORIZON_S
@@ -65,7 +71,7 @@ class Player:
     @property
     def looks_ahead(self) -> bool:
         """Whether it also decides on futures."""
-        return self.artifact is not None and looks_ahead(self.artifact)
+        return self.artifact is not None and uses_futures(self.artifact)
 
     def submits(self, observation: Float32s) -> bool:
         """Whether it submits now. observation: the artifact's features."""
@@ -92,7 +98,7 @@ def _look(
     copy(cluster, leaf, followed)
     stand_in(cluster, leaf, followed, now, first, link_start_s, out)
     place = place_of(cluster, leaf, first + len(link_start_s), now)
-    write_observation(observation, visible(cluster, leaf, now), now, pair, place)
+    write_observation(observation, visible_state(cluster, leaf, now), now, pair, place)
 
 
 @njit
@@ -251,7 +257,7 @@ class _Play:
         columns = (now, record.size[row], self.limit_s, record.user[row], name, record.priority[row])
         submission = np.array([*columns, end_s - now + BEYOND_S, NONE, NONE, NONE], np.int64)
         starts = np.zeros(FUTURES, np.int64)
-        play(self._workspace, self.branches[1], submission, CYCLES_S, starts)
+        play_futures(self._workspace, self.branches[1], submission, CYCLES_S, starts)
         return starts
 
     @cached_property

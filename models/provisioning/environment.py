@@ -13,7 +13,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from features.dictionary import observation_table
 from features.observe import FEATURES
 from models.provisioning.batched_pairs import BatchedPairs, rewards
 from models.provisioning.protocol import PairTable
@@ -31,10 +30,8 @@ class ProvisioningEnv(gymnasium.Env[Float32s, np.int64]):
     `Discrete(2)`: 0 wait until the next decision, 1 submit.
 
     ## Observation space
-    `Box(-inf, inf, (FEATURES,), float32)`, the vector of `features.observe` in raw units (`ScaledObservation` puts it
-    on one scale). `limit` is the predecessor's limit in hours, `capacity` the nodes of the simulated cluster:
-
-    OBSERVATION_TABLE
+    `Box(-inf, inf, (len(FEATURES),), float32)`, the vector of `features.observe` in raw units (`ScaledObservation`
+    puts it on one scale). Its order, bounds and units: `print(*features.dictionary.observation_table(), sep="\n")`.
 
     ## Rewards
     0 while waiting; at submission -(interruption_h + w overlap_h) / (1 + w), hours (`weight` is w).
@@ -107,14 +104,6 @@ class ProvisioningEnv(gymnasium.Env[Float32s, np.int64]):
     def _observe(self, rows: Int64s) -> Float32s:
         observation: Float32s = self.table.observations[rows[0]].copy()
         return observation
-
-
-# The declarations of `features.observe` complete the docstring.
-ProvisioningEnv.__doc__ = (
-    (ProvisioningEnv.__doc__ or "")
-    .replace("(FEATURES,)", f"({len(FEATURES)},)")
-    .replace("OBSERVATION_TABLE", "\n    ".join(observation_table()))
-)
 
 
 class ScaledObservation(

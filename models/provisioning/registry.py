@@ -46,8 +46,8 @@ def _at(place: str) -> Any:
 POLICIES: dict[str, PolicyFactory] = {
     "reactive": PolicyFactory("models.provisioning.policies.reactive:Reactive"),
     "average-wait": PolicyFactory("models.provisioning.policies.estimates:average_wait"),
-    "start-estimate": PolicyFactory("models.provisioning.policies.estimates:start_estimate"),
-    "start-expected": PolicyFactory("models.provisioning.policies.estimates:start_expected"),
+    "start-estimate": PolicyFactory("models.provisioning.policies.estimates:start_by_limits"),
+    "start-expected": PolicyFactory("models.provisioning.policies.estimates:start_by_expected_run_times"),
     "forest": PolicyFactory("models.provisioning.policies.forest:RandomForest"),
     "xgboost": PolicyFactory("models.provisioning.policies.xgboost:XGBoostMean"),
     "lightgbm": PolicyFactory("models.provisioning.policies.lightgbm:LightGBMQuantile"),

@@ -49,7 +49,7 @@ class Described(NamedTuple):
     sizes: list[int]
 
 
-def described(jobs: SubmittedJobs) -> Described:
+def describe_log(jobs: SubmittedJobs) -> Described:
     """Describe the whole log."""
     record = jobs.log.record
     smallest = int(record.size[record.ran].min())

@@ -56,7 +56,7 @@ def waits_in_futures(log: SubmissionLog, chosen: Bools, revealed: RevealedTruth 
     return waits
 
 
-def with_futures(jobs: SubmittedJobs, fit_on: Bools, judge: Bools, revealed: RevealedTruth) -> tuple[Rows, Rows]:
+def rows_with_futures(jobs: SubmittedJobs, fit_on: Bools, judge: Bools, revealed: RevealedTruth) -> tuple[Rows, Rows]:
     """The rows of the fit and those to judge (masks), with their futures.
 
     Of the rows of the fit only the newest MOST_PLAYED are played; the futures of the others are negative.

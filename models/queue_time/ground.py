@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from features.submission.index import ASKED_AT, CALENDAR, FEATURES, GROUPS, TALLIED, TALLIED_AT
-from features.submission.log import COLUMNS, SubmissionLog, from_jobs, why_not_rebuilt
+from features.submission.log import COLUMNS, SubmissionLog, submissions_of, why_not_rebuilt
 from models.queue_time.protocol import KnownStarts, Rows
 from models.study.inputs import read_jobs
 from simulator.recorded.record import events
@@ -57,7 +57,7 @@ class SubmittedJobs:
 def read_log(data: DataFolder, cluster: str) -> SubmissionLog:
     """Read all jobs of the cluster. Raises InputError if no job has both a submission and a start."""
     frame, longest_s = read_jobs(data, cluster, COLUMNS, None, None)
-    log = from_jobs(frame, default_limit_s=longest_s)
+    log = submissions_of(frame, default_limit_s=longest_s)
     if not log.record.ran.any():
         raise InputError(f"cluster {cluster!r}: none of its {counted(len(frame), 'job')} has a submission and a start")
     return log
@@ -73,10 +73,10 @@ def submitted_jobs(log: SubmissionLog, known_s: int, fit_from_s: int | None = No
     ran = record.ran
     if why is None:
         from features.submission.observed import observe_log
-        from simulator.recorded.parameters import fit
+        from simulator.recorded.parameters import infer_parameters
 
         learned = record if fit_from_s is None else record.take(record.submit_s >= fit_from_s)
-        observed = observe_log(log, fit(learned, known_s), ran)
+        observed = observe_log(log, infer_parameters(learned, known_s), ran)
     else:
         observed = request_only(log, ran)
     submit_s, wait_s = record.submit_s[ran], (record.start_s - record.submit_s)[ran]

@@ -24,7 +24,7 @@ from traces.errors import InputError, WorkError
 NOW = TALLIED[:5]  # the numbers of a group that are about jobs now running or pending
 
 
-def look(commands: Commands, stored: Stored, request: SlurmRequest) -> tuple[Stored, str]:
+def look_at_slurm(commands: Commands, stored: Stored, request: SlurmRequest) -> tuple[Stored, str]:
     """`stored` as if the log ended now, and the partition of the request.
 
     Raises WorkError if Slurm does not answer, InputError for an unknown partition or a log that counts CPUs.

@@ -12,7 +12,7 @@ import numpy as np
 from agent.distribution import Distribution
 from features.submission.index import GROUPS
 from features.submission.log import SubmissionLog
-from models.queue_time.artifact import described, distribution, released
+from models.queue_time.artifact import describe_log, distribution, released
 from models.queue_time.conformal import Calibrated
 from models.queue_time.ground import LEAST_FIT, SubmittedJobs, read_log, submitted_jobs
 from models.queue_time.methods.boosting import Boosting
@@ -74,9 +74,9 @@ def make(
     log: SubmissionLog, settings: ClusterSettings, note: dict[str, Any], model: Distribution | None = None
 ) -> Stored:
     """Store the cluster at its log's last submission, with `model`; None means boosting, fitted on all known jobs."""
-    from features.submission.observed import present
+    from features.submission.observed import present_cluster
     from features.submission.tally import last_tally
-    from simulator.recorded.parameters import fit, known_before
+    from simulator.recorded.parameters import infer_parameters, known_before
     from simulator.recorded.record import events
 
     record, cluster = log.record, settings.name
@@ -94,9 +94,9 @@ def make(
     rows = jobs.rows.take(known)
     if model is None:
         fitted = Calibrated(Boosting()).fit(rows, 0)
-        model = distribution("boosting", fitted, described(jobs), {"cluster": cluster})
+        model = distribution("boosting", fitted, describe_log(jobs), {"cluster": cluster})
     learned = record if fit_from_s is None else record.take(record.submit_s >= fit_from_s)
-    here = present(log, fit(learned, now_s))
+    here = present_cluster(log, infer_parameters(learned, now_s))
     then = known_before(record, now_s)
     tally = last_tally(then, events(then), log.group_codes)
     seen = {name: column for name, column in here.seen._asdict().items() if isinstance(column, np.ndarray)}
@@ -117,7 +117,7 @@ def _correction(jobs: SubmittedJobs, model: Distribution, now_s: int) -> Correct
     """The correction by the outcomes, before `now_s`, of the jobs submitted since the model was fitted."""
     fitted_s = int(model.manifest.get("trained_on", {}).get("until_s", now_s))
     since = jobs.rows.take(jobs.within(fitted_s, now_s))
-    names = described(jobs).partitions
+    names = describe_log(jobs).partitions
     forecast = model.forecast(since.observed, [names[one] for one in since.partition.tolist()])
     return Correction.at(now_s, Forecast(*forecast), since.submit_s, since.wait_s)
 

@@ -10,7 +10,7 @@ import numpy as np
 from agent.distribution import LEVELS as LEVELS
 from agent.distribution import LONGEST_S as LONGEST_S
 from agent.distribution import SHORT_S as SHORT_S  # "under ten minutes": TROUT's boundary between short and long waits
-from agent.distribution import ordered
+from agent.distribution import sorted_quantiles
 from features.submission.index import FEATURES
 from traces.arrays import Bools, Float32s, Float64s, Int64s
 
@@ -105,7 +105,7 @@ class Method(Protocol):
 
 def forecast_of(quantiles_s: Float64s, p_under_600s: Float64s | None = None) -> Forecast:
     """Make a forecast with rising quantiles within a year; a missing probability is read off the quantiles."""
-    rising = ordered(quantiles_s)
+    rising = sorted_quantiles(quantiles_s)
     p = share_below(rising, float(SHORT_S)) if p_under_600s is None else p_under_600s
     return Forecast(rising, np.clip(p, 0.0, 1.0))
 

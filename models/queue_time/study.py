@@ -12,7 +12,7 @@ from features.submission.log import why_not_rebuilt
 from models.provisioning.futures.revealed import RevealedTruth
 from models.queue_time import scores
 from models.queue_time.conformal import Calibrated
-from models.queue_time.futures import LOOKS, with_futures
+from models.queue_time.futures import LOOKS, rows_with_futures
 from models.queue_time.ground import LEAST_FIT, SubmittedJobs, read_log, submitted_jobs
 from models.queue_time.protocol import SHORT_S, FittedMethod, Forecast, Method, Rows
 from models.queue_time.registry import METHODS, make_method
@@ -199,7 +199,7 @@ def judge_jobs(
         of_fit, of_window = fitted_on, rows
         if (revealed := LOOKS.get(method.name)) is not None:
             if revealed not in futures:
-                futures[revealed] = with_futures(jobs, fit_on, judge, revealed)
+                futures[revealed] = rows_with_futures(jobs, fit_on, judge, revealed)
             of_fit, of_window = futures[revealed]
         fitted[method.name] = (Calibrated(method) if revealed is None else method).fit(of_fit, seed)
         forecasts[method.name] = fitted[method.name].forecast(of_window)

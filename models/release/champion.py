@@ -34,7 +34,7 @@ def alone(data: DataFolder, cluster: str, decisions: DecisionLog = POLICY_DECISI
     """
     of_policies = decisions.model == POLICY
     lock = f"release of {cluster}" if of_policies else f"{decisions.model} release of {cluster}"
-    with locked(data.root, lock), mlflow_store.one_line(data):
+    with locked(data.root, lock), mlflow_store.errors_on_one_line(data):
         if of_policies:
             tracking.take_over(data, cluster)
         present = tracking.champion(data, cluster, decisions.model)

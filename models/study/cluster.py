@@ -34,7 +34,7 @@ from models.study.windows import (
     Window,
     Windows,
     first_start_s,
-    split,
+    split_trace,
     usable_starts,
 )
 from simulator.names import check_names
@@ -71,7 +71,7 @@ class Study:
     @cached_property
     def windows(self) -> Windows:
         """The fit, select and report window."""
-        return split(
+        return split_trace(
             self.usable, inputs.declared_dates(self.settings), self.settings.name, self.scenario.decide_every_s
         )
 

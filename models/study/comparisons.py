@@ -14,7 +14,7 @@ from models.provisioning.scenario import RECORDED_WAIT
 from models.study.cluster import Study
 from models.study.fits import fit_fingerprint
 from models.study.inputs import declared_dates
-from models.study.pair_tables import left_out, pair_fingerprint
+from models.study.pair_tables import pair_fingerprint, pairs_left_out
 from models.study.windows import Window
 from models.study.world_error import world_error
 from traces import instants
@@ -52,7 +52,7 @@ def warnings_about(study: Study, report: Window, fitted_until_s: int) -> list[st
             f"{report} begins in the cluster's declared fit and select windows: a development window, not a headline"
         )
     if study.scenario.world == RECORDED_WAIT:
-        count = left_out(study.data, study.workload, study.scenario, report)
+        count = pairs_left_out(study.data, study.workload, study.scenario, report)
         if count:
             pairs = "pair is" if count == 1 else "pairs are"
             warnings.append(

@@ -50,12 +50,12 @@ def site_of(data: DataFolder, scenario: Scenario, until_s: int) -> dict[str, Any
     """The rules inferred from what was recorded before `until_s`, in the form of an artifact (`agent.futures.Site`)."""
     from models.study.inputs import read_record
     from simulator.recorded.calibration.judge import ALL
-    from simulator.recorded.parameters import LEAST_FIT_S, fit
+    from simulator.recorded.parameters import LEAST_FIT_S, infer_parameters
 
     record = read_record(data, scenario.cluster, scenario.from_s, until_s)
     if scenario.from_s is not None:
         record = record.take(record.submit_s >= until_s - LEAST_FIT_S)
-    found = fit(record, until_s)
+    found = infer_parameters(record, until_s)
     return {
         "max_jobs": found.max_jobs if "job limit" in ALL else None,
         "max_nodes": found.max_nodes if "node limit" in ALL else None,
@@ -113,10 +113,10 @@ def _injected(
     data: DataFolder, table: PairTable, workload: Workload, scenario: Scenario, window: Window
 ) -> NDArray[np.int64]:
     """Starts in futures of pairs injected into the workload."""
-    from models.provisioning.futures.injected import starts_ahead
+    from models.provisioning.futures.injected import injected_starts_ahead
 
     owners = owners_of(data, workload, scenario)
-    return starts_ahead(table, workload, owners, scheduler=scenario.scheduler, capacity=scenario.capacity)
+    return injected_starts_ahead(table, workload, owners, scheduler=scenario.scheduler, capacity=scenario.capacity)
 
 
 def owners_of(data: DataFolder, workload: Workload, scenario: Scenario) -> Owners:

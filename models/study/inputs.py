@@ -12,7 +12,7 @@ from features.resources.usage import runs
 from features.trace import read_trace
 from models.study.as_of import RAN, RAN_OR_OPEN, jobs_as_of
 from models.study.windows import DeclaredDates
-from simulator.workload import Workload, from_jobs
+from simulator.workload import Workload, workload_of
 from traces import instants
 from traces.clusters import ClusterSettings
 from traces.counted import counted
@@ -101,7 +101,7 @@ def read_workload(
         jobs = warehouse.read(data, "SELECT count(*) FROM jobs WHERE cluster = ?", (cluster,)).item()
         line = _line_of(data, first.row(0, named=True))
         raise InputError(f"{line}: none of the {counted(jobs, 'job')} of cluster {cluster!r} ran and ended")
-    return from_jobs(frame, default_limit_s=longest_s)
+    return workload_of(frame, default_limit_s=longest_s)
 
 
 def read_record(data: DataFolder, cluster: str, from_s: int | None = None, until_s: int | None = None) -> RecordedTrace:
@@ -109,7 +109,7 @@ def read_record(data: DataFolder, cluster: str, from_s: int | None = None, until
 
     With `until_s` the jobs that were running or pending then have no end, and the pending ones no start.
     """
-    from simulator.recorded.record import from_jobs as record_of
+    from simulator.recorded.record import record_of
 
     frame, longest_s = read_jobs(data, cluster, _RECORD, from_s, until_s)
     return record_of(frame, default_limit_s=longest_s)

@@ -71,7 +71,7 @@ def pair_table(data: DataFolder, workload: Workload, scenario: Scenario, window:
         return _build(data, workload, scenario, window, path)
 
 
-def left_out(data: DataFolder, workload: Workload, scenario: Scenario, window: Window) -> int:
+def pairs_left_out(data: DataFolder, workload: Workload, scenario: Scenario, window: Window) -> int:
     """Number of the window's pairs that the recorded-wait world leaves out: too few jobs were like their successor."""
     observed = pair_table(data, workload, replace(scenario, world=CALIBRATED), window)
     return len(observed) - len(pair_table(data, workload, scenario, window))

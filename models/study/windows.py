@@ -103,7 +103,7 @@ def whole_step_s(instant_s: int, step_s: int) -> int:
     return instant_s - (instant_s - MONDAY_S) % step_s
 
 
-def split(usable: Window, declared: DeclaredDates, cluster: str, decide_every_s: int = DECIDE_EVERY_S) -> Windows:
+def split_trace(usable: Window, declared: DeclaredDates, cluster: str, decide_every_s: int = DECIDE_EVERY_S) -> Windows:
     """The declared windows, if there are any; else those of `moving`.
 
     If only some windows end at a declared date, the others divide the span of usable starts by 60/20/20, on whole

@@ -68,7 +68,7 @@ def _figures(simulated_s: Int64s, recorded_s: Int64s) -> dict[str, Any]:
 
 def _forked(study: Study, window: Window) -> tuple[Int64s, Int64s]:
     """(simulated, recorded) waits of the window's jobs, s, each simulated by itself from its submission on."""
-    from simulator.recorded.calibration.judge import FORKED, Month, fits, starts
+    from simulator.recorded.calibration.judge import FORKED, Month, fits, judged_starts
     from simulator.recorded.record import events
 
     record = inputs.read_record(study.data, study.scenario.cluster, study.scenario.from_s)
@@ -78,7 +78,7 @@ def _forked(study: Study, window: Window) -> tuple[Int64s, Int64s]:
     judged = month.of(record)
     if not judged.any():
         return record.submit_s[:0], record.submit_s[:0]
-    begun = starts(FORKED, record, events(record), month, fits(record, month))
+    begun = judged_starts(FORKED, record, events(record), month, fits(record, month))
     return (begun - record.submit_s)[judged], (record.start_s - record.submit_s)[judged]
 
 

@@ -10,7 +10,7 @@ from models.provisioning.protocol import PairTable
 from models.provisioning.scenario import Context
 from models.tracking import runs
 from models.tracking.runs import NewRun
-from models.tracking.store import initialise, one_line
+from models.tracking.store import errors_on_one_line, initialise
 from models.tracking.training_runs import dataset
 from traces.store.folder import DataFolder
 
@@ -37,7 +37,7 @@ def search_run(
         datasets=[judged_on],
     )
 
-    with one_line(data), runs.closed_run(data, parent) as parent_id:
+    with errors_on_one_line(data), runs.closed_run(data, parent) as parent_id:
 
         def record(trial: SearchTrial) -> None:
             child = NewRun(

@@ -86,7 +86,7 @@ def initialise(data: DataFolder) -> None:
         mlflow_sql.check(database(data))
         if _is_ready(data):
             return
-    with locked(data.root, "MLflow store"), one_line(data):
+    with locked(data.root, "MLflow store"), errors_on_one_line(data):
         if not database(data).exists():
             _create(data)
         opened = client(data)
@@ -130,7 +130,7 @@ def settle(data: DataFolder) -> None:
 
 
 @contextmanager
-def one_line(data: DataFolder) -> Iterator[None]:
+def errors_on_one_line(data: DataFolder) -> Iterator[None]:
     """Convert errors of MLflow (a damaged store, a full disk) to a WorkError that names the store."""
     try:
         yield

@@ -23,7 +23,7 @@ from models.provisioning.scenario import Context
 from models.tracking import runs
 from models.tracking.runs import Dataset, NewRun
 from models.tracking.sql import parent_run
-from models.tracking.store import database, initialise, one_line
+from models.tracking.store import database, errors_on_one_line, initialise
 from traces import instants
 from traces.cache.digests import digest
 from traces.counted import counted
@@ -67,7 +67,7 @@ class MlflowTracker:
             tags={**tags, "baton.kind": "training", "mlflow.note.content": _note(context, policies, pairs)},
             datasets=[fitted_on],
         )
-        with one_line(self.data), runs.closed_run(self.data, parent) as parent_id:
+        with errors_on_one_line(self.data), runs.closed_run(self.data, parent) as parent_id:
             yield MlflowTrainingRun(self.data, parent_id, tags, fitted_on)
 
 
@@ -123,7 +123,7 @@ def add_comparison(
     store no longer holds, or a policy that was never tracked, is left out.
     """
     initialise(data)
-    with one_line(data):
+    with errors_on_one_line(data):
         windows = {
             f"{one.use}_window": f"{one.profile['from_utc']} to {one.profile['until_utc']}" for one in measured_on
         }

@@ -27,7 +27,7 @@ def what_if(data: DataFolder, settings: ClusterSettings) -> pl.DataFrame:
     The cluster has its declared nodes, else the most that were ever in use at once. Raises InputError for a cluster
     without jobs that ran.
     """
-    from models.what_if.cluster import what_if as changed_replays
+    from models.what_if.cluster import what_if_cluster as changed_replays
 
     workload, _keys = read_workload(data, settings.name)
     return changed_replays(workload, settings.name, settings.nodes)
@@ -47,7 +47,7 @@ def flat_replays(
     an impossible change and for a window without jobs.
     """
     from models.what_if import flat
-    from models.what_if.cluster import capacity_of
+    from models.what_if.cluster import replayed_capacity
 
     workload, _keys = read_workload(data, settings.name)
     from_s, until_s = window
@@ -57,7 +57,7 @@ def flat_replays(
     if not inside.any():
         raise InputError(f"cluster {settings.name!r} has no job that ran in that time; give a wider window")
     workload = workload.take(inside)
-    capacity = capacity_of(workload, settings.nodes)
+    capacity = replayed_capacity(workload, settings.nodes)
     outcomes = flat.replays(flat.combinations(workload, capacity, schedulers, changes), report)
     return workload, capacity, outcomes
 
@@ -65,8 +65,8 @@ def flat_replays(
 def what_if_of_job(
     data: DataFolder, cluster: str, job_key: str, changes: list[JobChange] | None = None
 ) -> dict[str, Any] | None:
-    """`models.what_if.job.what_if` of a job in the warehouse; None if the record cannot place it in a queue."""
-    from models.what_if.job import what_if as changed_waits
+    """`models.what_if.job.what_if_job` of a job in the warehouse; None if the record cannot place it in a queue."""
+    from models.what_if.job import what_if_job as changed_waits
 
     record = read_record(data, cluster)
     if job_key not in record.job_key:

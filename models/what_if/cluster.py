@@ -15,7 +15,7 @@ import polars as pl
 
 from features.bootstrap import interval, start_weights
 from models.tables import WHAT_IF, frame
-from simulator.metrics import summary
+from simulator.metrics import schedule_summary
 from simulator.workload import Workload, peak_in_use
 from traces.arrays import Float64s, Int64s
 from traces.counted import plural
@@ -56,19 +56,19 @@ def changes(workload: Workload, capacity: int) -> Iterator[ClusterChange]:
     yield ClusterChange("half the slack in time limits", halved, BASE, capacity)
 
 
-def capacity_of(workload: Workload, nodes: int | None) -> int:
+def replayed_capacity(workload: Workload, nodes: int | None) -> int:
     """Nodes of the replayed cluster: those declared, else the most ever in use at once; enough for the largest job."""
     return max(nodes or peak_in_use(workload), int(workload.size.max()))
 
 
-def what_if(workload: Workload, cluster: str, nodes: int | None) -> pl.DataFrame:
-    """Make the rows of `what_if`: one per change, with the mean difference of waits to the base and its interval.
+def what_if_cluster(workload: Workload, cluster: str, nodes: int | None) -> pl.DataFrame:
+    """Make the rows of the table `what_if`: one per change, with the mean difference of waits and its interval.
 
     nodes: of the cluster; None means the most ever in use at once.
     """
     from simulator.flat.replay import simulate
 
-    capacity = capacity_of(workload, nodes)
+    capacity = replayed_capacity(workload, nodes)
     rows: list[dict[str, object]] = []
     base = np.zeros(0, np.int64)
     for change in changes(workload, capacity):
@@ -78,7 +78,11 @@ def what_if(workload: Workload, cluster: str, nodes: int | None) -> pl.DataFrame
         low, high = mean_interval(wait - base, workload.submit_s) or (None, None)
         rows.append(
             {
-                **{name: value for name, value in summary(workload, starts, change.capacity).items() if name in _KEPT},
+                **{
+                    name: value
+                    for name, value in schedule_summary(workload, starts, change.capacity).items()
+                    if name in _KEPT
+                },
                 "cluster": cluster,
                 "change": change.name,
                 "scheduler": change.scheduler,

@@ -16,7 +16,7 @@ import numpy as np
 from models.what_if.changes import AS_IT_IS, arrival_rate, limit_of, relative
 from models.what_if.schedulers import SchedulerOutcome
 from simulator.gpu.jobs import GpuJobs, of_arrays
-from simulator.metrics import summary
+from simulator.metrics import schedule_summary
 from simulator.workload import Workload
 from traces.arrays import Float64s, Int64s
 from traces.counted import counted
@@ -77,7 +77,7 @@ def distance(base: SchedulerOutcome, workload: Workload) -> str:
 def _outcome(one: PlannedFlatReplay, starts: Int64s) -> SchedulerOutcome:
     wait: Float64s = (starts - one.workload.submit_s).astype(np.float64)
     jct = wait + one.workload.run_s
-    whole = summary(one.workload, starts, one.capacity)
+    whole = schedule_summary(one.workload, starts, one.capacity)
     figures = {
         "mean_jct_s": float(jct.mean()),
         "p50_jct_s": float(np.quantile(jct, 0.5)),

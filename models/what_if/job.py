@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from simulator.recorded.follow import HORIZON_S
-from simulator.recorded.parameters import MECHANISMS, Parameters, fit, jobs_of, rules_of
+from simulator.recorded.parameters import MECHANISMS, Parameters, infer_parameters, jobs_of, rules_of
 from simulator.recorded.record import ARRAYS, NEVER, RecordedTrace, events
 from simulator.recorded.single import is_around, single_starts
 from traces.units import DAY_S, HOUR_S
@@ -48,7 +48,7 @@ def proposed(size: int, limit_s: int, run_s: int | None) -> list[JobChange]:
     return changes
 
 
-def what_if(
+def what_if_job(
     record: RecordedTrace, job_key: str, eligible_s: int | None, changes: list[JobChange] | None = None
 ) -> dict[str, Any]:
     """Simulate the waits of a job of the record, unchanged and with each change (None: those `proposed`), s.
@@ -63,7 +63,7 @@ def what_if(
     run_s = end_s - start_s if start_s < NEVER and end_s < NEVER else None
     size, limit_s = int(record.size[row]), int(record.limit_s[row])
     near = record.take((record.submit_s >= submit_s - LEARN_S) & (record.submit_s < submit_s))
-    rules = fit(near, submit_s)
+    rules = infer_parameters(near, submit_s)
     played = record.take(is_around(record, submit_s, submit_s + 1))
     base_s = _wait(played, job_key, rules, JobChange("as it was"))
     recorded_s = start_s - submit_s if start_s < NEVER else None

@@ -61,7 +61,7 @@ def calibrate(
         settings = clusters.resolve(folder, cluster=cluster)
         contents.check_clusters(folder, [cluster])
         from simulator.recorded.calibration.study import study, unexplained
-        from simulator.recorded.parameters import fit
+        from simulator.recorded.parameters import infer_parameters
 
         record, judged = _judged(folder, settings, from_, to)
         until_s = options.utc_s(until) if until else (judged[0].from_s if from_ else int(record.submit_s[-1]) + 1)
@@ -70,7 +70,7 @@ def calibrate(
                 f"cluster {cluster!r}: no data to fit on before {until or from_}; its first job was submitted at "
                 f"{instants.text(int(record.submit_s[0]))}: give a later {'--until' if until else '--from'}"
             )
-        fitted = fit(record, until_s)
+        fitted = infer_parameters(record, until_s)
         result = study(record, cluster, judged, mechanisms_every=int(mechanisms))
         tables = {
             "figures": result.figures,

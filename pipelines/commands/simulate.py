@@ -261,14 +261,14 @@ def _write_files(
 
 def _figures(trace: ReplayTrace, replay: Replay) -> dict[str, Any]:
     """Compute the figures of one replay: the schedule's, its distance from the record, and the kernel's speed."""
-    from simulator.metrics import summary, wait_distance
+    from simulator.metrics import schedule_summary, wait_distance
 
     workload = trace.workload
     both = (workload.start_s >= 0) & (replay.starts >= 0)
     distance = wait_distance((replay.starts - workload.submit_s)[both], (workload.start_s - workload.submit_s)[both])
     return {
         "scheduler": replay.scheduler,
-        **summary(workload, replay.starts, trace.capacity, run_s=replay.run_s),
+        **schedule_summary(workload, replay.starts, trace.capacity, run_s=replay.run_s),
         "jobs": len(workload),
         "unstarted": int((replay.starts < 0).sum()),
         "recorded_jobs": int(both.sum()),
@@ -282,11 +282,11 @@ def _figures(trace: ReplayTrace, replay: Replay) -> dict[str, Any]:
 
 def _recorded(trace: ReplayTrace) -> dict[str, Any] | None:
     """Compute the figures of the recorded starts; None if the trace has none."""
-    from simulator.metrics import summary
+    from simulator.metrics import schedule_summary
 
     if not (trace.workload.start_s >= 0).any():
         return None
-    return summary(trace.workload, trace.workload.start_s, trace.capacity)
+    return schedule_summary(trace.workload, trace.workload.start_s, trace.capacity)
 
 
 def _result(trace: ReplayTrace, knobs: ReplayOptions, replays: Sequence[Replay]) -> dict[str, Any]:

@@ -92,9 +92,9 @@ def replay(workload: Workload, ids: pl.Series, capacity: int, described: SlurmFi
         result, wall_s = _run(flat(workload, capacity))
         ran = np.where(result.end_s >= 0, result.end_s - result.start_s, workload.run_s)
         return Replay("slurm", result.start_s, ran, wall_s, _notes(result, (), {}))
-    from models.study.slurm.files import load
+    from models.study.slurm.files import load_slurm_files
 
-    loaded = load(described)
+    loaded = load_slurm_files(described)
     result, wall_s = _run(loaded.world)
     starts, run_s = _of_workload(workload, ids, loaded, result)
     notes = _notes(result, loaded.remarks, loaded.left_out)

@@ -143,10 +143,10 @@ def _answered(folder: DataFolder, settings: ClusterSettings, request: WaitReques
 
         from agent import sight
         from agent.slurm.commands import Commands
-        from models.queue_time.live import look
+        from models.queue_time.live import look_at_slurm
 
         request = replace(request, user=request.user or getuser())
-        stored, partition = look(Commands(), stored, sight.SlurmRequest(**asdict(request)))
+        stored, partition = look_at_slurm(Commands(), stored, sight.SlurmRequest(**asdict(request)))
         request = replace(request, partition=partition)
     manifest = stored.manifest
     return {

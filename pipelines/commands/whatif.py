@@ -145,7 +145,7 @@ def _on_gpus(folder: DataFolder, settings: ClusterSettings, question: Question, 
 
     The results are in the warehouse when this returns. If it is interrupted, none of them are.
     """
-    from assets.warehouse import build
+    from assets.warehouse import build_warehouse
     from models.what_if import gpu_answers as gpu_what_ifs
     from models.what_if.schedulers import replays
     from traces.progress import Progress
@@ -154,7 +154,7 @@ def _on_gpus(folder: DataFolder, settings: ClusterSettings, question: Question, 
     with Progress("replaying", len(asked), stays=False) as progress:
         outcomes = replays(asked, progress.advance, workers)
     gpu_what_ifs.keep(folder, settings, question, asked, outcomes)
-    build(folder)
+    build_warehouse(folder)
     options.say(KEPT)
     scene = asked[0].scene
     return _result(

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from pipelines.process.interrupts import is_ending
-from pipelines.runs.words import words_of
+from pipelines.runs.words import words_of_step
 from traces.counted import counted
 from traces.progress import LINE_EVERY_S, Progress
 from traces.visible import visible
@@ -56,7 +56,7 @@ class _Lines(logging.Handler):
         if kind == dg.DagsterEventType.STEP_START.value:
             self.began[step] = time.monotonic()
             if self.console.is_terminal:
-                self.console.print(f"  [dim]{_shown(words_of(step))} ...[/]")
+                self.console.print(f"  [dim]{_shown(words_of_step(step))} ...[/]")
             self._watch()
         elif kind == dg.DagsterEventType.STEP_SUCCESS.value:
             self._ended(step, f"[green]{self._seconds(step)}[/]")
@@ -81,7 +81,7 @@ class _Lines(logging.Handler):
         for step in list(self.began)[-1:]:
             if time.monotonic() - Progress.heard_at > 2 * QUIET_S:  # else the step reports its own progress
                 done = f", {counted(self.done, 'step')} done before" if self.done else ""
-                self.console.print(f"  [dim]{_shown(words_of(step))}: {self._seconds(step)} so far{done}[/]")
+                self.console.print(f"  [dim]{_shown(words_of_step(step))}: {self._seconds(step)} so far{done}[/]")
             self._watch()
 
     def _ended(self, step: str, how: str, *, is_always_shown: bool = False) -> None:
@@ -89,7 +89,7 @@ class _Lines(logging.Handler):
             self.timer.cancel()
             self.timer = None
         if self.console.is_terminal or is_always_shown:
-            self.console.print(f"  {_shown(words_of(step))} {how}")
+            self.console.print(f"  {_shown(words_of_step(step))} {how}")
         self.began.pop(step, None)
         self.done += 1
 

@@ -37,6 +37,6 @@ WORDS = {
 }  # step -> phrase
 
 
-def words_of(step: str) -> str:
+def words_of_step(step: str) -> str:
     """Return the phrase of a step, else its name."""
     return WORDS.get(step, step.replace("_", " "))

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from reports import figures
 from reports import format as fmt
-from reports.drift import FEATURES, listed
+from reports.drift import FEATURES, list_features
 from reports.layout import Figure, Section, TableView, columns
 from reports.source import Source
-from reports.usage import months
+from reports.usage import month_table
 from traces.counted import counted
 
 SHORTEST_PLOT = 3  # days
@@ -42,7 +42,7 @@ def load(source: Source) -> Section:
     quiet = days.filter(pl.col("arrivals") == 0).height
     if quiet:
         section.sentences.append(f"On {fmt.count(quiet)} of the {counted(days.height, 'day')} nothing was submitted.")
-    months(source, section)
+    month_table(source, section)
     _drift(source, section)
     return section
 
@@ -136,7 +136,7 @@ def _drift(source: Source, section: Section) -> None:
         f"In the week of {fmt.day(weeks[-1])} "
         + ("(cut short by the end of the log) " if is_cut else "")
         + (
-            f"{listed(shifted)} shifted compared with the week before (population stability index over 0.25)."
+            f"{list_features(shifted)} shifted compared with the week before (population stability index over 0.25)."
             if shifted
             else "no feature shifted compared with the week before (population stability index at most 0.25)."
         )

@@ -264,7 +264,7 @@ def _releases(source: Source, section: Section, *, is_asked_for: bool) -> None:
         f"({fmt.text(last['reason']).rstrip('.')}); "
         + (f"version {version} is champion{provisional}." if version is not None else "there is no champion.")
     )
-    if drifted := drift.sentence(source.rows("champion_drift")):
+    if drifted := drift.drift_sentence(source.rows("champion_drift")):
         section.sentences.append(drifted)
     section.tables.append(
         TableView(

@@ -30,7 +30,7 @@ from simulator.flat.state import (
     FlatState,
     copy_state,
 )
-from simulator.recent import ENDS, NODES, STARTS, TIME, WAIT, settle
+from simulator.recent import ENDS, NODES, STARTS, TIME, WAIT, settle_recent
 from simulator.workload import Workload
 from traces.arrays import Int64s
 from traces.units import DAY_S
@@ -90,7 +90,7 @@ def _submit(cluster: FlatCluster, branch: FlatState, job: int, submit_s: int) ->
 @kernel
 def _start_of(cluster: FlatCluster, branch: FlatState, job: int) -> int:
     start = clock.advance(cluster.jobs, cluster.knobs, branch, cluster.starts, NEVER, job)
-    settle(branch.recent)
+    settle_recent(branch.recent)
     return start
 
 

@@ -63,7 +63,7 @@ def known_before(record: RecordedTrace, until_s: int) -> RecordedTrace:
     )
 
 
-def fit(record: RecordedTrace, until_s: int) -> Parameters:
+def infer_parameters(record: RecordedTrace, until_s: int) -> Parameters:
     """Fit all parameters on the record before `until_s`."""
     known = known_before(record, until_s)
     happened = events(known)

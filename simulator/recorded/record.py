@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from simulator.array_tasks import in_order, one_row_a_task
+from simulator.array_tasks import one_row_a_task, sort_tasks
 from simulator.marks import NONE as NONE
 from traces.arrays import Int64s
 
@@ -18,7 +18,7 @@ ENDED, SUBMITTED, STARTED, CANCELLED = 0, 1, 2, 3  # kinds of events, in their o
 
 @dataclass(frozen=True)
 class RecordedTrace:
-    """The recorded jobs in order of `simulator.array_tasks.in_order`; arrays of shape (jobs,) and dtype int64.
+    """The recorded jobs in order of `simulator.array_tasks.sort_tasks`; arrays of shape (jobs,) and dtype int64.
 
     A job that never ran was withdrawn from the queue at `end_s`, and its `start_s` is NEVER.
     """
@@ -56,7 +56,7 @@ class RecordedTrace:
 ARRAYS = ("submit_s", "start_s", "end_s", "size", "limit_s", "user", "priority")
 
 
-def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> RecordedTrace:
+def record_of(jobs: pl.DataFrame, *, default_limit_s: int) -> RecordedTrace:
     """Build the record of a cluster's canonical `jobs` (columns of `traces.schema.JOBS`).
 
     Left out are jobs without a submission, jobs with a start or end before their submission (a clock change), and jobs
@@ -85,7 +85,7 @@ def from_jobs(jobs: pl.DataFrame, *, default_limit_s: int) -> RecordedTrace:
             & ((pl.col("start_s") == NEVER) | (pl.col("start_s") < pl.col("end_s")))
         )
         .pipe(one_row_a_task, pl.col("start_utc").is_null())
-        .pipe(in_order)
+        .pipe(sort_tasks)
     )
     arrays = {name: frame[name].cast(pl.Int64).to_numpy() for name in ARRAYS}
     return RecordedTrace(**arrays, job_key=frame["job_key"].to_list(), name=frame["name"].to_numpy())

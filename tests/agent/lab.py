@@ -15,7 +15,7 @@ from agent.artifact import Artifact
 from agent.chains.chain import Chain
 from agent.chains.decide import ReleasedPolicy
 from agent.chains.loop import Agent, AgentServices
-from agent.chains.state import ChainState, Folder, new_state
+from agent.chains.state import ChainState, Folder, new_chain_state
 from agent.futures import Site
 from agent.sight import ClusterObservation, SlurmRequest
 from agent.slurm.queue import Queue, SqueueJob, read_queue
@@ -136,7 +136,7 @@ class Lab:
 
     def begin(self) -> ChainState:
         """A new chain, on disk."""
-        state = new_state(self.chain.name, str(self.chain.script), self.chain.links)
+        state = new_chain_state(self.chain.name, str(self.chain.script), self.chain.links)
         if self.folder.path.exists():
             self.folder.save(state)
         return state

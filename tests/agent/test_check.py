@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.check import Finding, check
+from agent.check import Finding, check_agent
 from agent.sight import SlurmRequest
 from agent.slurm.commands import SlurmError
 from tests.agent.test_sight import ME, NOW, OTHER, cluster
@@ -20,7 +20,7 @@ def found(
 ) -> dict[str, list[str]]:
     """Texts by `level subject`."""
     slurm = cluster(ME, OTHER, **fields)
-    findings = check(slurm, request or SlurmRequest(2, 8 * HOUR, "me"), now_s=lambda: NOW + late_s, trial=trial)
+    findings = check_agent(slurm, request or SlurmRequest(2, 8 * HOUR, "me"), now_s=lambda: NOW + late_s, trial=trial)
     texts: dict[str, list[str]] = {}
     for one in findings:
         assert isinstance(one, Finding) and "\n" not in one.text

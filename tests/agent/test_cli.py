@@ -18,7 +18,7 @@ import pytest
 from agent import cli
 from agent.chains import submission
 from agent.chains.keeper import LookedUpJob
-from agent.chains.state import Busy, Folder, LinkAttempt, new_state
+from agent.chains.state import Busy, Folder, LinkAttempt, new_chain_state
 from agent.slurm.commands import SlurmError
 from features.observe import VERSION
 from tests.agent.fake_slurm import CONFIG, ME, START_S, CheckedSlurm
@@ -95,7 +95,7 @@ def test_a_policy_of_another_observation_version_is_refused(tmp_path: Path) -> N
 def test_a_folder_that_holds_another_chain_is_refused(tmp_path: Path) -> None:
     lab = lab_of(tmp_path, links=1)
     lab.folder.make()
-    lab.folder.save(new_state("train", "/somewhere/else.sh", 3))
+    lab.folder.save(new_chain_state("train", "/somewhere/else.sh", 3))
     with pytest.raises(ValueError, match=r"holds the chain of /somewhere/else\.sh"):
         keep(lab)
 
@@ -211,7 +211,7 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
     attempt = LinkAttempt(
         1, 1, "train-00000000-1.1", START_S, "after:1", "7", 1, 2, None, "r", False, "w", "LOST", 85, True, 2
     )
-    state = replace(new_state("train", "/j.sh", 3), attempts=(attempt,), why="ü")
+    state = replace(new_chain_state("train", "/j.sh", 3), attempts=(attempt,), why="ü")
     folder.save(state)
     loaded = folder.load()
     assert loaded == state
@@ -308,7 +308,7 @@ def test_check_refuses_what_run_would(
     folder = Folder(tmp_path / "s")
     if "state" in given:
         folder.make()
-        folder.save(new_state("train", given["state"], 3))
+        folder.save(new_chain_state("train", given["state"], 3))
     if "sbatch" in given:
         (slurm_of_four / "sbatch").write_text(f"#!/bin/sh\n{given['sbatch']}\n")
     where = [str(chain.script), "--artifact", str(chain.artifact), "--state", str(folder.path), "--links", "2"]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from agent.chains.decide import POLICY, ReleasedPolicy, decides_alike
 from agent.chains.state import ChainState
-from agent.check import WARNING, check
+from agent.check import WARNING, check_agent
 from agent.eyes import Eyes
 from agent.futures import (
     BUDGET_S,
@@ -121,7 +121,7 @@ def test_without_the_accounting_the_start_estimate_stands_in(tmp_path: Path) -> 
     assert decision.by == POLICY and decision.score is not None
     estimate, left = sight.observation["start_estimate_h"], sight.observation["remaining_h"]
     assert decision.submit == (estimate >= left)
-    found = check(slurm, request_of(record, row), now_s=lambda: now_s, artifact=policy.artifact)
+    found = check_agent(slurm, request_of(record, row), now_s=lambda: now_s, artifact=policy.artifact)
     assert [one.level for one in found if one.subject == "futures"] == [WARNING]
 
 

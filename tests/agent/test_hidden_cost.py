@@ -9,7 +9,7 @@ import pytest
 
 from agent import cli
 from agent.artifact import Artifact
-from agent.check import check
+from agent.check import check_agent
 from agent.hidden_cost import HiddenCost, hidden_costs, words_of
 from agent.sight import SlurmRequest
 from features.observe import HIDDEN_TOGETHER
@@ -25,7 +25,7 @@ def released(folder: Path, hidden: Any) -> Artifact:
 
 def told(folder: Path, hidden: Any, **fields: Any) -> list[str]:
     request = SlurmRequest(2, 8 * 3600, "me")
-    found = check(
+    found = check_agent(
         cluster(ME, OTHER, **fields), request, now_s=lambda: NOW, artifact=released(folder, hidden)
     )  # fmt: skip
     return [one.text for one in found if one.subject == "hidden"]

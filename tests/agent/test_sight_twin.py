@@ -14,7 +14,7 @@ from agent.sight import SlurmRequest
 from agent.slurm.queue import SqueueJob
 from features.observe import FEATURES, RECENT, observe
 from features.snapshot import Snapshot
-from simulator.cluster import Branch, Cluster, Visible, advance, plain, visible, world
+from simulator.cluster import Branch, Cluster, Visible, advance, plain, visible_state, world
 from simulator.recorded.record import NEVER, RecordedTrace
 from simulator.recorded.state import RecordedRules
 from simulator.workload import Workload
@@ -76,7 +76,7 @@ def flat_at(now_s: int) -> Visible:
 
 def seen_at(cluster: Cluster, branch: Branch, now_s: int) -> Visible:
     assert advance(cluster, branch, now_s - 1) == 0
-    return visible(cluster, branch, now_s)
+    return visible_state(cluster, branch, now_s)
 
 
 def told_jobs(past: RecordedTrace, is_flat: bool) -> list[Told]:

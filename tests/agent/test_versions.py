@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.check import WARNING, check
+from agent.check import WARNING, check_agent
 from agent.eyes import Eyes
 from agent.sight import ClusterObservation, SlurmRequest
 from agent.slurm.commands import Commands, SlurmError
@@ -81,6 +81,6 @@ def test_all_versions_are_observed_alike() -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_check_says_that_the_version_is_unproven(version: str) -> None:
-    found = check(Told(version), REQUEST, now_s=lambda: float(NOW))
+    found = check_agent(Told(version), REQUEST, now_s=lambda: float(NOW))
     told = [one.text for one in found if one.subject == "slurm" and one.level == WARNING]
     assert len(told) == 1 and told[0].startswith(f"version {version}") and "tested only on 22.05" in told[0]

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from assets.shared.metadata import figures, materialization, numbers, plot, spread, table
+from assets.shared.metadata import figure_metadata, materialization, numbers, plot, spread_metadata, table
 
 
 def records(value: dg.TableMetadataValue) -> list[dict[str, Any]]:
@@ -54,7 +54,7 @@ def test_key_figures_of_every_column() -> None:
         },
         schema_overrides={"share": pl.Float64},
     )
-    cells = [list(row.values()) for row in records(figures(frame))]
+    cells = [list(row.values()) for row in records(figure_metadata(frame))]
     assert cells[0] == ["user|", 2, 2, None, None, None]
     assert cells[1] == ["wait_s", 2, 2, "1", "1,500", "3,000"]
     assert cells[2] == ["share", 0, 0, None, None, None]
@@ -68,11 +68,11 @@ def test_what_is_drawn_over_time_is_a_number() -> None:
         "cost_h": dg.MetadataValue.float(1.5),
         "whole_h": dg.MetadataValue.float(2.0),
     }
-    waits = spread(pl.Series([0, 3600, None, 7200]), "wait")
+    waits = spread_metadata(pl.Series([0, 3600, None, 7200]), "wait")
     assert {name: value.value for name, value in waits.items()} == {
         "wait_mean_h": 1.0, "wait_p50_h": 1.0, "wait_p95_h": 2.0,
     }  # fmt: skip
-    assert spread(pl.Series([], dtype=pl.Int64), "wait") == {}
+    assert spread_metadata(pl.Series([], dtype=pl.Int64), "wait") == {}
 
 
 def test_a_plot_is_self_contained() -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from models.provisioning.policies.estimates import start_expected
+from models.provisioning.policies.estimates import start_by_expected_run_times
 from models.provisioning.policies.reactive import Reactive
 from models.provisioning.protocol import Policy
 from tests.live.audit import Audit, last_line
@@ -133,7 +133,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="baton-proof-") as place:
         policies = {"reactive": released(Reactive(), Path(place) / "reactive")}
         policies |= {folder.name: folder for folder in given.beside}
-        policies["policy"] = given.champion or released(start_expected(), Path(place) / "start-expected")
+        policies["policy"] = given.champion or released(start_by_expected_run_times(), Path(place) / "start-expected")
         out = given.out or Path(tempfile.mkdtemp(prefix="baton-proof-"))
         print(f"logs and figures in {out}", flush=True)
         line, is_good = prove(

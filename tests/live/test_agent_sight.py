@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.check import check
+from agent.check import check_agent
 from agent.eyes import Eyes
 from agent.sight import SlurmRequest
 from agent.slurm.commands import Commands, SlurmError
@@ -123,7 +123,7 @@ def test_a_real_slurm_is_seen_as_it_was_set_up(live: Slurm) -> None:
 
     script = ("--partition=gpu", "--account=science", "--nodes=1", "--time=60")
     trial = lambda: commands.run("sbatch", "--test-only", *script, stdin=b"#!/bin/sh\ntrue\n")  # noqa: E731
-    levels = {(one.level, one.subject) for one in check(commands, request, now_s=time.time, trial=trial)}
+    levels = {(one.level, one.subject) for one in check_agent(commands, request, now_s=time.time, trial=trial)}
     good = ("slurm", "queue", "clock", "accounting", "partition", "limits", "hidden", "submission", "calls")
     assert levels == {("good", subject) for subject in good}
 

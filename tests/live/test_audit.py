@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.chains.state import Folder, LinkAttempt, new_state
+from agent.chains.state import Folder, LinkAttempt, new_chain_state
 from tests.live import background
 from tests.live.audit import Audit, Row, last_line, of_chain
 from tests.live.fidelity_workload import Submission
@@ -20,7 +20,7 @@ LINKS = 2
 def kept(folder: Path, status: str = "done", withdrawn: str = "") -> tuple[Kept, list[Row]]:
     """A chain of two links as it should end, and its rows in the accounting; with a third attempt, a withdrawn one."""
     one = Kept(Slurm(folder), folder, "chain0", LINKS, 300.0)
-    state = replace(new_state("chain0", str(folder / "job.sh"), LINKS), status=status)
+    state = replace(new_chain_state("chain0", str(folder / "job.sh"), LINKS), status=status)
     named = ((1, 1, "11"), (2, 1, "12"), (2, 2, "13"))
     attempts = tuple(
         LinkAttempt(

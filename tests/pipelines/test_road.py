@@ -10,6 +10,7 @@ import gzip
 import os
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from io import BytesIO, StringIO
 from pathlib import Path
 
 import dagster as dg
@@ -64,7 +65,15 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def unrendered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are painted but not rendered, which takes a third of a run; the other tests here render them."""
-    monkeypatch.setattr(Figure, "savefig", lambda self, file, **_: file.write('<svg viewBox="0 0 1 1"></svg>'))
+    blank = '<svg viewBox="0 0 1 1"></svg>'
+
+    def save_blank(_figure: Figure, file: StringIO | BytesIO, **_how: object) -> None:
+        if isinstance(file, StringIO):
+            file.write(blank)
+        else:
+            file.write(blank.encode())
+
+    monkeypatch.setattr(Figure, "savefig", save_blank)
 
 
 class _Kept:

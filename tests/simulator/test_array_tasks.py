@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from simulator.array_tasks import MOST_TASKS, in_order, one_row_a_task
+from simulator.array_tasks import MOST_TASKS, one_row_a_task, sort_tasks
 
 
 def jobs(*rows: dict[str, Any]) -> pl.DataFrame:
@@ -50,4 +50,4 @@ def test_tasks_come_in_the_order_of_their_numbers() -> None:
     ]
     others = [{"job_id": f"{raw}", "job_id_raw": raw, "job_key": f"{raw}"} for raw in (23, 19)]
     early = {"submit_s": -1, "job_id": "99", "job_id_raw": 99, "job_key": "99"}
-    assert in_order(jobs(*others, *tasks, early))["job_id"].to_list() == ["99", "19", "20_1", "20_2", "20_10", "23"]
+    assert sort_tasks(jobs(*others, *tasks, early))["job_id"].to_list() == ["99", "19", "20_1", "20_2", "20_10", "23"]

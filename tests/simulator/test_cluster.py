@@ -28,7 +28,7 @@ from simulator.cluster import (
     plain,
     start_of,
     submit,
-    visible,
+    visible_state,
     world,
 )
 from simulator.names import SCHEDULERS
@@ -167,7 +167,7 @@ def with_jobs(workload: Workload, *jobs: tuple[int, int]) -> tuple[Workload, lis
 
 def shown(cluster: Cluster, branch: Branch, now_s: int) -> list[object]:
     """What is visible, as values that can be compared; running jobs and recent ones in a settled order."""
-    seen = visible(cluster, branch, now_s)
+    seen = visible_state(cluster, branch, now_s)
     queue = (seen.pending_nodes, seen.pending_limit_s, seen.pending_submit_s, seen.pending_held, seen.pending_user)
     alive = (seen.running_nodes, seen.running_limit_s, seen.running_start_s, seen.running_user)
     pending, running = list(zip(*map(list, queue), strict=True)), sorted(zip(*map(list, alive), strict=True))
@@ -243,12 +243,12 @@ def test_a_submitted_job_is_seen_where_it_was_submitted(row: Row, data: st.DataO
     plain_branch = world.branch(ROOM, REMEMBERED)
     submit(cluster, branch, world.first_extra, at)
     start = start_of(cluster, branch, world.first_extra)
-    seen = visible(cluster, branch, start)
+    seen = visible_state(cluster, branch, start)
     rows = zip(seen.running_nodes.tolist(), seen.running_limit_s.tolist(), seen.running_start_s.tolist(), strict=True)
     assert list(rows) == [(capacity, LIMIT_S, start)]  # it takes the whole cluster
     assert (start, start - at, capacity) in recently_started(seen)
     assert advance(cluster, branch, start + LIMIT_S - 1) == advance(cluster, plain_branch, start + LIMIT_S - 1) == 0
-    seen, without = (visible(cluster, one, start + LIMIT_S - 1) for one in (branch, plain_branch))
+    seen, without = (visible_state(cluster, one, start + LIMIT_S - 1) for one in (branch, plain_branch))
     assert seen.running_nodes.tolist() == [capacity]
     assert seen.pending_nodes.sum() >= without.pending_nodes.sum()
     assert seen.arrived_submit_s.tolist() == without.arrived_submit_s.tolist()
@@ -260,7 +260,7 @@ def test_a_job_pends_while_it_waits(row: Row) -> None:
     cluster, branch, world = built(row, full, 4, 3)
     submit(cluster, branch, world.first_extra, 600)
     assert advance(cluster, branch, 1200) == 0
-    seen = visible(cluster, branch, 1200)
+    seen = visible_state(cluster, branch, 1200)
     assert (seen.pending_nodes.tolist(), seen.pending_limit_s.tolist(), seen.pending_submit_s.tolist()) == (
         [3],
         [LIMIT_S],
@@ -298,7 +298,7 @@ def test_nothing_is_seen_that_is_not_known_yet(row: Row, data: st.DataObject) ->
 def look(row: Row, workload: Workload, capacity: int, at: int) -> Visible:
     cluster, branch, _ = built(row, workload, capacity)
     assert advance(cluster, branch, at - 1) == 0
-    return visible(cluster, branch, at)
+    return visible_state(cluster, branch, at)
 
 
 @each
@@ -376,4 +376,4 @@ def test_a_branch_that_remembers_nothing_starts_jobs_no_differently(row: Row) ->
     for one in (branch, leaf):
         submit(cluster, one, world.first_extra, 100)
     assert start_of(cluster, leaf, world.first_extra) == start_of(cluster, branch, world.first_extra) > 100
-    assert len(visible(cluster, leaf, 2000).recent_start_s) == 0
+    assert len(visible_state(cluster, leaf, 2000).recent_start_s) == 0

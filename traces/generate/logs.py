@@ -15,7 +15,7 @@ from traces import generated
 from traces.errors import InputError
 from traces.generate import philly
 from traces.generate.philly_samples import write_samples
-from traces.generate.slurm import history, write_dump
+from traces.generate.slurm import generated_history, write_dump
 from traces.generate.workload import EPOCH_S
 from traces.units import WEEK_S
 
@@ -34,7 +34,9 @@ def generate_slurm(
     """
     _check(jobs=jobs, weeks=weeks, nodes=nodes, gpus_per_node=gpus_per_node)
     warm = 1 if jobs is None else 0  # a log begins on a busy cluster, but a benchmark needs every row
-    past = history(jobs=jobs, weeks=weeks, nodes=nodes, gpus_per_node=gpus_per_node, seed=seed, warm_weeks=warm)
+    past = generated_history(
+        jobs=jobs, weeks=weeks, nodes=nodes, gpus_per_node=gpus_per_node, seed=seed, warm_weeks=warm
+    )
     name = f"{generated.SLURM_DUMP}{seed}.psv" + (".gz" if compress else "")
     dump = write_dump(out / name, past, from_s=EPOCH_S, at_s=past.last_s, steps=steps, compress=compress)
     generated.write_list([dump])
@@ -70,7 +72,7 @@ def generate_sample(out: Path) -> list[Path]:
     The Slurm log consists of two dumps of six weeks, as a site would take them. A job that was queued or running at
     the time of the first dump is in both.
     """
-    past = history(
+    past = generated_history(
         jobs=None, weeks=SAMPLE_WEEKS, nodes=SAMPLE_NODES, gpus_per_node=SAMPLE_GPUS_PER_NODE, seed=SLURM_SAMPLE_SEED
     )
     middle_s = EPOCH_S + SAMPLE_WEEKS // 2 * WEEK_S

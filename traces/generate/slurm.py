@@ -64,7 +64,7 @@ class GeneratedHistory:
     last_s: int
 
 
-def history(
+def generated_history(
     *, jobs: int | None, weeks: int, nodes: int, gpus_per_node: int, seed: int, warm_weeks: int = 1
 ) -> GeneratedHistory:
     """Draw the demand, run the queue and number the jobs. The first `warm_weeks` weeks only fill the cluster."""

@@ -18,7 +18,7 @@ import polars as pl
 from traces import schema
 from traces.errors import InputError
 from traces.readers.common import Parsed, RawFile, Reject, shown
-from traces.readers.plausible import check
+from traces.readers.plausible import check_plausible
 from traces.readers.raw_text import UNREADABLE, numbered_lines
 from traces.store.frames import empty
 from traces.units import HOUR_S
@@ -156,7 +156,7 @@ class _Line:
         hours = self.number(name, values, needed=needed)
         if hours is None:
             return None
-        check(f"{name.removesuffix('_h')}_s", hours * HOUR_S)
+        check_plausible(f"{name.removesuffix('_h')}_s", hours * HOUR_S)
         return round(hours * HOUR_S)
 
     def observation(self) -> Line:

@@ -22,7 +22,7 @@ def header_names(line: bytes) -> list[str]:
     return [name.strip().strip('"') for name in line.decode("utf-8-sig", errors="replace").strip().split(",")]
 
 
-def split(parsed: Parsed, lines: pl.DataFrame, names: list[str]) -> pl.DataFrame:
+def split_lines(parsed: Parsed, lines: pl.DataFrame, names: list[str]) -> pl.DataFrame:
     """Split lines into the columns (line, raw, *names); reject a line with more or fewer fields.
 
     The `csv` module parses lines with a quote; an unclosed quote affects only its own line.
@@ -63,7 +63,7 @@ def _values(lines: list[str]) -> list[list[str]]:
     return alone
 
 
-def text(values: pl.Series) -> pl.Series:
+def parse_text(values: pl.Series) -> pl.Series:
     """Return the texts unchanged."""
     return values
 
@@ -74,7 +74,7 @@ def whole(values: pl.Series) -> pl.Series:
     return number.set(~((number == number.round()) & (number >= 0) & (number < EXACT)), None).cast(pl.Int64)
 
 
-def seconds(values: pl.Series) -> pl.Series:
+def parse_seconds(values: pl.Series) -> pl.Series:
     """Convert to durations of at least 0 s, rounded to whole seconds."""
     number = values.str.strip_chars().cast(pl.Float64, strict=False)
     return number.set(~((number >= 0) & (number < EXACT)), None).round().cast(pl.Int64)
@@ -93,7 +93,7 @@ def offset_time(values: pl.Series) -> pl.Series:
 
 def since_zero(values: pl.Series) -> pl.Series:
     """Convert seconds since the trace's own start to times, as if it started at the beginning of 1970."""
-    number = seconds(values)
+    number = parse_seconds(values)
     return pl.from_epoch(number.set(number > schema.MOST["s"], None), time_unit="s").cast(pl.Datetime("us"))
 
 

@@ -38,7 +38,7 @@ def implausible(rows: pl.DataFrame) -> pl.Series:
     return rows.select(pl.coalesce(reasons).alias("wrong"))["wrong"]
 
 
-def check(column: str, value: float) -> None:
+def check_plausible(column: str, value: float) -> None:
     """Raise ValueError for a number that `implausible` rejects in that column."""
     most = schema.most(column)
     if most is not None and not 0 <= value <= most:

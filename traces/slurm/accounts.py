@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from traces.errors import InputError
 from traces.slurm import conf_values as values
-from traces.slurm.conf_lines import read_text, shown
+from traces.slurm.conf_lines import quoted_line, read_text
 
 Row = TypeVar("Row")
 
@@ -94,7 +94,7 @@ class _Cells:
         try:
             return parse(text)
         except ValueError as error:
-            raise InputError(f"{self.where}: {heading} {shown(text)}: {error}") from error
+            raise InputError(f"{self.where}: {heading} {quoted_line(text)}: {error}") from error
 
     def unmodelled(self, headings: tuple[str, ...], name: str) -> list[str]:
         unset = {"", "0", "00:00:00", "0.000000", "1.000000"} | {word.lower() for word in values.NO_LIMIT}
@@ -143,7 +143,7 @@ def read_qos(path: Path) -> Dump[Qos]:
             flags=cells.get("Flags", parse=values.words, blank=()),
         )
         if any(qos.name == other.name for other in rows):
-            raise InputError(f"{cells.where}: QOS {shown(qos.name)} has two rows: keep one of them")
+            raise InputError(f"{cells.where}: QOS {quoted_line(qos.name)} has two rows: keep one of them")
         rows.append(qos)
         unmodelled += cells.unmodelled(_QOS_UNMODELLED, f"QOS {qos.name}")
     _check_preempt(path, rows)
@@ -160,7 +160,7 @@ def _check_preempt(path: Path, rows: list[Qos]) -> None:
         for other in qos.preempt:
             if other not in known:
                 raise InputError(
-                    f"{path}: QOS {shown(qos.name)} preempts {shown(other)}, which has no row: dump all QOS"
+                    f"{path}: QOS {quoted_line(qos.name)} preempts {quoted_line(other)}, which has no row: dump all QOS"
                 )
 
 
@@ -194,7 +194,7 @@ def read_associations(path: Path, cluster: str = "") -> Dump[Association]:
         missing = row.account if row.user and row.account not in accounts else row.parent
         if missing and missing not in accounts:
             raise InputError(
-                f"{cells.where}: account {shown(missing)} has no row of its own in this dump: print all accounts"
+                f"{cells.where}: account {quoted_line(missing)} has no row of its own in this dump: print all accounts"
             )
     if len(accounts) > 2 and not any(row.parent for row in rows):
         unmodelled.append(f"{path}:1: accounts have no parents, so all are put below root; print the column ParentName")

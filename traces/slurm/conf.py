@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from traces.errors import InputError
 from traces.slurm import conf_names as names
 from traces.slurm import conf_values as values
-from traces.slurm.conf_lines import Pair, read_lines, shown
+from traces.slurm.conf_lines import Pair, quoted_line, read_lines
 from traces.slurm.text import expand_nodes
 
 RECORDS = ("nodename", "partitionname", "nodeset", "downnodes", "frontendname", "slurmctldhost")
@@ -211,7 +211,7 @@ class _Remarks:
 def _unknown(pair: Pair, what: str, known: Iterable[str]) -> InputError:
     close = difflib.get_close_matches(pair.key.lower(), list(known), n=1)
     hint = f"did you mean {close[0]!r}?" if close else "slurm.conf(5) lists the known names"
-    return InputError(f"{pair.where}: unknown {what} {shown(pair.key)}: {hint}")
+    return InputError(f"{pair.where}: unknown {what} {quoted_line(pair.key)}: {hint}")
 
 
 def parsed(pair: Pair, parse: Callable[[str], Any]) -> Any:
@@ -219,7 +219,7 @@ def parsed(pair: Pair, parse: Callable[[str], Any]) -> Any:
     try:
         return parse(pair.value)
     except ValueError as error:
-        raise InputError(f"{pair.where}: {pair.key}={shown(pair.value)}: {error}") from error
+        raise InputError(f"{pair.where}: {pair.key}={quoted_line(pair.value)}: {error}") from error
 
 
 def filled(empty: Record, pairs: dict[str, Pair]) -> Record:
@@ -260,7 +260,7 @@ def _options(pair: Pair, remarks: _Remarks) -> SchedulerOptions:
         lower = {"max_job_bf": "bf_max_job_test"}.get(name.lower(), name.lower())
         if lower in known:
             if not equals and known[lower] is not values.yes_no:
-                raise InputError(f"{option.where}: {shown(name)} needs a value: write {name}=<number>")
+                raise InputError(f"{option.where}: {quoted_line(name)} needs a value: write {name}=<number>")
             options[lower] = option
         elif lower in names.OPTIONS_THAT_MATTER:
             remarks.unmodelled.append(f"{option.where} {part}")
@@ -310,7 +310,7 @@ def _nodes(records: dict[str, list[dict[str, Pair]]], remarks: _Remarks) -> tupl
         for name in expanded(pair.value, pair.where):
             if name in nodes:
                 raise InputError(
-                    f"{pair.where}: node {shown(name)} is already declared at {nodes[name].where}: keep one line"
+                    f"{pair.where}: node {quoted_line(name)} is already declared at {nodes[name].where}: keep one line"
                 )
             nodes[name] = replace(model, name=name)
     for record in records["downnodes"]:
@@ -318,7 +318,7 @@ def _nodes(records: dict[str, list[dict[str, Pair]]], remarks: _Remarks) -> tupl
         state = parsed(record["state"], values.node_state) if "state" in record else "down"
         for name in expanded(pair.value, pair.where):
             if name not in nodes:
-                raise InputError(f"{pair.where}: DownNodes names {shown(name)}, which no NodeName line declares")
+                raise InputError(f"{pair.where}: DownNodes names {quoted_line(name)}, which no NodeName line declares")
             nodes[name] = replace(nodes[name], state=state)
     return tuple(nodes.values())
 
@@ -384,5 +384,6 @@ def _members(pair: Pair, nodes: tuple[NodeConf, ...], sets: dict[str, list[str]]
         elif name in declared:
             members.append(name)
         else:
-            raise InputError(f"{pair.where}: Nodes names {shown(name)}, which no NodeName or NodeSet line declares")
+            quoted = quoted_line(name)
+            raise InputError(f"{pair.where}: Nodes names {quoted}, which no NodeName or NodeSet line declares")
     return members

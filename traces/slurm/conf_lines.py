@@ -31,7 +31,7 @@ class Pair:
     where: str
 
 
-def shown(text: str) -> str:
+def quoted_line(text: str) -> str:
     """Return the text in quotes for a message, cut to 80 characters."""
     return repr(text if len(text) <= 80 else f"{text[:79]}…")
 
@@ -71,18 +71,18 @@ def _read_into(lines: list[list[Pair]], path: Path, folder: Path, above: list[Pa
         if "%c" in name:
             cluster = next((p.value for line in lines for p in line if p.key.lower() == "clustername"), None)
             if cluster is None:
-                raise InputError(f"{where}: Include {shown(name)}: %c needs a ClusterName above it")
+                raise InputError(f"{where}: Include {quoted_line(name)}: %c needs a ClusterName above it")
             name = name.replace("%c", cluster)
         target = folder / name  # pathlib keeps an absolute name unchanged
         if target == path or target in above:
-            raise InputError(f"{where}: Include {shown(name)}: the file includes itself")
+            raise InputError(f"{where}: Include {quoted_line(name)}: the file includes itself")
         if not _is_file(target):
-            parent = shown(str(target.parent))
+            parent = quoted_line(str(target.parent))
             raise InputError(
-                f"{where}: Include {shown(name)}: no such file in {parent}; copy it there or remove the line"
+                f"{where}: Include {quoted_line(name)}: no such file in {parent}; copy it there or remove the line"
             )
         if len(above) >= DEEPEST_INCLUDE:
-            raise InputError(f"{where}: Include {shown(name)}: nested over {DEEPEST_INCLUDE} files deep")
+            raise InputError(f"{where}: Include {quoted_line(name)}: nested over {DEEPEST_INCLUDE} files deep")
         _read_into(lines, target, folder, [*above, path])
 
 

@@ -10,7 +10,7 @@ from traces import instants
 from traces.errors import InputError
 from traces.slurm import conf_values as values
 from traces.slurm.conf import expanded
-from traces.slurm.conf_lines import Pair, read_records, shown
+from traces.slurm.conf_lines import Pair, quoted_line, read_records
 
 _UNSET = frozenset({"(null)", "n/a", "none", ""})
 
@@ -44,12 +44,11 @@ def read_reservations(path: Path, timezone: str) -> tuple[Reservation, ...]:
         own, name = _set(record), record["reservationname"]
         for key in ("starttime", "endtime"):
             if key not in own:
-                raise InputError(f"{name.where}: reservation {shown(name.value)} has no {key}")
+                raise InputError(f"{name.where}: reservation {quoted_line(name.value)} has no {key}")
         start, end = _epoch_s(own["starttime"], zone), _epoch_s(own["endtime"], zone)
         if end <= start:
-            raise InputError(
-                f"{name.where}: reservation {shown(name.value)} ends ({shown(own['endtime'].value)}) before it starts"
-            )
+            quoted, end_text = quoted_line(name.value), quoted_line(own["endtime"].value)
+            raise InputError(f"{name.where}: reservation {quoted} ends ({end_text}) before it starts")
         lists = {key: values.words(own[key].value) if key in own else () for key in ("accounts", "flags")}
         users = tuple(own["users"].value.split(",")) if "users" in own else ()
         members = tuple(expanded(own["nodes"].value, name.where)) if "nodes" in own else ()
@@ -64,5 +63,5 @@ def _epoch_s(pair: Pair, zone: ZoneInfo) -> int:
         return instants.epoch_s(instants.parse(pair.value), zone)
     except ValueError as error:
         raise InputError(
-            f"{pair.where}: {pair.key}={shown(pair.value)}: must be a time such as 2026-11-21T08:00:00"
+            f"{pair.where}: {pair.key}={quoted_line(pair.value)}: must be a time such as 2026-11-21T08:00:00"
         ) from error

@@ -72,7 +72,7 @@ def headline_values(outcome: PolicyOutcome, at: int, cell: Cell) -> dict[str, Fl
     }
 
 
-def figures(outcome: PolicyOutcome, at: int, cell: Cell) -> dict[str, Float64s]:
+def cell_figures(outcome: PolicyOutcome, at: int, cell: Cell) -> dict[str, Float64s]:
     """(1,) each figure of a row: a mean over pairs and seeds, or a value derived from such means; NaN if undefined.
 
     The outcome is on the cell's pairs; `at` is the position of its headline setting.
@@ -83,7 +83,7 @@ def figures(outcome: PolicyOutcome, at: int, cell: Cell) -> dict[str, Float64s]:
 
 
 def drawn(outcome: PolicyOutcome, at: int, cell: Cell, seed: int) -> dict[str, Float64s]:
-    """(draws,) each of `figures`, and the percentiles of the interruption, in every draw; empty without draws."""
+    """(draws,) each of `cell_figures`, and the percentiles of the interruption, in every draw; empty without draws."""
     if cell.starts is None:
         return {}
     seeds = seed_weights(outcome.gap_h.shape[0], len(cell.starts), seed)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from features.bootstrap import DRAWS, block_count, interval
 from features.conventions import INDICATIVE_BELOW_BLOCKS, OVERLAP_BUDGETS_H
 from models.provisioning.comparison import differences
-from models.provisioning.comparison.cells import PERCENTILES, Cell, at_budget, cells, drawn, figures
+from models.provisioning.comparison.cells import PERCENTILES, Cell, at_budget, cell_figures, cells, drawn
 from models.provisioning.comparison.differences import Difference
 from models.provisioning.comparison.groups import Group, groups
 from models.provisioning.comparison.one_thread import one_thread
@@ -181,7 +181,7 @@ class _Measured:
         outcome, select = whole.take(cell.mask), self.on_select.get(whole.policy)
         at = headline(outcome, select)
         blocks = block_count(cell.submit_s, cell.origin_s)
-        known, draws = figures(outcome, at, cell), drawn(outcome, at, cell, self.seed)
+        known, draws = cell_figures(outcome, at, cell), drawn(outcome, at, cell, self.seed)
         compared = {
             name: np.concatenate([known[name], draws.get(name, known[name][:0])]) for name in differences.COMPARED
         }

@@ -57,7 +57,7 @@ class Owners(NamedTuple):
     name: Int64s  # of the job's name
 
 
-def starts_ahead(
+def injected_starts_ahead(
     table: PairTable,
     workload: Workload,
     owners: Owners,

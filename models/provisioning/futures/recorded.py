@@ -179,7 +179,7 @@ def _week(
             advance(workspace.cluster, followed, int(submission[d, 0]) - 1)
         else:
             until_submission(workspace.cluster, followed, int(place[row]))
-        play(workspace, followed, submission[d], cycles, found[d], revealed, d)
+        play_futures(workspace, followed, submission[d], cycles, found[d], revealed, d)
         done[0] += 1
     return found
 
@@ -224,7 +224,7 @@ def futures_workspace(
     return FuturesWorkspace(cluster, past, known, ageing, room, np.flatnonzero(place != NONE), has_priority)
 
 
-def play(
+def play_futures(
     workspace: FuturesWorkspace,
     branch: RecordedBranch,
     submission: Int64s,

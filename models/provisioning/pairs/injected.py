@@ -34,7 +34,7 @@ from simulator.cluster import (
     place_of,
     start_of,
     submit,
-    visible,
+    visible_state,
 )
 from simulator.compiled import njit
 from traces.arrays import Float32s, Int64s
@@ -96,7 +96,7 @@ def _chunk(
             now = start + instants_s[k]
             if advance(cluster, branch, max(now - 1, start)) != 0:
                 return NO_ROOM
-            seen = visible(cluster, branch, now)
+            seen = visible_state(cluster, branch, now)
             write_observation(observations[p, k], seen, now, pair, place_of(cluster, branch, successor, now))
             copy(cluster, leaf, branch)
             submit(cluster, leaf, successor, now)

@@ -23,12 +23,12 @@ import numpy as np
 from features import observe
 from models.provisioning.pairs.injected import write_observation
 from models.provisioning.protocol import PairTable
-from simulator.cluster import NONE, Built, advance, copy, place_of, start_of, submit, visible
+from simulator.cluster import NONE, Built, advance, copy, place_of, start_of, submit, visible_state
 from simulator.compiled import njit
 from simulator.recorded.branch import RecordedBranch, RecordedCluster, pass_over
 from simulator.recorded.calibration.judge import ALL, REFIT_S
 from simulator.recorded.follow import HORIZON_S
-from simulator.recorded.parameters import fit, rules_of
+from simulator.recorded.parameters import infer_parameters, rules_of
 from simulator.recorded.record import NEVER, RecordedTrace
 from simulator.recorded.single import is_around
 from simulator.recorded.world import Extra, build_with
@@ -71,7 +71,7 @@ def _decide(
         advance(cluster, followed, now - 1)
         pair = (pairs[i, 0], pairs[i, 1], pairs[i, 2], pairs[i, 3], pairs[i, 4], pairs[i, 5])
         place = place_of(cluster, followed, first_extra + i, now)
-        write_observation(observations[d], visible(cluster, followed, now), now, pair, place)
+        write_observation(observations[d], visible_state(cluster, followed, now), now, pair, place)
         copy(cluster, leaf, followed)
         if pairs[i, 6] != NONE:
             pass_over(leaf, pairs[i, 6])
@@ -188,7 +188,7 @@ def week_world(record: RecordedTrace, from_s: int, extra: Extra, fit_span_s: int
     The row is NONE for a job of the record that is too far away in time to be played.
     """
     learned = record if fit_span_s is None else record.take(record.submit_s >= from_s - fit_span_s)
-    parameters = fit(learned, from_s)
+    parameters = infer_parameters(learned, from_s)
     inside = is_around(record, from_s, from_s + REFIT_S)
     rules, slope = rules_of(parameters, ALL), parameters.points_per_hour
     world = build_with(record.take(inside), extra, rules=rules, points_per_hour=slope, threads=1)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from features.conventions import interruption_h, overlap_h
 from models.provisioning.batched_pairs import rewards
-from models.provisioning.policies.estimates import average_wait, start_estimate, start_expected
+from models.provisioning.policies.estimates import average_wait, start_by_expected_run_times, start_by_limits
 from models.provisioning.policies.simulate_ahead import SimulateAhead
 from models.provisioning.protocol import PairTable
 from models.provisioning.stopping import stopping_rows
@@ -18,7 +18,7 @@ def best_rules(pairs: PairTable, weights: NDArray[np.float64], looks_ahead: bool
 
     With `looks_ahead` the rule on the pairs' futures is a candidate too.
     """
-    kinds = (average_wait, start_estimate, start_expected, *((SimulateAhead,) if looks_ahead else ()))
+    kinds = (average_wait, start_by_limits, start_by_expected_run_times, *((SimulateAhead,) if looks_ahead else ()))
     rules = [rule().fit(pairs, 0)[0] for rule in kinds]
     submit = np.concatenate([rule.decisions(pairs.inputs_of(rule)) for rule in rules])
     gap = pairs.gap_h[stopping_rows(pairs, submit)]

@@ -38,13 +38,13 @@ def average_wait() -> ScaledEstimate:
     return ScaledEstimate("average-wait", RECENT_WAIT, AVERAGE_FACTORS)
 
 
-def start_estimate() -> ScaledEstimate:
+def start_by_limits() -> ScaledEstimate:
     """The reservation profile's wait by time limits, times the setting."""
     factors = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
     return ScaledEstimate("start-estimate", "start_estimate_h", factors)
 
 
-def start_expected() -> ScaledEstimate:
+def start_by_expected_run_times() -> ScaledEstimate:
     """The reservation profile's wait by expected run times, times the setting."""
     factors = (0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0, 20.0)
     return ScaledEstimate("start-expected", "start_estimate_expected_h", factors)

@@ -9,7 +9,7 @@ import polars as pl
 
 from agent.artifact import Artifact
 from features.load import drift as weekly
-from features.load.load import described
+from features.load.load import drift_features
 from features.trace import ASKED, read_trace
 from models.release.policies.gate import seen_until_s
 from models.study.inputs import declared_dates
@@ -52,7 +52,7 @@ def drift(data: DataFolder, settings: ClusterSettings, predicted: pl.DataFrame |
     released = _released(data, settings.name, champion.version)
     until_s = seen_until_s(released, settings.name)
     described_columns = ("limit_s", "run_s", "wait_s", "eligible_wait_s", "gpu_time_s", "qos")
-    jobs = _weekly(described(read_trace(data, settings.name, jobs=(*ASKED, *described_columns)), settings))
+    jobs = _weekly(drift_features(read_trace(data, settings.name, jobs=(*ASKED, *described_columns)), settings))
     if until_s is None or jobs.is_empty():
         return frame(CHAMPION_DRIFT, [])
     from_s = max(declared_dates(settings).fit_from_s or 0, until_s - MOST_WEEKS * WEEK_S)

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from features.load.bounds import LEAST_WEEKS, bounds
-from models.queue_time.artifact import described, released
+from models.queue_time.artifact import describe_log, released
 from models.queue_time.ground import read_log, submitted_jobs
 from models.queue_time.protocol import Forecast
 from models.queue_time.tables import QUEUE_TIME_DRIFT
@@ -53,7 +53,7 @@ def drift(data: DataFolder, settings: ClusterSettings) -> pl.DataFrame:
     jobs = submitted_jobs(log, fitted_s, declared_dates(settings).fit_from_s)
     if jobs.why_request_only is not None:
         return frame(QUEUE_TIME_DRIFT, [])
-    rows, names = jobs.rows.take(jobs.within(since_s, known_s)), described(jobs).partitions
+    rows, names = jobs.rows.take(jobs.within(since_s, known_s)), describe_log(jobs).partitions
     forecast = Forecast(*model.forecast(rows.observed, [names[one] for one in rows.partition.tolist()]))
     since = by_week(forecast, rows, since_s, known_s)
     shared = {"cluster": settings.name, "champion_version": champion.version}

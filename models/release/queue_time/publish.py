@@ -19,7 +19,7 @@ from agent.artifact import digests, pack_arrays
 from agent.distribution import Distribution
 from features.submission.log import SubmissionLog, why_not_rebuilt
 from models.queue_time import scores
-from models.queue_time.artifact import RELEASABLE, described, distribution, released, with_checks
+from models.queue_time.artifact import RELEASABLE, describe_log, distribution, released, with_checks
 from models.queue_time.conformal import Calibrated
 from models.queue_time.futures import LOOKS
 from models.queue_time.ground import LEAST_FIT, SubmittedJobs, read_log, submitted_jobs
@@ -35,7 +35,7 @@ from models.release.queue_time.gate import BETTER, LEAST_JOBS, QueueTimeOffer, j
 from models.release.queue_time.note import card
 from models.release.queue_time.promise import WeekScores, by_week
 from models.study.inputs import declared_dates
-from models.study.windows import COOL_DOWN_S, WARM_UP_S, Window, Windows, split
+from models.study.windows import COOL_DOWN_S, WARM_UP_S, Window, Windows, split_trace
 from models.tracking import versions as tracking
 from models.tracking.kinds import QUEUE_TIME
 from traces import instants
@@ -127,7 +127,7 @@ def _crps_of(champion: Distribution, report: Judgement, fresh: Any) -> Float64s:
     held = report.rows.take(fresh)
     if not len(held):
         return held.wait_s.astype(float)
-    names = described(report.jobs).partitions
+    names = describe_log(report.jobs).partitions
     forecast = champion.forecast(held.observed, [names[one] for one in held.partition.tolist()])
     return scores.crps_h(Forecast(*forecast), held.wait_s)
 
@@ -152,7 +152,7 @@ def _windows(log: SubmissionLog, settings: ClusterSettings) -> Windows | None:
     declared, submit_s = declared_dates(settings), log.record.submit_s
     from_s = max(int(submit_s.min()), declared.fit_from_s or 0) + WARM_UP_S
     usable = Window(-(-from_s // HOUR_S) * HOUR_S, (int(submit_s.max()) - COOL_DOWN_S) // HOUR_S * HOUR_S)
-    return None if usable.until_s <= usable.from_s else split(usable, declared, settings.name)
+    return None if usable.until_s <= usable.from_s else split_trace(usable, declared, settings.name)
 
 
 def _too_few(jobs: SubmittedJobs, window: Window) -> str | None:
@@ -217,7 +217,7 @@ def _fitted(
     """Fit the method on what was known at an instant, and add checks."""
     jobs = submitted_jobs(log, known_s, declared_dates(settings).fit_from_s)
     rows = jobs.rows.take(jobs.known(known_s))
-    names = described(jobs)
+    names = describe_log(jobs)
     trained_on = {"cluster": settings.name, "jobs": len(rows), "until_s": known_s, "until_utc": instants.text(known_s)}
     fitted = Calibrated(make_method(method)).fit(rows, SEED)
     return with_checks(distribution(method, fitted, names, {**note, "trained_on": trained_on}), rows, names.partitions)

@@ -65,7 +65,7 @@ def declared(data: DataFolder, settings: ClusterSettings) -> SlurmFiles | None:
     return SlurmFiles(data, settings.name, read_slurm_conf(conf), qos, associations, reservations, settings.timezone)
 
 
-def load(
+def load_slurm_files(
     files: SlurmFiles,
     *,
     from_s: int | None = None,

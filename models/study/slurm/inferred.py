@@ -62,7 +62,7 @@ def from_record(record: RecordedTrace, parameters: Parameters, nodes: int, pair_
     return Loaded(world, tuple(record.job_key), np.zeros(count, np.int64), (), {}, submitter)
 
 
-def sentence(parameters: Parameters) -> str:
+def inferred_limits_sentence(parameters: Parameters) -> str:
     """Describe the inferred parameters in a sentence."""
     growth = parameters.points_per_hour
     most = ((parameters.max_jobs, "running jobs"), (parameters.max_nodes, "nodes"))

@@ -139,7 +139,9 @@ def world(data: DataFolder, scenario: Scenario, from_s: int, pair_nodes: int) ->
     from simulator.slurm.world import CapacityChanges
 
     names = SubmitterNames(scenario.partition, scenario.account, scenario.user)
-    loaded = slurm_files.load(files, from_s=scenario.from_s, until_s=scenario.known_until_s, submitter=names)
+    loaded = slurm_files.load_slurm_files(
+        files, from_s=scenario.from_s, until_s=scenario.known_until_s, submitter=names
+    )
     if scenario.capacity == len(loaded.world.nodes):
         return loaded
     fewer = CapacityChanges(np.zeros(1, np.int64), np.array([scenario.capacity], np.int64))
@@ -147,14 +149,14 @@ def world(data: DataFolder, scenario: Scenario, from_s: int, pair_nodes: int) ->
 
 
 def _inferred(data: DataFolder, scenario: Scenario, from_s: int, pair_nodes: int) -> Loaded:
-    from models.study.slurm.inferred import from_record, sentence
-    from simulator.recorded.parameters import fit
+    from models.study.slurm.inferred import from_record, inferred_limits_sentence
+    from simulator.recorded.parameters import infer_parameters
 
     record = inputs.read_record(data, scenario.cluster, scenario.from_s, scenario.known_until_s)
-    parameters = fit(record, scenario.known_until_s or from_s)
+    parameters = infer_parameters(record, scenario.known_until_s or from_s)
     say(
         f"slurm on {counted(scenario.capacity, 'node')} without a slurm.conf, inferred from the record: "
-        f"{sentence(parameters)}; usable nodes, holds, siblings and nodes out of service are not settings of Slurm and "
-        "are left out"
+        f"{inferred_limits_sentence(parameters)}; usable nodes, holds, siblings and nodes out of service are not "
+        "settings of Slurm and are left out"
     )
     return from_record(record, parameters, scenario.capacity, pair_nodes)

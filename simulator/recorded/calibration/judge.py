@@ -32,7 +32,7 @@ from simulator.recorded.parameters import (
     REPLAYED,
     WINDOW_S,
     Parameters,
-    fit,
+    infer_parameters,
     jobs_of,
     rules_of,
 )
@@ -92,7 +92,7 @@ def months(record: RecordedTrace, fit_from_s: int | None = None) -> list[Month]:
 
 
 def steps(form: str, month: Month) -> int:
-    """Return the number of steps that `starts` reports."""
+    """Return the number of steps that `judged_starts` reports."""
     return len(month.weeks) if form in SINGLE else 1
 
 
@@ -100,7 +100,7 @@ def _silent(steps: int) -> None:
     """Ignore progress."""
 
 
-def starts(
+def judged_starts(
     form: str,
     record: RecordedTrace,
     happened: Events,
@@ -162,7 +162,7 @@ def fits(record: RecordedTrace, month: Month, on_progress: Callable[[int], None]
     fitted = []
     for until_s in month.weeks:
         learned = record.take(record.submit_s >= until_s - LEAST_FIT_S) if month.is_near else record
-        fitted.append(fit(learned, until_s))
+        fitted.append(infer_parameters(learned, until_s))
         on_progress(1)
     return fitted
 
@@ -195,7 +195,7 @@ def contributions(
     names = _mechanisms(form)
 
     def figures_with(mechanisms: frozenset[str]) -> dict[str, float]:
-        return figures(record, month, starts(form, record, happened, month, fitted, mechanisms, on_progress))
+        return figures(record, month, judged_starts(form, record, happened, month, fitted, mechanisms, on_progress))
 
     rows = [("none", "", figures_with(frozenset()))]
     rows += [("added", name, figures_with(frozenset(names[: k + 1]))) for k, name in enumerate(names)]

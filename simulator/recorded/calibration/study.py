@@ -19,7 +19,7 @@ from simulator.recorded.calibration.judge import (
     error_classes,
     figures,
     fits,
-    starts,
+    judged_starts,
     steps,
 )
 from simulator.recorded.parameters import Parameters
@@ -69,7 +69,7 @@ def study(record: RecordedTrace, cluster: str, judged: list[Month], *, mechanism
             parameters.append(_parameter_row(month, fitted[0]))
             begun: dict[str, Int64s] = {}
             for form in FORMS:
-                begun[form] = starts(form, record, happened, month, fitted, on_progress=on_progress)
+                begun[form] = judged_starts(form, record, happened, month, fitted, on_progress=on_progress)
             rows += [_figure_row(record, month, form, "all", "", figures(record, month, begun[form])) for form in FORMS]
             waits.append(_wait_rows(record, cluster, month, begun))
         for form, sample in changed:

@@ -150,7 +150,7 @@ def test_p_value_is_near_scipys(distance: float, n: int, m: int) -> None:
 @given(random_jobs(fewest=1))
 def test_what_a_job_met_is_that_of_a_loop(rows: list[dict[str, Any]]) -> None:
     """Queue and running jobs the second before the submission."""
-    found = load.described(trace(rows), ClusterSettings(CLUSTER))
+    found = load.drift_features(trace(rows), ClusterSettings(CLUSTER))
     met = sorted((row["submit_utc"], row["queued_jobs"], row["running_jobs"]) for row in found.to_dicts())
     expected = []
     for row in rows:

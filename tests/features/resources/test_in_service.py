@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features.resources import in_service
-from features.resources.in_service import usable
+from features.resources.in_service import usable_capacity
 from features.resources.usage import Steps
 from tests.features.resources import in_service_twin
 from traces.arrays import Int64s
@@ -39,7 +39,7 @@ def test_what_is_in_service_is_that_of_a_loop(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(in_service, "DAY_S", day)
         patch.setattr(in_service, "PRESSED", pressed)
-        got = usable(used, queued, whole, shows_its_end)
+        got = usable_capacity(used, queued, whole, shows_its_end)
     seconds = np.arange(used.times[0], used.times[-1] + 1)
     expected = in_service_twin.in_service(
         dict(zip(seconds.tolist(), used.at(seconds).tolist(), strict=True)),
@@ -53,7 +53,7 @@ def days(levels: list[int], queue: int, shows_its_end: bool = True) -> Int64s:
     """In service at the begin of each day of a machine of 10: `levels` in use all day, and `queue` users waiting."""
     used = steps(*((i * DAY_S, (i + 1) * DAY_S, level) for i, level in enumerate(levels)))
     queued = steps((0, len(levels) * DAY_S, queue)) if queue else Steps(used.times[:0], used.values[:0])
-    return usable(used, queued, 10, shows_its_end).at(np.arange(len(levels)) * DAY_S)
+    return usable_capacity(used, queued, 10, shows_its_end).at(np.arange(len(levels)) * DAY_S)
 
 
 def test_with_a_queue_of_five_users_what_is_used_is_what_there_is() -> None:
@@ -75,16 +75,27 @@ def test_the_days_at_the_end_of_a_log_count_only_if_it_shows_them() -> None:
 
 def test_a_day_with_a_queue_begins_at_midnight_though_use_does_not_change_then() -> None:
     used, queued = steps((0, 6 * DAY_S, 6)), steps((3 * DAY_S, 4 * DAY_S, 9))
-    assert usable(used, queued, 10, shows_its_end=True).at(np.arange(6) * DAY_S).tolist() == [10, 10, 10, 6, 10, 10]
+    assert usable_capacity(used, queued, 10, shows_its_end=True).at(np.arange(6) * DAY_S).tolist() == [
+        10,
+        10,
+        10,
+        6,
+        10,
+        10,
+    ]
 
 
 def test_a_level_held_for_less_than_an_hour_is_no_level() -> None:
     used = steps((0, 20 * DAY_S, 4), (5 * DAY_S, 5 * DAY_S + 1700, 6))
     queued = steps((0, 20 * DAY_S, 9))
     at = np.array([4 * DAY_S, 5 * DAY_S, 5 * DAY_S + 1700])
-    assert usable(used, queued, 10, shows_its_end=True).at(at).tolist() == [4, 10, 4]  # while it holds, it is there
+    assert usable_capacity(used, queued, 10, shows_its_end=True).at(at).tolist() == [
+        4,
+        10,
+        4,
+    ]  # while it holds, it is there
 
 
 def test_nothing_used_leaves_all() -> None:
     nothing = Steps(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    assert usable(nothing, nothing, 10, shows_its_end=True).times.tolist() == []
+    assert usable_capacity(nothing, nothing, 10, shows_its_end=True).times.tolist() == []

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from features.resources.tally import quantiles, tally
+from features.resources.tally import sample_quantiles, tally
 
 runs = st.lists(
     st.lists(st.sampled_from((0.0, 0.1, 33.3, 99.9, 100.0)), min_size=1, max_size=40), min_size=1, max_size=5
@@ -23,7 +23,7 @@ def test_quantiles_are_those_of_numpy(of: list[list[float]]) -> None:
     values, shares = np.concatenate(of), np.array([0.5, 0.9, 0.95])
     n = np.array([len(run) for run in of])
     first, found = np.cumsum(n) - n, np.empty((len(of), 3))
-    quantiles(values, first, n, shares, np.empty(n.max()), found)
+    sample_quantiles(values, first, n, shares, np.empty(n.max()), found)
     assert np.allclose(found, [np.quantile(run, shares) for run in of], atol=1e-12)
     assert (values == np.concatenate(of)).all()
 

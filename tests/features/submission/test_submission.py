@@ -20,11 +20,11 @@ from features.submission.index import (
     SubmissionRequest,
     fill_submission,
 )
-from features.submission.log import CPUS, NODES, SubmissionLog, from_jobs, why_not_rebuilt
+from features.submission.log import CPUS, NODES, SubmissionLog, submissions_of, why_not_rebuilt
 from features.submission.observed import observe_log
 from features.submission.shape import shapes
 from features.submission.tally import tallies
-from simulator.recorded.parameters import fit
+from simulator.recorded.parameters import infer_parameters
 from simulator.recorded.record import NEVER, RecordedTrace, events
 from tests.features.submission.logs import ORIGIN_S, generated_log
 from tests.features.submission.tally_twin import plain_tallies
@@ -93,7 +93,7 @@ def futures(log: SubmissionLog, from_s: int, rng: np.random.Generator) -> Submis
 def test_nothing_of_what_comes_later_reaches_an_observation(seed: int) -> None:
     log = generated_log(seed)
     record, from_s = log.record, ORIGIN_S + 8 * DAY_S
-    rules = fit(record, ORIGIN_S + 6 * DAY_S)
+    rules = infer_parameters(record, ORIGIN_S + 6 * DAY_S)
     early = record.submit_s < from_s
     changed = futures(log, from_s, np.random.default_rng(seed))
     assert (changed.record.start_s != record.start_s).sum() > 50
@@ -106,7 +106,7 @@ def test_nothing_of_what_comes_later_reaches_an_observation(seed: int) -> None:
 def test_a_job_does_not_see_its_own_start() -> None:
     log = generated_log(1)
     record, row = log.record, 200
-    rules = fit(record, ORIGIN_S + 6 * DAY_S)
+    rules = infer_parameters(record, ORIGIN_S + 6 * DAY_S)
     wanted = np.arange(len(record)) == row
     start, end = record.start_s.copy(), record.end_s.copy()
     start[row], end[row] = record.submit_s[row] + 5 * DAY_S, record.submit_s[row] + 6 * DAY_S
@@ -120,7 +120,7 @@ def test_jobs_of_one_second_see_those_before_them() -> None:
     start = np.maximum(record.start_s, record.submit_s)
     end = np.maximum(record.end_s, np.where(start < NEVER, start + 1, record.submit_s))
     record = replace(record, start_s=start, end_s=end)
-    seen = observe_log(replace(log, record=record), fit(record, ORIGIN_S), np.ones(len(record), bool))
+    seen = observe_log(replace(log, record=record), infer_parameters(record, ORIGIN_S), np.ones(len(record), bool))
     first = np.flatnonzero(record.submit_s == record.submit_s[150])
     pending = seen[first, AT["everybody_pending_jobs"]]
     assert (np.diff(pending) == 1).all()
@@ -143,12 +143,12 @@ def jobs_frame(**changes: object) -> pl.DataFrame:
 
 
 def test_a_log_holds_what_was_asked_for_in_the_order_of_the_record() -> None:
-    log = from_jobs(jobs_frame(), default_limit_s=99)
+    log = submissions_of(jobs_frame(), default_limit_s=99)
     assert log.unit == NODES and log.record.size.tolist() == [2, 3] and log.record.limit_s.tolist() == [60, 99]
     assert log.asked.tolist() == [[8, 4, 2, 7, 0], [16, 0, 0, 0, 1]]
     assert log.names == {"user": ["ann", ""], "account": ["", "x"], "partition": ["p", "q"], "qos": ["", ""]}
     none = {"allocated_nodes": [None, None], "requested_nodes": [None, None]}
-    by_cpus = from_jobs(
+    by_cpus = submissions_of(
         jobs_frame(**none).with_columns(pl.col("allocated_nodes", "requested_nodes").cast(pl.Int64)),
         default_limit_s=99,
     )

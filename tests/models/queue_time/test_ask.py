@@ -18,7 +18,7 @@ from models.queue_time.make import make
 from models.queue_time.protocol import Forecast
 from models.queue_time.rolling import rolled
 from models.queue_time.stored import Stored
-from simulator.recorded.parameters import fit
+from simulator.recorded.parameters import infer_parameters
 from simulator.recorded.record import ARRAYS, NEVER, RecordedTrace
 from tests.features.submission.logs import generated_log
 from traces.clusters import ClusterSettings
@@ -61,7 +61,7 @@ def test_what_is_asked_about_is_observed_as_if_it_had_been_submitted(log: Submis
     for of, size, limit_s in ((10, 2, HOUR_S), (200, 4, DAY_S), (33, 1, 6 * HOUR_S)):
         longer = with_one_more(log, size, limit_s, of)
         wanted = np.arange(len(longer.record)) == len(log.record)
-        (expected,) = observe_log(longer, fit(log.record, int(log.record.submit_s[-1]) + 1), wanted)
+        (expected,) = observe_log(longer, infer_parameters(log.record, int(log.record.submit_s[-1]) + 1), wanted)
         names = {name: log.names[name][of] for name in ("user", "account", "partition", "qos")}
         (found,) = observed_of(stored, WaitRequest(size, limit_s, **names))
         differing = {

@@ -21,7 +21,7 @@ from agent.slurm.settings import Partition
 from features.submission.index import FEATURES
 from features.submission.log import SubmissionLog
 from models.queue_time.ask import WaitRequest, answer, observed_of
-from models.queue_time.live import look, seen_live
+from models.queue_time.live import look_at_slurm, seen_live
 from models.queue_time.make import make
 from models.queue_time.stored import Stored
 from simulator.recorded.record import NEVER
@@ -114,9 +114,9 @@ def test_more_nodes_than_the_partition_has_are_never_given(log: SubmissionLog, s
 
 def test_no_slurm_and_no_nodes_are_refused(stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(WorkError, match="--live: squeue"):
-        look(Commands({"PATH": str(tmp_path)}), stored, Asked(1, 3600, "u1"))
+        look_at_slurm(Commands({"PATH": str(tmp_path)}), stored, Asked(1, 3600, "u1"))
     of_cpus = replace(stored, manifest={**stored.manifest, "unit": "CPUs"})
     with pytest.raises(InputError, match="--live counts nodes, but the log of cluster 'lab' counts CPUs"):
-        look(Commands({"PATH": str(tmp_path)}), of_cpus, Asked(1, 3600, "u1"))
+        look_at_slurm(Commands({"PATH": str(tmp_path)}), of_cpus, Asked(1, 3600, "u1"))
     with pytest.raises(ValueError, match="call look before"):
         Eyes(Commands({}), Asked(1, 3600, "u1")).newcomer()

@@ -25,12 +25,12 @@ from models.study import extent, fits, inputs
 from models.study.cluster import Study, open_study
 from models.study.windows import Window
 from models.tracking import training_runs
-from simulator.recorded.parameters import fit as fit_parameters
+from simulator.recorded.parameters import infer_parameters as fit_parameters
 from simulator.recorded.record import ARRAYS, NEVER
 from tests.models.provisioning.training.test_train import Given, fitted_here
 from traces import clusters, ingest
 from traces.errors import InputError
-from traces.generate.slurm import GeneratedHistory, history, write_dump
+from traces.generate.slurm import GeneratedHistory, generated_history, write_dump
 from traces.generate.workload import EPOCH_S
 from traces.store import warehouse
 from traces.store.folder import DataFolder
@@ -63,7 +63,7 @@ Row = dict[str, str]
 @pytest.fixture(scope="module")
 def past() -> GeneratedHistory:
     """Seven weeks: arrays, dependencies, requeues, jobs that were cancelled in the queue or cut by their limit."""
-    return history(jobs=None, weeks=7, nodes=NODES, gpus_per_node=4, seed=3)
+    return generated_history(jobs=None, weeks=7, nodes=NODES, gpus_per_node=4, seed=3)
 
 
 def dumped(folder: Path, past: GeneratedHistory, at_s: int) -> list[Row]:

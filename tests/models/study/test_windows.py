@@ -18,7 +18,7 @@ from models.study.windows import (
     Windows,
     first_start_s,
     moving,
-    split,
+    split_trace,
     usable_starts,
 )
 from simulator.workload import Workload
@@ -38,7 +38,7 @@ def submitted(first_s: int, days: float) -> Workload:
 
 
 def parts(first_s: int, days: int, declared: DeclaredDates = NONE_DECLARED) -> tuple[Window, Window, Window]:
-    windows = split(usable_starts(submitted(first_s, days)), declared, "lab")
+    windows = split_trace(usable_starts(submitted(first_s, days)), declared, "lab")
     return windows.fit, windows.select, windows.report
 
 
@@ -98,13 +98,15 @@ def test_a_job_more_moves_nothing() -> None:
     trace = submitted(MONDAY_S + 2800 * WEEK_S, 90)
     later = submitted(MONDAY_S + 2800 * WEEK_S, 90.25)
     assert len(later) == len(trace) + 1
-    assert split(usable_starts(trace), NONE_DECLARED, "lab") == split(usable_starts(later), NONE_DECLARED, "lab")
+    assert split_trace(usable_starts(trace), NONE_DECLARED, "lab") == split_trace(
+        usable_starts(later), NONE_DECLARED, "lab"
+    )
 
 
 def test_a_declared_beginning_keeps_windows_moving() -> None:
     begin_s = MONDAY_S + 2810 * WEEK_S
     usable = Window(MONDAY_S + 2800 * WEEK_S, MONDAY_S + 2830 * WEEK_S)
-    assert split(usable, DeclaredDates(fit_from_s=begin_s), "lab") == moving(Window(begin_s, usable.until_s))
+    assert split_trace(usable, DeclaredDates(fit_from_s=begin_s), "lab") == moving(Window(begin_s, usable.until_s))
 
 
 def test_declared_windows_stay_where_they_are() -> None:

@@ -12,8 +12,8 @@ import pytest
 from models.what_if.answers import what_if
 from models.what_if.cluster import changes
 from simulator.flat.replay import simulate
-from simulator.metrics import summary
-from simulator.workload import Workload, from_jobs
+from simulator.metrics import schedule_summary
+from simulator.workload import Workload, workload_of
 from tests.reports import warehouse
 from traces import schema
 from traces.clusters import ClusterSettings
@@ -52,10 +52,10 @@ def test_each_change_is_the_replay_that_it_names(data: DataFolder) -> None:
         "exact time limits", "half the slack in time limits",
     ]  # fmt: skip
     jobs = read(data, "SELECT * FROM jobs")
-    workload, _keys = from_jobs(jobs, default_limit_s=1)
+    workload, _keys = workload_of(jobs, default_limit_s=1)
     base = simulate(workload, scheduler="mirage", capacity=NODES)
     fifo = simulate(workload, scheduler="fifo", capacity=NODES)
-    assert rows["as it is"]["mean_wait_s"] == summary(workload, base, NODES)["mean_wait_s"]
+    assert rows["as it is"]["mean_wait_s"] == schedule_summary(workload, base, NODES)["mean_wait_s"]
     assert rows["fifo scheduling"]["wait_change_s"] == pytest.approx(float((fifo - base).mean()))
     assert rows["as it is"]["wait_change_s"] == 0
 

@@ -14,7 +14,7 @@ from pipelines import jobs
 from pipelines.definitions import build_defs
 from pipelines.process.interrupts import is_ending
 from pipelines.runs import progress
-from pipelines.runs.words import WORDS, words_of
+from pipelines.runs.words import WORDS, words_of_step
 from traces.progress import Progress
 
 
@@ -90,4 +90,4 @@ def test_every_step_of_every_job_has_words_of_its_own() -> None:
     steps = {node.name for job in named for node in defs.resolve_job_def(job.name).graph.nodes}
     steps |= {node.name for node in jobs.tune.graph.nodes}
     assert steps == WORDS.keys()
-    assert len({words_of(step) for step in steps}) == len(steps)
+    assert len({words_of_step(step) for step in steps}) == len(steps)

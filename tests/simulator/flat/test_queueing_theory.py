@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from simulator.flat.replay import simulate
-from simulator.metrics import summary
+from simulator.metrics import schedule_summary
 from simulator.workload import Workload
 from tests.simulator.flat.cases import random_workload
 from traces.arrays import Int64s
@@ -128,7 +128,7 @@ def test_littles_law_and_the_work_done() -> None:
     jobs = random_workload(seed=12, jobs=2000, capacity=32, load=0.9)
     starts = simulate(jobs, scheduler="easy", capacity=32)
     ends = starts + jobs.run_s
-    figures = summary(jobs, starts, 32)
+    figures = schedule_summary(jobs, starts, 32)
     first, span = int(jobs.submit_s[0]), int(figures["makespan_s"])
     change = np.zeros(span + 1, np.int64)
     np.add.at(change, jobs.submit_s - first, 1)

@@ -17,10 +17,10 @@ import pytest
 
 from simulator.flat.kernel import advance
 from simulator.flat.replay import replay, simulate
-from simulator.metrics import bounded_slowdown, spearman, summary, wait_distance
+from simulator.metrics import bounded_slowdown, schedule_summary, spearman, wait_distance
 from simulator.names import SCHEDULERS
 from simulator.tables import SIMULATED_STARTS, simulated_starts
-from simulator.workload import Workload, from_jobs
+from simulator.workload import Workload, workload_of
 from tests.simulator.flat.cases import workload
 from traces.errors import InputError
 
@@ -83,13 +83,13 @@ def test_summary_of_two_jobs() -> None:
     starts = simulate(jobs, scheduler="fifo", capacity=8)
     assert starts.tolist() == [0, 10]
     starts = simulate(jobs, scheduler="fifo", capacity=4)
-    figures = summary(jobs, starts, 4)
+    figures = schedule_summary(jobs, starts, 4)
     assert figures == {
         "jobs": 2, "mean_wait_s": 45, "p50_wait_s": 45, "p95_wait_s": 85.5,
         "mean_bounded_slowdown": (1 + 140 / 50) / 2, "makespan_s": 150, "utilization": 1.0, "mean_queue_jobs": 0.6,
     }  # fmt: skip
-    assert summary(workload([]), np.array([], np.int64), 4)["utilization"] == 0
-    assert summary(workload([(0, 2, 100, 50)]), np.array([0]), 4, run_s=np.array([50]))["makespan_s"] == 50
+    assert schedule_summary(workload([]), np.array([], np.int64), 4)["utilization"] == 0
+    assert schedule_summary(workload([(0, 2, 100, 50)]), np.array([0]), 4, run_s=np.array([50]))["makespan_s"] == 50
 
 
 def test_bounded_slowdown_is_bounded() -> None:
@@ -130,19 +130,19 @@ def test_from_jobs_keeps_what_ran() -> None:
             {"job_key": "no time", "run_s": 0},
         ]
     )
-    jobs, keys = from_jobs(frame, default_limit_s=7200)
+    jobs, keys = workload_of(frame, default_limit_s=7200)
     assert keys.to_list() == ["first", "second", "late"] and jobs.job_id.tolist() == [9, 10, 1]
     assert jobs.size.tolist() == [1, 4, 2] and jobs.limit_s.tolist() == [3600, 7200, 3600]
     assert jobs.submit_s[0] == 1_640_995_200 and jobs.start_s[0] - jobs.submit_s[0] == 3600
 
 
 def test_from_jobs_numbers_jobs_without_numeric_ids() -> None:
-    jobs, keys = from_jobs(jobs_frame([{"job_key": "b", "job_id_raw": None}, {"job_key": "a"}]), default_limit_s=1)
+    jobs, keys = workload_of(jobs_frame([{"job_key": "b", "job_id_raw": None}, {"job_key": "a"}]), default_limit_s=1)
     assert keys.to_list() == ["a", "b"] and jobs.job_id.tolist() == [1, 2]
 
 
 def test_simulated_starts_table() -> None:
-    jobs, keys = from_jobs(jobs_frame([{"job_key": "a"}, {"job_key": "b", "job_id_raw": 2}]), default_limit_s=1)
+    jobs, keys = workload_of(jobs_frame([{"job_key": "a"}, {"job_key": "b", "job_id_raw": 2}]), default_limit_s=1)
     frame = simulated_starts(
         jobs, keys, np.array([jobs.submit_s[0] + 5, -1]), cluster="c", scheduler="easy", capacity=4
     )

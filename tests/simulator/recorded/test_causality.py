@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from simulator.cluster import Visible, advance, submit, visible
+from simulator.cluster import Visible, advance, submit, visible_state
 from simulator.recorded.free import free_starts, usable_nodes
-from simulator.recorded.parameters import fit, known_before
+from simulator.recorded.parameters import infer_parameters, known_before
 from simulator.recorded.record import NEVER, NONE, RecordedTrace, events
 from simulator.recorded.single import single_starts
 from simulator.recorded.state import RecordedRules
@@ -92,7 +92,7 @@ def _seen(record: RecordedTrace, at: int, now: int) -> Visible:
     advance(cluster, branch, at - 1)
     submit(cluster, branch, world.first_extra, at)
     advance(cluster, branch, now - 1)
-    return visible(cluster, branch, now)
+    return visible_state(cluster, branch, now)
 
 
 @pytest.mark.parametrize("forked", [False, True])
@@ -133,7 +133,7 @@ def test_what_is_fitted_before_an_instant_ignores_all_that_follows() -> None:
     random = np.random.default_rng(0)
     start = np.where(record.start_s >= until, NEVER, record.start_s)
     end = np.where(record.end_s >= until, until + random.integers(0, 9999, len(record)), record.end_s)
-    assert fit(changed(record, start, end), until) == fit(record, until)
+    assert infer_parameters(changed(record, start, end), until) == infer_parameters(record, until)
 
 
 def test_usable_nodes_at_a_tick_are_what_was_in_use_before_it() -> None:

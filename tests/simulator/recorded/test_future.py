@@ -123,7 +123,7 @@ def by_hand(case: dict[str, Any]) -> int:
                 row += 1
     limits = plain.FutureUserLimits(case["max_jobs"], case["max_nodes"], bool(case["siblings"]))
     usable = plain.Usable(6 - case["out"], 6)
-    start_s = plain.start_in_future(pending, running, arriving, pending[-1], limits, usable, AT, AT + LONGEST)
+    start_s = plain.start_in_plain_future(pending, running, arriving, pending[-1], limits, usable, AT, AT + LONGEST)
     assert start_s is not None
     return start_s
 

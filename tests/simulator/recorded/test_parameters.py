@@ -16,12 +16,12 @@ from simulator.recorded.calibration.judge import (
     error_classes,
     figures,
     fits,
+    judged_starts,
     months,
-    starts,
     steps,
 )
 from simulator.recorded.free import free_starts
-from simulator.recorded.parameters import MECHANISMS, fit, fit_slope, jobs_of, shared_limit, user_peaks
+from simulator.recorded.parameters import MECHANISMS, fit_slope, infer_parameters, jobs_of, shared_limit, user_peaks
 from simulator.recorded.record import NEVER, RecordedTrace, events
 from simulator.recorded.single import single_starts
 from simulator.recorded.state import RecordedJobs, RecordedRules
@@ -51,7 +51,7 @@ def record() -> RecordedTrace:
 
 
 def test_the_planted_rules_are_found(record: RecordedTrace) -> None:
-    found = fit(record, 60 * DAY_S)
+    found = infer_parameters(record, 60 * DAY_S)
     assert found.max_jobs == 4
     assert found.max_nodes is None
     assert found.nodes == 20
@@ -102,9 +102,9 @@ def test_a_month_is_judged_by_what_came_before_it(record: RecordedTrace) -> None
     fitted = fits(record, month)
     assert fitted[0].until_s == month.from_s
     happened = events(record)
-    frozen = figures(record, month, starts("frozen", record, happened, month, fitted))
-    informed = figures(record, month, starts("informed", record, happened, month, fitted))
-    bare = figures(record, month, starts("frozen", record, happened, month, fitted, frozenset()))
+    frozen = figures(record, month, judged_starts("frozen", record, happened, month, fitted))
+    informed = figures(record, month, judged_starts("informed", record, happened, month, fitted))
+    bare = figures(record, month, judged_starts("frozen", record, happened, month, fitted, frozenset()))
     # The rules that made the trace explain it; without them it is far off.
     assert frozen["mean_absolute_error_s"] < 0.3 * frozen["recorded_mean_wait_s"]
     assert informed["spearman"] > 0.9
@@ -119,14 +119,14 @@ def test_a_month_of_a_long_record_is_played_from_14_days_before_each_week(
     near, fitted = replace(month, is_near=True), fits(record, month)
     told: list[int] = []
     played: list[RecordedTrace] = []
-    whole = starts(form, record, happened, month, fitted)
+    whole = judged_starts(form, record, happened, month, fitted)
 
     def spied(part: RecordedTrace, *rest: Any, **of: Any) -> Any:
         played.append(part)
         return single_starts(part, *rest, **of)
 
     monkeypatch.setattr(judge, "single_starts", spied)
-    found = starts(form, record, happened, near, fitted, on_progress=told.append)
+    found = judged_starts(form, record, happened, near, fitted, on_progress=told.append)
     np.testing.assert_array_equal(found[month.of(record)], whole[month.of(record)])
     assert len(told) == steps(form, near) == len(played) == 5
     for part, from_s in zip(played, near.weeks, strict=True):
@@ -139,7 +139,7 @@ def test_a_month_of_a_long_record_is_played_from_14_days_before_each_week(
 def test_a_month_of_a_long_record_is_fitted_on_four_weeks(record: RecordedTrace) -> None:
     month = replace(months(record)[1], is_near=True)
     four = [record.take(record.submit_s >= until_s - 28 * DAY_S) for until_s in month.weeks]
-    expected = [fit(part, until_s) for part, until_s in zip(four, month.weeks, strict=True)]
+    expected = [infer_parameters(part, until_s) for part, until_s in zip(four, month.weeks, strict=True)]
     assert repr(fits(record, month)) == repr(expected)
     assert fits(record, month)[0].pairs < fits(record, months(record)[1])[0].pairs
 
@@ -150,7 +150,7 @@ def test_contributions_start_from_none_and_end_with_all(record: RecordedTrace) -
     rows = contributions(record, happened, month, fitted, "informed")
     assert [name for how, name, _ in rows if how == "added"] == list(MECHANISMS)
     assert [name for how, name, _ in rows if how == "left out"] == list(MECHANISMS)
-    whole = figures(record, month, starts("informed", record, happened, month, fitted, ALL))
+    whole = figures(record, month, judged_starts("informed", record, happened, month, fitted, ALL))
     last = next(found for how, name, found in rows if how == "added" and name == list(MECHANISMS)[-1])
     assert last == whole
 

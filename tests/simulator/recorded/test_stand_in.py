@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from simulator.cluster import advance, copy, start_of, submit, visible
+from simulator.cluster import advance, copy, start_of, submit, visible_state
 from simulator.recorded.record import NEVER, NONE, RecordedTrace
 from simulator.recorded.stand_in import stand_in
 from simulator.recorded.state import RecordedRules
@@ -38,7 +38,7 @@ class World:
         copy(self.cluster, self.leaf, self.followed)
         starts = np.array([] if link_start_s is None else [link_start_s], np.int64)
         stand_in(self.cluster, self.leaf, self.followed, now, self.built.first_extra, starts, np.array([out]))
-        return visible(self.cluster, self.leaf, now)
+        return visible_state(self.cluster, self.leaf, now)
 
     def start(self, now: int) -> int:
         submit(self.cluster, self.leaf, self.built.first_extra + 1, now)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from simulator.cluster import NO_LIMIT, Built, advance, place_of, start_of, submit, visible
+from simulator.cluster import NO_LIMIT, Built, advance, place_of, start_of, submit, visible_state
 from simulator.slurm import world as w
 from simulator.slurm.branching import build
 from simulator.slurm.inputs.submitted import Submitter, share, user_limits, with_jobs
@@ -77,7 +77,7 @@ def test_what_is_seen_is_what_the_twin_knows(seed: int, chosen: set[str], at: in
     here = built(world, by)
     cluster, branch = here.clusters[0], here.branch(64, 5)
     assert advance(cluster, branch, at) == 0
-    seen = visible(cluster, branch, at)
+    seen = visible_state(cluster, branch, at)
     controller = played(world, until=at)
     controller.now = at
     members = set(np.flatnonzero(world.partitions.nodes[by.partition]).tolist())

@@ -14,7 +14,7 @@ import pytest
 from traces.generate import workload as demand
 from traces.generate.logs import SAMPLE_GPUS_PER_NODE, SAMPLE_NODES, SAMPLE_WEEKS, SLURM_SAMPLE_SEED, generate_slurm
 from traces.generate.schedule import BY_MAIN, BY_SUBMIT, schedule
-from traces.generate.slurm import COLUMNS, HOSTILE_NAMES, GeneratedHistory, bracket, clock, history, node_list
+from traces.generate.slurm import COLUMNS, HOSTILE_NAMES, GeneratedHistory, bracket, clock, generated_history, node_list
 from traces.units import WEEK_S
 
 SAMPLE = Path(__file__).resolve().parents[3] / "data" / "sample" / "slurm"
@@ -22,7 +22,7 @@ SAMPLE = Path(__file__).resolve().parents[3] / "data" / "sample" / "slurm"
 
 @lru_cache(maxsize=1)
 def past() -> GeneratedHistory:
-    return history(
+    return generated_history(
         jobs=None, weeks=SAMPLE_WEEKS, nodes=SAMPLE_NODES, gpus_per_node=SAMPLE_GPUS_PER_NODE, seed=SLURM_SAMPLE_SEED
     )
 

@@ -22,7 +22,7 @@ from traces import quality, schema
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.ingest import ingest
-from traces.readers.plausible import check, implausible
+from traces.readers.plausible import check_plausible, implausible
 from traces.store.folder import DataFolder
 
 GPUS, NODES, CPUS, SECONDS = (schema.MOST[name] for name in ("gpus", "nodes", "cpus", "s"))
@@ -53,7 +53,7 @@ def test_in_bulk_as_one_by_one(rows: list[tuple[int | None, float | None]]) -> N
         told = []
         for name, value in zip(names, values, strict=True):
             try:
-                check(name, value or 0)
+                check_plausible(name, value or 0)
             except ValueError as error:
                 told.append(str(error).split()[0])
         assert (wrong or "").split(" ")[:1] == (told[:1] or [""])

@@ -104,7 +104,7 @@ def _count(column: str, printed: str | None) -> int | None:
     match = _COUNT.fullmatch(text)
     if match is None:
         raise ValueError(f"{column} {shown(text)} is not a whole number")
-    plausible.check(column, int(match["number"]))
+    plausible.check_plausible(column, int(match["number"]))
     return None if match["differs"] else int(match["number"])
 
 
@@ -116,5 +116,5 @@ def _gpus(gres: str | None) -> tuple[int | None, str | None]:
     if gres is None:
         return None, None
     gpus = slurm_text.gres_gpus(gres) or 0
-    plausible.check("gpus", gpus)
+    plausible.check_plausible("gpus", gpus)
     return gpus, (",".join(slurm_text.gres_gpu_types(gres)) or None) if gpus else None

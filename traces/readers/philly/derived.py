@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from traces.readers.csv_lines import local_time, seconds, whole
+from traces.readers.csv_lines import local_time, parse_seconds, whole
 from traces.readers.published.job_csv import CsvColumn, JobCsv
 
 
@@ -21,9 +21,9 @@ class DerivedJobs(JobCsv):
     has_ids = False
     fields = (
         CsvColumn("submit_local", "timestamp", local_time, required=True),
-        CsvColumn("run_s", "duration", seconds, required=True),
+        CsvColumn("run_s", "duration", parse_seconds, required=True),
         CsvColumn("requested_gpus", "num_gpus", whole, required=True),
-        CsvColumn("gpu_time_s", "gpu_time", seconds),
+        CsvColumn("gpu_time_s", "gpu_time", parse_seconds),
         CsvColumn("partition", "cluster"),
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import polars as pl
 
 from traces.readers.common import map_unique
-from traces.readers.csv_lines import local_time, seconds, slurm_state, whole
+from traces.readers.csv_lines import local_time, parse_seconds, slurm_state, whole
 from traces.readers.published.job_csv import CsvColumn, JobCsv
 from traces.slurm.text import tres_gpus
 
@@ -40,8 +40,8 @@ class Graham(JobCsv):
         CsvColumn("eligible_local", "eligible_time", local_time),
         CsvColumn("start_local", "start_time", local_time),
         CsvColumn("end_local", "end_time", local_time),
-        CsvColumn("elapsed_s", "elapsed_time", seconds),
-        CsvColumn("limit_s", "time_limit_sec", seconds),
+        CsvColumn("elapsed_s", "elapsed_time", parse_seconds),
+        CsvColumn("limit_s", "time_limit_sec", parse_seconds),
     )
 
     def meaning(self, rows: pl.DataFrame) -> pl.DataFrame:

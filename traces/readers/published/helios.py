@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from traces.readers.csv_lines import local_time, seconds, slurm_state, whole
+from traces.readers.csv_lines import local_time, parse_seconds, slurm_state, whole
 from traces.readers.published.job_csv import CsvColumn, JobCsv
 
 
@@ -29,7 +29,7 @@ class Helios(JobCsv):
         CsvColumn("submit_local", "submit_time", local_time, required=True),
         CsvColumn("start_local", "start_time", local_time),
         CsvColumn("end_local", "end_time", local_time),
-        CsvColumn("elapsed_s", "duration", seconds),
+        CsvColumn("elapsed_s", "duration", parse_seconds),
     )
 
     def meaning(self, rows: pl.DataFrame) -> pl.DataFrame:

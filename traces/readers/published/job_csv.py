@@ -1,7 +1,7 @@
 """Shared parts of the readers of published job logs: one line a job, at most one run for each job.
 
 A reader of a CSV declares its header and `fields`, and converts them in `meaning`. This module splits lines, collects
-rejects, converts times and makes the canonical tables, a column at a time. `finish` serves all readers of such logs.
+rejects, converts times and makes the canonical tables, a column at a time. `fill_jobs` serves all readers of such logs.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import polars as pl
 
 from traces.errors import InputError
 from traces.readers.common import HEAD_BYTES, Parsed, RawFile, Reject, localized, shown
-from traces.readers.csv_lines import BLANK, header_names, split, text
+from traces.readers.csv_lines import BLANK, header_names, parse_text, split_lines
 from traces.readers.plausible import implausible
 from traces.readers.raw_text import UNREADABLE, numbered_lines
 from traces.readers.sacct.times import settle_hour
 
 TIMES = ("submit", "eligible", "start", "end")
 _UTC = pl.Datetime("us")
-# Columns that `finish` needs; null where the log does not record them.
+# Columns that `fill_jobs` needs; null where the log does not record them.
 _PLAIN: dict[str, Any] = {
     "job_id": pl.String, "state": pl.String, **{f"{name}_utc": _UTC for name in TIMES}, "requested_nodes": pl.Int64,
     "requested_cpus": pl.Int64, "requested_gpus": pl.Int64, "requested_mem_mib": pl.Int64, "run_s": pl.Int64,
@@ -39,7 +39,7 @@ class CsvColumn:
 
     name: str
     source: str
-    value: Callable[[pl.Series], pl.Series] = text
+    value: Callable[[pl.Series], pl.Series] = parse_text
     required: bool = False
 
 
@@ -78,12 +78,12 @@ class JobCsv(ABC):
                     raise InputError(f"{file.path}:1: {what}: format {self.name} has {', '.join(self.header)}")
                 for lines in numbered_lines(stream, 2, file.path):
                     parsed.records += len(lines)
-                    frames.append(self._rows(parsed, file, split(parsed, lines, names)))
+                    frames.append(self._rows(parsed, file, split_lines(parsed, lines, names)))
         except UNREADABLE as error:
             raise InputError(f"{file.path}: cannot be read: {error}: is the file whole?") from error
         if not parsed.records:
             raise InputError(f"{file.path}: no job under the header")
-        finish(parsed, self.meaning(pl.concat(frames)), has_ids=self.has_ids)
+        fill_jobs(parsed, self.meaning(pl.concat(frames)), has_ids=self.has_ids)
         return parsed
 
     def _rows(self, parsed: Parsed, file: RawFile, rows: pl.DataFrame) -> pl.DataFrame:
@@ -95,7 +95,7 @@ class JobCsv(ABC):
                 columns.append(field.value(pl.repeat(None, len(rows), dtype=pl.String, eager=True)).alias(field.name))
                 continue
             texts = rows[field.source]
-            blank = texts.is_in(["", " "]) if field.value is text else texts.str.strip_chars().is_in(BLANK)
+            blank = texts.is_in(["", " "]) if field.value is parse_text else texts.str.strip_chars().is_in(BLANK)
             texts = texts.set(blank, None)
             value = field.value(texts)
             bad = value.is_null() if field.required else value.is_null() & ~blank
@@ -154,7 +154,7 @@ def to_utc(rows: pl.DataFrame, zone: str) -> pl.DataFrame:
     return plain.drop([f"{name}_utc_late" for name in recorded])
 
 
-def finish(parsed: Parsed, rows: pl.DataFrame, *, has_ids: bool = True) -> None:
+def fill_jobs(parsed: Parsed, rows: pl.DataFrame, *, has_ids: bool = True) -> None:
     """Fill `parsed` from rows (line, raw, columns of the table `jobs`): jobs, one attempt for each that ran, counts.
 
     Of several rows with one id, the one that ended last is kept (of ties the last row); the others are duplicates.

@@ -13,7 +13,7 @@ import polars as pl
 from traces import schema
 from traces.errors import InputError
 from traces.readers.common import HEAD_BYTES, Parsed, RawFile, Reject, shown
-from traces.readers.csv_lines import header_names, since_zero, split, whole
+from traces.readers.csv_lines import header_names, since_zero, split_lines, whole
 from traces.readers.plausible import implausible
 from traces.readers.published.job_csv import CsvColumn, JobCsv
 from traces.readers.raw_text import UNREADABLE, numbered_lines
@@ -113,7 +113,7 @@ class OpenbNodes:
                     raise InputError(f"{file.path}:1: a column {what}: format {self.name} has {', '.join(self.header)}")
                 for lines in numbered_lines(stream, 2, file.path):
                     parsed.records += len(lines)
-                    parts = split(parsed, lines, names)
+                    parts = split_lines(parsed, lines, names)
                     columns = (parts["line"], parts["raw"], parts["sn"], whole(parts["gpu"]), parts["model"])
                     for line, raw, node, gpus, model, cpus, mib, wrong in zip(*columns, *_sizes(parts), strict=True):
                         memory = re.search(r"M(\d{1,6})$", model)

@@ -17,7 +17,7 @@ from traces import schema
 from traces.errors import InputError
 from traces.readers.common import Parsed, RawFile, Reject, shown
 from traces.readers.plausible import implausible
-from traces.readers.published.job_csv import finish
+from traces.readers.published.job_csv import fill_jobs
 from traces.readers.published.swf import COLUMNS, SwfBlock, blocks, first_word
 from traces.readers.raw_text import UNREADABLE
 
@@ -59,7 +59,7 @@ class Swf:
         partial = rows["status"].is_in(PARTIAL)
         runs, of_runs = _runs(parsed, rows.filter(partial), set(rows.filter(~partial)["job"]), _start(header))
         nodes = "MaxNodes" in header and first_word(header, "MaxNodes") == first_word(header, "MaxProcs")
-        finish(parsed, _jobs(pl.concat([rows.filter(~partial), of_runs]), _start(header), nodes))
+        fill_jobs(parsed, _jobs(pl.concat([rows.filter(~partial), of_runs]), _start(header), nodes))
         _put_runs(parsed, runs, len(of_runs))
         return parsed
 

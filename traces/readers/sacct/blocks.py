@@ -16,7 +16,7 @@ from traces.readers.raw_text import LONGEST_LINE
 from traces.readers.sacct import columns as sacct_columns
 from traces.readers.sacct import layout as sacct_layout
 from traces.readers.sacct.layout import Layout
-from traces.readers.sacct.mend import MOST_FORGED, MOST_LINES, Mender, fits
+from traces.readers.sacct.mend import MOST_FORGED, MOST_LINES, Mender, fits_column
 
 MOST_SEEN = 2_000  # lines searched for a place to cut a block
 LONGEST_HEADER = 1 << 14  # bytes
@@ -115,7 +115,7 @@ def is_clean(text: str, layout: Layout) -> bool:
         return False
     if len(parts) != len(layout.columns):
         return False
-    return all(fits(layout.columns[n], parts[n]) for n in layout.read)
+    return all(fits_column(layout.columns[n], parts[n]) for n in layout.read)
 
 
 def _next_header(

@@ -110,20 +110,20 @@ def gres_gpus(text: str) -> int | None:
 
 
 def _plausible_gpus(gpus: int | None) -> int | None:
-    plausible.check("gpus", gpus or 0)
+    plausible.check_plausible("gpus", gpus or 0)
     return gpus
 
 
 def memory(text: str) -> tuple[float, str] | None:
     """Return (MiB, per) as `slurm_text.parse_memory_mib` does. Raises ValueError for an implausible size."""
     parsed = slurm_text.parse_memory_mib(text)
-    plausible.check("requested_mem_mib", parsed[0] if parsed else 0)
+    plausible.check_plausible("requested_mem_mib", parsed[0] if parsed else 0)
     return parsed
 
 
 def _limit(text: str) -> int | None:
     limit = slurm_text.parse_limit_s(text)
-    plausible.check("limit_s", limit or 0)
+    plausible.check_plausible("limit_s", limit or 0)
     return limit
 
 

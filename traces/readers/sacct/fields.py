@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 _SEED = np.uint64(int.from_bytes(os.urandom(8), "little"))  # random, so that users cannot construct hash collisions
 
 
-def kernel() -> ModuleType:
+def reader_kernel() -> ModuleType:
     """Return the module of compiled functions, imported at first use so that importing a reader compiles nothing."""
     from traces.readers.sacct import kernel as sacct_kernel
 
@@ -60,14 +60,14 @@ class SacctField:
         offsets = np.zeros(len(self) + 1, np.int64)
         np.cumsum(np.maximum(self.end - self.before - 1, 0), out=offsets[1:])
         copied = np.empty(offsets[-1], np.uint8)
-        kernel().copy(self.data, self.before, self.end, offsets, copied)
+        reader_kernel().copy(self.data, self.before, self.end, offsets, copied)
         return _series(pa.large_string(), self.given(), offsets, copied)
 
     def codes(self) -> tuple[pl.Series, pl.Series]:
         """Return (distinct texts, the first of them null; the index among them of each row's text)."""
         codes, first = np.empty(len(self), np.uint32), np.empty(len(self) + 1, np.int32)
         table = np.zeros(1 << (2 * len(self)).bit_length(), np.int32)
-        next_code = kernel().code(self.data, self.before, self.end, _SEED, table, codes, first)
+        next_code = reader_kernel().code(self.data, self.before, self.end, _SEED, table, codes, first)
         distinct = self.take(first[1:next_code]).texts()
         return pl.concat([pl.Series([None], dtype=pl.String), distinct]), pl.Series(codes)
 
@@ -77,7 +77,7 @@ class SacctField:
         `form` names the kernel's function.
         """
         values, certain = np.empty(len(self), kind), np.empty(len(self), np.bool_)
-        getattr(kernel(), form)(self.data, self.before, self.end, values, certain)
+        getattr(reader_kernel(), form)(self.data, self.before, self.end, values, certain)
         return series(values, certain & self.given()), np.flatnonzero(~certain)
 
 

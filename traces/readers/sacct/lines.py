@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from traces.readers.sacct.fields import SacctField, fields_of, kernel
+from traces.readers.sacct.fields import SacctField, fields_of, reader_kernel
 from traces.readers.sacct.layout import Layout
 
 STAND_IN = b"\x1f"  # replaces a delimiter of several bytes while the lines are split
@@ -84,7 +84,7 @@ def split(data: bytes | memoryview, layout: Layout) -> Lines:
     starts, whole = np.empty(lines + 1, np.int64), np.empty(lines, np.bool_)
     places = np.empty(len(plain) + lines + 2, np.int32)  # mostly too long, but unwritten pages take no memory
     one = mark[0] if len(mark) == 1 else STAND_IN[0]
-    rows = kernel().split(bytes_of, one, len(layout.columns), layout.trailing, places, starts, whole)
+    rows = reader_kernel().split(bytes_of, one, len(layout.columns), layout.trailing, places, starts, whole)
     ends = places[: rows * width].reshape(rows, width).T.copy()  # one contiguous row for each column
     fields = {layout.columns[n]: SacctField(bytes_of, ends[n], ends[n + 1]) for n in layout.read}
     return Lines(data, starts if plain is data else _starts(data), whole, np.flatnonzero(whole), fields)

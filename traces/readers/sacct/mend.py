@@ -142,7 +142,7 @@ class Mender:
             return False  # a single word could be any text, if the first column is not the id
         if len(parts) < self.identified:  # broken early: all parts except the last, which is cut, must fit
             named = zip(self.layout.columns, parts[:-1] or parts, strict=False)
-            return all(fits(name, value, strict=True) for name, value in named)
+            return all(fits_column(name, value, strict=True) for name, value in named)
         spent, self.tried = self.tried, 0
         excess = min(len(parts) - self.identified, MOST_EXCESS)
         first_way = next(self._ways(parts, 0, 0, excess, self.identified), None)
@@ -188,7 +188,7 @@ class Mender:
             if self.tried > MOST_TRIED:
                 return
             value = self.layout.delimiter.join(parts[at : at + 1 + more])
-            if fits(name, value, strict=True):
+            if fits_column(name, value, strict=True):
                 for rest in self._ways(parts, column + 1, at + 1 + more, excess - more, end):
                     yield [value, *rest]
 
@@ -197,7 +197,7 @@ class Mender:
             self.rejects.append(Reject(line, reason(self.layout, text), text))
 
 
-def fits(name: str, value: str, strict: bool = False) -> bool:
+def fits_column(name: str, value: str, strict: bool = False) -> bool:
     """Return whether the text is valid in that column; `strict` also checks columns that are not read."""
     form = sacct_columns.form(name)
     try:

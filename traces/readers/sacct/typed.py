@@ -21,7 +21,7 @@ from traces.readers.plausible import implausible
 from traces.readers.sacct import columns as sacct_columns
 from traces.readers.sacct import ran as sacct_ran
 from traces.readers.sacct import times as sacct_times
-from traces.readers.sacct.fields import SacctField, kernel, series
+from traces.readers.sacct.fields import SacctField, reader_kernel, series
 from traces.slurm import text as slurm_text
 
 _ID = re.compile(
@@ -254,7 +254,7 @@ def _parts(ids: SacctField) -> _Parts:
     numbers, tasks = np.empty((2, len(ids)), np.int64)
     digits, stops = np.empty((2, len(ids)), np.int32)
     valid = np.empty(len(ids), np.bool_)
-    kernel().ids(ids.data, ids.before, ids.end, numbers, tasks, digits, stops, valid)
+    reader_kernel().ids(ids.data, ids.before, ids.end, numbers, tasks, digits, stops, valid)
     odd = np.flatnonzero(~valid)
     for row, text in zip(odd.tolist(), ids.take(odd).texts(), strict=True):
         match = _ID.fullmatch(text or "")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bench.ahead_scenes import scene_of
-from features.futures.played import starts
+from features.futures.played import starts_in_futures
 from features.futures.summary import BEYOND_S
 from models.provisioning.futures.recorded import HypotheticalJobs, start_in_futures
 from models.provisioning.futures.revealed import RevealedTruth
@@ -130,6 +130,6 @@ def test_an_agent_plays_the_futures_of_the_table(days: int) -> None:
     record = busy(seed=days)
     wanted = asked(record, FIRST_S + days * DAY)
     compiled = start_in_futures(record, wanted, futures=5)
-    played = np.stack([starts(scene_of(record, wanted, d), 5) for d in range(len(wanted))])
+    played = np.stack([starts_in_futures(scene_of(record, wanted, d), 5) for d in range(len(wanted))])
     np.testing.assert_array_equal(played, compiled)
     assert (np.ptp(played, axis=1) > 0).any()

@@ -11,7 +11,7 @@ from features.futures.arrivals import WEEKS_S, cycles_s
 from features.futures.draws import RUN, spread
 from features.futures.run_times import ROOM, draw_run_s, history, like_runs
 from features.futures.summary import BEYOND_S
-from models.provisioning.futures.injected import Owners, cycles_within, starts_ahead
+from models.provisioning.futures.injected import Owners, cycles_within, injected_starts_ahead
 from models.provisioning.futures.table import is_fresh
 from models.provisioning.pairs.injected import build_pairs
 from models.provisioning.protocol import PairTable
@@ -97,7 +97,7 @@ def by_whole_replays(workload: Workload, who: Owners, scheduler: str, table: Pai
 def test_a_future_is_a_replay_of_what_was_drawn(scheduler: str) -> None:
     workload, who = busy_minutes()
     table = pairs(workload, scheduler, [FIRST_S + 3 * DAY, FIRST_S + 8 * DAY, FIRST_S + 8 * DAY + 4 * HOUR])
-    starts = starts_ahead(table, workload, who, scheduler=scheduler, capacity=NODES, futures=FUTURES)
+    starts = injected_starts_ahead(table, workload, who, scheduler=scheduler, capacity=NODES, futures=FUTURES)
     fresh = np.flatnonzero(is_fresh(table))
     assert (np.ptp(starts[fresh], axis=1) > 0).mean() > 0.5
     for row in fresh[::3]:
@@ -119,8 +119,8 @@ def test_nothing_that_happened_from_the_instant_on_is_read() -> None:
     of_known = Owners(who.user[kept], who.name[kept])
     again = pairs(known, "mirage", [FIRST_S + 6 * DAY])
     np.testing.assert_array_equal(again.decision_s[: row + 1], table.decision_s[: row + 1])
-    wanted = starts_ahead(table, workload, who, scheduler="mirage", capacity=NODES, futures=FUTURES)
-    found = starts_ahead(again, known, of_known, scheduler="mirage", capacity=NODES, futures=FUTURES)
+    wanted = injected_starts_ahead(table, workload, who, scheduler="mirage", capacity=NODES, futures=FUTURES)
+    found = injected_starts_ahead(again, known, of_known, scheduler="mirage", capacity=NODES, futures=FUTURES)
     np.testing.assert_array_equal(found[: row + 1], wanted[: row + 1])
     assert (found[row + 1 :] != wanted[row + 1 :]).any()
 
@@ -129,12 +129,14 @@ def test_the_same_whatever_the_threads_and_the_order() -> None:
     workload, who = busy_minutes(seed=2)
     table = pairs(workload, "mirage", [FIRST_S + 4 * DAY, FIRST_S + 4 * DAY + HOUR, FIRST_S + 8 * DAY])
     one, two = (
-        starts_ahead(table, workload, who, scheduler="mirage", capacity=NODES, futures=FUTURES, threads=threads)
+        injected_starts_ahead(
+            table, workload, who, scheduler="mirage", capacity=NODES, futures=FUTURES, threads=threads
+        )
         for threads in (1, 2)
     )
     np.testing.assert_array_equal(one, two)
     backwards = table.take(np.array([2, 1, 0]))
-    turned = starts_ahead(backwards, workload, who, scheduler="mirage", capacity=NODES, futures=FUTURES)
+    turned = injected_starts_ahead(backwards, workload, who, scheduler="mirage", capacity=NODES, futures=FUTURES)
     np.testing.assert_array_equal(turned[: table.offset[1]], one[table.offset[2] :])
     assert (one >= table.decision_s[:, None]).all()
 
@@ -144,7 +146,7 @@ def test_habits_of_users_count_where_the_log_tells_of_them() -> None:
     table = pairs(workload, "mirage", [FIRST_S + 8 * DAY])
     nobody = Owners(0 * who.user, 0 * who.name)
     named, unnamed = (
-        starts_ahead(table, workload, each, scheduler="mirage", capacity=NODES, futures=FUTURES)
+        injected_starts_ahead(table, workload, each, scheduler="mirage", capacity=NODES, futures=FUTURES)
         for each in (who, nobody)
     )
     assert (named != unnamed).any()

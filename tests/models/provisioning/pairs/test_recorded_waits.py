@@ -257,5 +257,5 @@ def test_a_study_takes_the_observations_of_the_calibrated_world(
     assert drawn.digest == with_recorded_waits(observed, record, predecessors).digest
     calibrated = pair_tables.pair_table(study.data, study.workload, replace(scenario, world=CALIBRATED), window)
     assert calibrated.digest == observed.digest
-    left_out = pair_tables.left_out(study.data, study.workload, scenario, window)
+    left_out = pair_tables.pairs_left_out(study.data, study.workload, scenario, window)
     assert left_out == len(observed) - len(drawn) > 0

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from features.submission.log import SubmissionLog
-from models.queue_time.artifact import described, distribution
+from models.queue_time.artifact import describe_log, distribution
 from models.queue_time.conformal import Calibrated
 from models.queue_time.ground import submitted_jobs
 from models.queue_time.protocol import LEVELS, Forecast
@@ -61,7 +61,7 @@ def released(calm: SubmissionLog, monkeypatch: pytest.MonkeyPatch) -> dict[str, 
             "weeks": [one._asdict() for one in by_week(fitted.forecast(rows), rows, FITTED_S, JUDGED_S)],
         },
     }
-    model = distribution("limits", fitted, described(ground), note)
+    model = distribution("limits", fitted, describe_log(ground), note)
     monkeypatch.setattr(versions, "champion", lambda *_: RegisteredVersion(4, "", {}))
     monkeypatch.setattr(module, "released", lambda *_: model)
     return model.manifest["release"]  # type: ignore[no-any-return]

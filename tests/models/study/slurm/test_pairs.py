@@ -102,7 +102,7 @@ def files_of(data: DataFolder) -> slurm_files.SlurmFiles:
 
 def test_without_pairs_every_job_starts_as_baton_simulate_says(live: DataFolder) -> None:
     """By the same files, the pairs' user being one that they know."""
-    simulated = run(slurm_files.load(files_of(live)).world).start_s
+    simulated = run(slurm_files.load_slurm_files(files_of(live)).world).start_s
     assert (simulated >= 0).sum() > 3000
     scenario = study(live, user="news").scenario
     np.testing.assert_array_equal(starts_without_pairs(world(live, scenario)), simulated)
