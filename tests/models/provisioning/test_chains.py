@@ -41,7 +41,7 @@ def played(
     record: RecordedTrace, of: Predecessors, players: Sequence[Player], fitted: Parameters, **options: Any
 ) -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recorded_pairs, "fit", lambda record, until_s: fitted)
+        patch.setattr(recorded_pairs, "infer_parameters", lambda record, until_s: fitted)
         return play_chains(record, of, players, decision_s=DECISION_S, **options)
 
 
@@ -143,7 +143,7 @@ def test_two_links_are_a_pair(case: tuple[RecordedTrace, Any]) -> None:
     if not len(of.row):
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recorded_pairs, "fit", lambda record, until_s: parameters())
+        patch.setattr(recorded_pairs, "infer_parameters", lambda record, until_s: parameters())
         table = build_recorded_pairs(record, of, decision_s=DECISION_S)
     for k in range(len(table.decision_s)):
         artifact: Any = Recorder(int(table.decision_s[-1] - table.decision_s[k]))

@@ -54,7 +54,7 @@ def test_warnings_of_a_fit_that_saw_the_window_and_of_starts_outside_the_trace(t
 def test_pairs_that_the_recorded_wait_world_leaves_out_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, said: list[str]
 ) -> None:
-    monkeypatch.setattr(comparisons, "left_out", lambda *_: count)
+    monkeypatch.setattr(comparisons, "pairs_left_out", lambda *_: count)
     toy = toy_study(tmp_path)
     study = replace(toy, scenario=replace(toy.scenario, world=RECORDED_WAIT))
     study.__dict__["usable"] = toy.usable

@@ -107,7 +107,7 @@ def test_in_the_calibrated_world_each_starts_by_the_forked_form(
 
     monkeypatch.setattr(inputs, "read_record", lambda *_: record)
     monkeypatch.setattr(module, "MOST_JOBS", most)
-    monkeypatch.setattr(judge, "starts", starts)
+    monkeypatch.setattr(judge, "judged_starts", starts)
     monkeypatch.setattr(judge, "fits", lambda record, month: "fitted")
     window = Window(int(record.submit_s[ran[300]]), int(record.submit_s[ran[600]]))
     study = study_of(tmp_path, CALIBRATED, from_s)

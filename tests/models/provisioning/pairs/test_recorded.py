@@ -44,7 +44,7 @@ def predecessors(record: RecordedTrace) -> Predecessors:
 
 def built(record: RecordedTrace, fitted: Parameters, **options: Any) -> PairTable:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recorded_pairs, "fit", lambda record, until_s: fitted)
+        patch.setattr(recorded_pairs, "infer_parameters", lambda record, until_s: fitted)
         return build_recorded_pairs(record, options.pop("of", predecessors(record)), decision_s=DECISION_S, **options)
 
 
@@ -168,7 +168,7 @@ def test_rules_are_those_of_the_monday_before_a_decision_from_the_span_that_is_a
         return parameters()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recorded_pairs, "fit", fitted)
+        patch.setattr(recorded_pairs, "infer_parameters", fitted)
         of = Predecessors(np.array([2]), np.array([NONE]))
         table = build_recorded_pairs(record, of, decision_s=3600, fit_span_s=7 * DAY_S)
     assert (table.decision_s - monday_s).tolist() == [-3600, 0, 3600]
@@ -238,7 +238,7 @@ def test_threads_change_nothing(case: tuple[RecordedTrace, Any]) -> None:
     )
     long = replace(record, submit_s=submit_s, start_s=start_s, end_s=end_s)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recorded_pairs, "fit", lambda record, until_s: parameters())
+        patch.setattr(recorded_pairs, "infer_parameters", lambda record, until_s: parameters())
         one, two = (
             build_recorded_pairs(long, predecessors(long), decision_s=90_000, threads=threads) for threads in (1, 2)
         )

@@ -197,7 +197,7 @@ def test_a_cluster_without_files_has_the_limits_that_its_record_shows(
 
     opened = study(bare)
     window = Window(int(datetime(2026, 12, 6).timestamp()), int(datetime(2026, 12, 6, 1).timestamp()))
-    monkeypatch.setattr(parameters, "fit", limited)
+    monkeypatch.setattr(parameters, "infer_parameters", limited)
     loaded = slurm_pairs.world(bare, opened.scenario, window.from_s, 1)
     assert known == [window.from_s]
     table, jobs = loaded.world.qos, loaded.world.jobs
