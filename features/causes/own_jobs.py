@@ -71,12 +71,12 @@ def candidates(waiting: pl.DataFrame, held: pl.DataFrame, kind: GroupKind) -> pl
     known = [pl.col(name).is_not_null() for name in kind.columns]
     waiting = waiting.filter(*known, pl.col("waiting_to") > pl.col("from"))
     held = held.filter(*known, pl.col("end_epoch") > pl.col("start_epoch"))
-    runs = dict(held.partition_by(*kind.columns, as_dict=True).items())
     first = int(str(held["start_epoch"].min())) if held.height else 0
-    parts = []
-    for group, rows in waiting.partition_by(*kind.columns, as_dict=True).items():
-        if group in runs and runs[group].height > 1:
-            parts.append(_of_group(rows, runs[group], first))
+    held = held.filter(pl.len().over(kind.columns) > 1).join(waiting, on=kind.columns, how="semi")
+    waiting = waiting.join(held, on=kind.columns, how="semi", maintain_order="left")
+    runs = held.sort("end_epoch", "job_key").partition_by(*kind.columns, as_dict=True)
+    groups = waiting.partition_by(*kind.columns, as_dict=True)
+    parts = [_of_group(rows, runs[group], first) for group, rows in groups.items()]
     frame = pl.concat(parts) if parts else _none()
     return frame.with_columns(pl.lit(kind.name).alias("kind"))
 
@@ -88,8 +88,8 @@ def _none() -> pl.DataFrame:
 
 
 def _of_group(rows: pl.DataFrame, runs: pl.DataFrame, first: int) -> pl.DataFrame:
-    by_end = runs.sort("end_epoch", "job_key")
-    ends, keys = by_end["end_epoch"].to_numpy(), by_end["job_key"].to_numpy()
+    """Find the candidates of one group; `runs` are in order of `end_epoch`, then `job_key`."""
+    ends, keys = runs["end_epoch"].to_numpy(), runs["job_key"].to_numpy()
     levels = Steps.of_intervals(
         runs["start_epoch"].to_numpy(), runs["end_epoch"].to_numpy(), np.ones(runs.height, np.int64)
     )
