@@ -70,7 +70,7 @@ def _texts(source: Source, job_keys: list[str]) -> dict[str, str]:
     if not job_keys or not {"attempts", "steps", "placements"} <= source.tables:
         return {}
     settings = ClusterSettings(source.cluster)
-    with warehouse.published(source.data):  # one connection, because opening one takes longer than each of the reads
+    with warehouse.published(source.data):  # opening a connection takes longer than each of the reads
         delays = warehouse.read(source.data, "SELECT * FROM queueing_delay WHERE cluster = ?", [source.cluster])
         record = JobExplainer(source.data, source.cluster, delays, node_time(source.data, settings, delays))
         facts = {key: _hidden(source, record.job(key)) for key in job_keys}

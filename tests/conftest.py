@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
+
+from traces.files.locks import locked
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 REQUIRED = frozenset(filter(None, os.environ.get("BATON_REQUIRE", "").split(",")))
@@ -36,6 +40,23 @@ def skip_or_fail(what: str, reason: str) -> NoReturn:
     if what in REQUIRED:
         pytest.fail(f"BATON_REQUIRE={what}: {reason}")
     pytest.skip(reason)
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """Call `make` on a new folder once for all workers of this run, and return this worker's own copy of the folder."""
+    own = factory.mktemp(name)
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        make(own)
+        return own
+    shared = factory.getbasetemp().parent / "made-once"
+    with locked(shared, name):
+        if not (shared / name).is_dir():
+            part = shared / f"{name}.part"
+            shutil.rmtree(part, ignore_errors=True)  # of a worker that failed
+            part.mkdir()
+            make(part)
+            part.rename(shared / name)
+    return shutil.copytree(shared / name, own, dirs_exist_ok=True)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -55,7 +55,9 @@ INSTANTS = [FIRST_S + 28 * DAY + hours * HOUR for hours in (1, 7, 12, 20)]
 def _rules() -> Iterator[None]:
     """Four nodes, three jobs a user, first come first served, whatever was recorded."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recorded_pairs, "infer_parameters", lambda record, until_s: Parameters(0, 4, 3, None, 500.0, 1.0, 1.0, 0))
+        patch.setattr(
+            recorded_pairs, "infer_parameters", lambda record, until_s: Parameters(0, 4, 3, None, 500.0, 1.0, 1.0, 0)
+        )
         yield
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from reports.build import build_report
+from tests.conftest import made_once
 from tests.reports import warehouse
 from traces.store.folder import DataFolder
 
@@ -14,9 +15,11 @@ from traces.store.folder import DataFolder
 @pytest.fixture(scope="session")
 def full_data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
     """A cluster that holds everything, hostile names included."""
-    return warehouse.full(tmp_path_factory.mktemp("full"), jobs=400, weeks=10)
+    return DataFolder(made_once(tmp_path_factory, "full", lambda root: warehouse.full(root, jobs=400, weeks=10)))
 
 
 @pytest.fixture(scope="session")
 def full_report(full_data: DataFolder, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_report(full_data, out=tmp_path_factory.mktemp("report") / "report.html")
+    """The report of `full_data`."""
+    folder = made_once(tmp_path_factory, "report", lambda root: build_report(full_data, out=root / "report.html"))
+    return folder / "report.html"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     import duckdb
     import polars as pl
 
+_OPEN: ContextVar[tuple[Path, duckdb.DuckDBPyConnection] | None] = ContextVar("open warehouse", default=None)
+
 
 def read(data: DataFolder, sql: str, params: Sequence[Any] = (), memory: str | None = None) -> pl.DataFrame:
     """Run one SELECT on the warehouse, read-only; `params` replace `?`, and `memory` limits DuckDB's memory.
@@ -41,7 +44,7 @@ def batches(
     data: DataFolder, sql: str, params: Sequence[Any] = (), rows: int = 100_000, memory: str | None = None
 ) -> Iterator[pl.DataFrame]:
     """Yield the result of `read` some rows at a time, for tables that do not fit in memory; at least one frame."""
-    with published(data, memory) as connection:
+    with _connected(data, memory) as connection:  # its own, because another query on it would end the stream
         reader = connection.execute(sql, list(params)).to_arrow_reader(rows)
         yield as_frame(reader.schema.empty_table())
         for batch in reader:
@@ -50,7 +53,25 @@ def batches(
 
 @contextmanager
 def published(data: DataFolder, memory: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open the warehouse read-only. Raises InputError where there is none or it has another schema version."""
+    """Open the warehouse read-only. Raises InputError where there is none or it has another schema version.
+
+    Within this context, and in its thread, `read` and `published` without `memory` use the same connection.
+    """
+    outer = _OPEN.get()
+    if outer is not None and outer[0] == data.warehouse and memory is None:
+        with connections.readable(data.warehouse):
+            yield outer[1]
+        return
+    with _connected(data, memory) as connection:
+        _OPEN.set((data.warehouse, connection))
+        try:
+            yield connection
+        finally:
+            _OPEN.set(outer)
+
+
+@contextmanager
+def _connected(data: DataFolder, memory: str | None) -> Iterator[duckdb.DuckDBPyConnection]:
     if not data.warehouse.is_file():
         raise InputError(f"no warehouse at {data.warehouse}: run `baton analyze FILE...` first")
     import duckdb

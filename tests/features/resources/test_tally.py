@@ -46,7 +46,8 @@ def test_readings_of_dedicated_minutes_stand_first() -> None:
 def test_the_same_without_compiling() -> None:
     code = (
         "import numpy as np\nfrom features.resources.tally import sample_quantiles\nfound = np.empty((1, 1))\n"
-        "sample_quantiles(np.array([3.0, 1.0, 2.0]), np.array([0]), np.array([3]), np.array([0.5]), np.empty(3), found)\n"
+        "values, shares = np.array([3.0, 1.0, 2.0]), np.array([0.5])\n"
+        "sample_quantiles(values, np.array([0]), np.array([3]), shares, np.empty(3), found)\n"
         "assert found[0, 0] == 2.0\n"
     )
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}

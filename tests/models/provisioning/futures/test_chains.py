@@ -28,7 +28,9 @@ SETTINGS = (0.6, 1.0, 1.4)
 
 def test_two_links_are_a_pair_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """At every setting the second link starts when the pair's successor does, decided on the same futures."""
-    monkeypatch.setattr(recorded_pairs, "infer_parameters", lambda record, until_s: Parameters(0, 4, 3, None, 500.0, 1.0, 1.0, 0))
+    monkeypatch.setattr(
+        recorded_pairs, "infer_parameters", lambda record, until_s: Parameters(0, 4, 3, None, 500.0, 1.0, 1.0, 0)
+    )
     record = busy(seed=5)
     row = np.flatnonzero((record.limit_s == 12 * HOUR) & (record.submit_s > FIRST_S + 28 * DAY))[:6]
     chains = Predecessors(row, np.full(len(row), NONE))

@@ -27,7 +27,9 @@ ALL = RevealedTruth(run_times=True, arrivals=True, holds=True)
 def _rules() -> Iterator[None]:
     """Four nodes, three jobs a user, 500 points an hour, whatever was recorded."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recorded_pairs, "infer_parameters", lambda record, until_s: Parameters(0, 4, 3, None, 500.0, 1.0, 1.0, 0))
+        patch.setattr(
+            recorded_pairs, "infer_parameters", lambda record, until_s: Parameters(0, 4, 3, None, 500.0, 1.0, 1.0, 0)
+        )
         yield
 
 
