@@ -9,11 +9,16 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from hypothesis import settings
 
 from traces.files.locks import locked
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 REQUIRED = frozenset(filter(None, os.environ.get("BATON_REQUIRE", "").split(",")))
+
+# A deadline on one example fails tests when other workers hold the cores.
+settings.register_profile("suite", deadline=None)
+settings.load_profile("suite")
 
 # Files of minutes, the longest first. Two workers take whole files in this order (`--no-loadscope-reorder`): left to
 # itself xdist begins with the files of most tests, and one worker is alone at the end with a file of one long test.
