@@ -122,6 +122,7 @@ def test_every_public_dump_ends_in_a_report_or_is_refused(baton: Baton, tmp_path
         dump = head_of(dump, LINES, tmp_path / name.removesuffix(".gz"))
     how = ["--fields", XDMOD] if dump.name == "pozidriv.log" else []
     command = "ingest" if name in REPEATED and not IS_LONG else "analyze"
+    how += ["--cluster", "lab"] if command == "ingest" else []  # which `ingest` always needs
     result = baton(command, dump, *how, "--data", tmp_path / "data")
     if command == "ingest":
         assert result.code == 0 and (tmp_path / "data" / "warehouse.duckdb").is_file()
