@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from features.conventions import GATE_SAID
 from pipelines import options
 from pipelines.options import (
     Cluster,
@@ -236,6 +235,7 @@ def _sentences(result: dict[str, Any]) -> str:
 
 def _text(result: dict[str, Any]) -> str:
     """Format the champions and their reasons, the comparison, missing policies, the report and the decisions."""
+    from features.conventions import GATE_SAID
     from reports.text.comparison import format_table
 
     lines = [f"{name}: {champion['why']}" for name, champion in result["champions"].items() if champion["why"]]

@@ -123,6 +123,13 @@ def test_help_is_there_at_once(command: str) -> None:
     assert answer.processor_s < MOST_S
 
 
+def test_help_imports_no_large_library() -> None:
+    """Importing numpy alone takes as long as everything else of `--help`."""
+    large = {"numpy", "polars", "duckdb", "pyarrow", "dagster", "mlflow"}
+    code = f"import sys, pipelines.cli; print(sorted({large} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
 def is_at_once(answer: Answer, most_s: float = MOST_S) -> bool:
     """Whether it took less than `most_s`, or on a slower machine than HELP_S is of, as much more as `--help` takes."""
     return answer.processor_s < most_s or answer.processor_s < most_s * ask(["--help"], until_s=0).processor_s / HELP_S

@@ -18,9 +18,10 @@ def texts(data: DataFolder, sql: str, params: Sequence[str] = ()) -> list[str]:
 
 def cluster_names(data: DataFolder) -> list[str]:
     """Return the clusters with at least one raw file in the warehouse, sorted by name."""
-    if "trace_files" not in table_names(data):  # a warehouse that holds no raw file
-        return []
-    return texts(data, "SELECT DISTINCT cluster FROM trace_files ORDER BY cluster")
+    with warehouse.published(data):
+        if "trace_files" not in table_names(data):  # a warehouse that holds no raw file
+            return []
+        return texts(data, "SELECT DISTINCT cluster FROM trace_files ORDER BY cluster")
 
 
 def table_names(data: DataFolder) -> list[str]:
