@@ -148,7 +148,8 @@ def next_instant(run: SlurmRun, state: SlurmState) -> int:
         instant = min(instant, _at_or_after(full_from, knobs.origin_s, knobs.sched_interval_s))
         if knobs.backfill != 0:
             instant = min(instant, max(passes_from, int(scalars[LAST_BACKFILL]) + knobs.bf_interval_s))
-    if scalars[QUEUE_ROWS] > 0 or knobs.weight_fairshare != 0.0:
+    has_begun = scalars[NEXT_ARRIVAL] > 0 or scalars[LAST_REQUESTED] >= 0  # or periods since 1970 would be instants
+    if scalars[QUEUE_ROWS] > 0 or (knobs.weight_fairshare != 0.0 and has_begun):
         if scalars[NEXT_TICK] < now:
             scalars[NEXT_TICK] = _at_or_after(now, knobs.origin_s, knobs.calc_period_s)
         instant = min(instant, int(scalars[NEXT_TICK]))

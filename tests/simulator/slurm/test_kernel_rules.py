@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from simulator.slurm import world as w
+from simulator.slurm.compiled import kernel
+from simulator.slurm.inputs.prepare import prepared
 from simulator.slurm.run import run
+from simulator.slurm.world import NONE
 from traces.errors import InputError
 
 NOTHING = w.SlurmSettings()
@@ -221,6 +224,16 @@ def test_fair_share_prefers_the_user_who_used_less() -> None:
     fair = replace(RARE, weight_fairshare=1000, calc_period_s=100, decay_half_life_s=0)
     queue = jobs([(0, 250, 250, 1), (1, 10, 10, 1), (2, 10, 10, 1)], user=[0, 0, 1], association=[1, 1, 2])
     assert starts(w.flat_world(queue, 1, fair, users=2)) == [0, 260, 250]
+
+
+def test_before_the_first_submission_nothing_happens() -> None:
+    """Usage is zero until then, so a log of today must not begin with every calculation period since 1970."""
+    fair = replace(RARE, weight_fairshare=1000, calc_period_s=100)
+    first_s = 1_700_000_000
+    ready = prepared(w.flat_world(jobs([(first_s, 10, 10, 1)]), 1, fair, users=1))
+    assert kernel.next_instant(ready.run, ready.state) == first_s
+    kernel.advance(ready.run, ready.state, first_s, NONE)
+    assert kernel.next_instant(ready.run, ready.state) <= first_s + 100
 
 
 @pytest.mark.parametrize(("mode", "state"), [(w.PREEMPT_REQUEUE, w.COMPLETED), (w.PREEMPT_CANCEL, w.PREEMPTED)])
