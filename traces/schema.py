@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 # Upper bounds of one record's values, by a column's full name or the last part of it. No machine comes near them: a
 # larger value is a fault or an attack, and the record is rejected with the value. A product of two bounds fits in
@@ -128,6 +128,7 @@ JOBS = Table(
         Column("gpu_time_s", INT, "GPU s", "GPUs held times run time, summed over attempts"),
         Column("exit_code", INT, "", "exit status of the last attempt"),
         Column("exit_signal", INT, "", "signal that ended the last attempt; 0 for none"),
+        Column("exit_code_form", TEXT, "", "sacct: whole; restored from DerivedExitCode; or 128 may be missing, because the text of Slurm 22.05 to 24.11 prints 137 as 9; null where it makes no difference or is not known"),
         Column("priority", INT, "", "priority as the log prints it"),
         Column("started_by", TEXT, "", "scheduler pass that started the job, from sacct's Flags: main, backfill or submit"),
         Column("reason", TEXT, "", "latest reason of waiting other than Priority and Resources: sacct's Reason as printed, None included"),

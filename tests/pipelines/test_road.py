@@ -37,6 +37,7 @@ NO_JOB_LOG = {
     "README.md", "LICENSE", "LICENSE.md", "LICENSE.txt", "CITATION.cff", "index.tsv", "slurm.conf", "sprio.txt",
     "acme_cluster_summary.csv", "acme_util_gpu_philly_cdf.csv", "scontrol_partitions_o.txt",
     "squeue.json.gz", "squeue_o.psv",
+    "sample-sacct-one-multiline.txt",  # of two clusters
     "sample-sacct-output-with-invalid-lines.txt",  # a header of 109 columns, and no record that has them
 }  # fmt: skip
 # Of the logs that lack something, those that the whole pipeline runs over: why it trains nothing.

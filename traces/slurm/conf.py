@@ -19,7 +19,8 @@ from traces.errors import InputError
 from traces.slurm import conf_names as names
 from traces.slurm import conf_values as values
 from traces.slurm.conf_lines import Pair, quoted_line, read_lines
-from traces.slurm.text import expand_nodes
+from traces.slurm.node_lists import NodeLists
+from traces.slurm.text import MOST_NODES
 
 RECORDS = ("nodename", "partitionname", "nodeset", "downnodes", "frontendname", "slurmctldhost")
 Record = TypeVar("Record")
@@ -161,12 +162,13 @@ def read_slurm_conf(path: Path) -> SlurmConf:
     for pair in own.values():
         remarks.parameter(pair, known)
     options = own.get("schedulerparameters")
-    nodes = _nodes(records, remarks)
+    lists = NodeLists()
+    nodes = _nodes(records, lists, remarks)
     conf = filled(SlurmConf(str(path)), own)
     conf = replace(
         conf,
         nodes=nodes,
-        partitions=_partitions(records, nodes, conf, remarks),
+        partitions=_partitions(records, nodes, lists, conf, remarks),
         options=_options(options, remarks) if options else SchedulerOptions(),
         ignored=tuple(remarks.ignored),
         unmodelled=tuple(remarks.unmodelled),
@@ -285,19 +287,11 @@ def _with_defaults(records: list[dict[str, Pair]], kind: str) -> Iterable[tuple[
             yield record[kind], {**defaults, **own}
 
 
-def expanded(text: str, where: str) -> list[str]:
-    """Expand a node list to its names. Raises InputError (file:line) for text that is not a node list."""
-    try:
-        return expand_nodes(text)
-    except ValueError as error:
-        raise InputError(f"{where}: {error}") from error
-
-
 _SHAPE = ("sockets", "socketsperboard", "boards", "corespersocket", "threadspercore")
 _CPUS = ("cpus", "procs")
 
 
-def _nodes(records: dict[str, list[dict[str, Pair]]], remarks: _Remarks) -> tuple[NodeConf, ...]:
+def _nodes(records: dict[str, list[dict[str, Pair]]], lists: NodeLists, remarks: _Remarks) -> tuple[NodeConf, ...]:
     known = {f.metadata["key"].lower() for f in fields(NodeConf) if f.metadata}
     known |= {*_SHAPE, *_CPUS, "nodename", "feature"}
     nodes: dict[str, NodeConf] = {}
@@ -307,16 +301,18 @@ def _nodes(records: dict[str, list[dict[str, Pair]]], remarks: _Remarks) -> tupl
         if "feature" in own and "features" not in own:
             own["features"] = own["feature"]
         model = filled(NodeConf("", pair.where, cpus=_cpus(own)), own)
-        for name in expanded(pair.value, pair.where):
+        for name in lists.expanded(pair.value, pair.where):
             if name in nodes:
                 raise InputError(
                     f"{pair.where}: node {quoted_line(name)} is already declared at {nodes[name].where}: keep one line"
                 )
             nodes[name] = replace(model, name=name)
+        if len(nodes) > MOST_NODES:
+            raise InputError(f"{pair.where}: up to this line over {MOST_NODES} nodes are declared")
     for record in records["downnodes"]:
         pair = record["downnodes"]
         state = parsed(record["state"], values.node_state) if "state" in record else "down"
-        for name in expanded(pair.value, pair.where):
+        for name in lists.expanded(pair.value, pair.where):
             if name not in nodes:
                 raise InputError(f"{pair.where}: DownNodes names {quoted_line(name)}, which no NodeName line declares")
             nodes[name] = replace(nodes[name], state=state)
@@ -335,14 +331,19 @@ def _cpus(own: dict[str, Pair]) -> int:
 
 
 def _partitions(
-    records: dict[str, list[dict[str, Pair]]], nodes: tuple[NodeConf, ...], conf: SlurmConf, remarks: _Remarks
+    records: dict[str, list[dict[str, Pair]]],
+    nodes: tuple[NodeConf, ...],
+    lists: NodeLists,
+    conf: SlurmConf,
+    remarks: _Remarks,
 ) -> tuple[PartitionConf, ...]:
     known = {f.metadata["key"].lower() for f in fields(PartitionConf) if f.metadata}
     known |= {"partitionname", "nodes", "shared", "priority"}
     for record in records["partitionname"]:
         free, matter = names.PARTITION_FIELDS_WITHOUT_EFFECT, names.PARTITION_FIELDS_THAT_MATTER
         remarks.fields_of("partition", record, known, free=free, matter=matter)
-    sets = _node_sets(records["nodeset"], nodes)
+    declared = {node.name: node for node in nodes}
+    sets = _node_sets(records["nodeset"], declared, lists)
     partitions: dict[str, PartitionConf] = {}
     for pair, own in _with_defaults(records["partitionname"], "partitionname"):
         name = pair.value
@@ -354,33 +355,35 @@ def _partitions(
         model = filled(partitions.get(name, empty), own)
         members = dict.fromkeys(model.nodes)
         if "nodes" in own:
-            members.update(dict.fromkeys(_members(own["nodes"], nodes, sets)))
+            members.update(dict.fromkeys(_members(own["nodes"], declared, sets, lists)))
         partitions[name] = replace(model, nodes=tuple(members))
     return tuple(partitions.values())
 
 
-def _node_sets(records: list[dict[str, Pair]], nodes: tuple[NodeConf, ...]) -> dict[str, list[str]]:
+def _node_sets(
+    records: list[dict[str, Pair]], declared: Mapping[str, NodeConf], lists: NodeLists
+) -> dict[str, list[str]]:
     sets: dict[str, list[str]] = {}
     for record in records:
         name = record["nodeset"].value
         chosen = sets.setdefault(name, [])
         if "nodes" in record:
-            chosen += _members(record["nodes"], nodes, {})
+            chosen += _members(record["nodes"], declared, {}, lists)
         if "feature" in record:
-            feature = record["feature"].value.lower()
-            chosen += [node.name for node in nodes if feature in node.features]
+            pair = record["feature"]
+            having = [name for name, node in declared.items() if pair.value.lower() in node.features]
+            chosen += lists.counted(having, pair.where)
     return sets
 
 
-def _members(pair: Pair, nodes: tuple[NodeConf, ...], sets: dict[str, list[str]]) -> list[str]:
+def _members(pair: Pair, declared: Mapping[str, NodeConf], sets: dict[str, list[str]], lists: NodeLists) -> list[str]:
     """Return the nodes of a partition's `Nodes`: node lists, node sets, ALL, or (null) and blank for none."""
-    declared = {node.name for node in nodes}
     members: list[str] = []
-    for name in expanded(re.sub(r"\s+", ",", pair.value.strip()), pair.where):
+    for name in lists.expanded(re.sub(r"\s+", ",", pair.value.strip()), pair.where):
         if name.upper() == "ALL":
-            members += [node.name for node in nodes]
+            members += lists.counted(list(declared), pair.where)
         elif name in sets:
-            members += sets[name]
+            members += lists.counted(sets[name], pair.where)
         elif name in declared:
             members.append(name)
         else:

@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 from traces import instants
 from traces.errors import InputError
 from traces.slurm import conf_values as values
-from traces.slurm.conf import expanded
 from traces.slurm.conf_lines import Pair, quoted_line, read_records
+from traces.slurm.node_lists import NodeLists
 
 _UNSET = frozenset({"(null)", "n/a", "none", ""})
 
@@ -39,7 +39,7 @@ def read_reservations(path: Path, timezone: str) -> tuple[Reservation, ...]:
     Raises InputError (file:line) for an invalid time and for an end that is not after the start.
     """
     zone = ZoneInfo(timezone)
-    reservations = []
+    reservations, node_lists = [], NodeLists()
     for record in read_records(path, "ReservationName"):
         own, name = _set(record), record["reservationname"]
         for key in ("starttime", "endtime"):
@@ -51,7 +51,7 @@ def read_reservations(path: Path, timezone: str) -> tuple[Reservation, ...]:
             raise InputError(f"{name.where}: reservation {quoted} ends ({end_text}) before it starts")
         lists = {key: values.words(own[key].value) if key in own else () for key in ("accounts", "flags")}
         users = tuple(own["users"].value.split(",")) if "users" in own else ()
-        members = tuple(expanded(own["nodes"].value, name.where)) if "nodes" in own else ()
+        members = tuple(node_lists.expanded(own["nodes"].value, name.where)) if "nodes" in own else ()
         reservations.append(
             Reservation(name.value, name.where, start, end, members, users, lists["accounts"], lists["flags"])
         )

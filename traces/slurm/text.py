@@ -8,6 +8,7 @@ sbatch and squeue define the formats.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 BASE_STATES = (
@@ -20,6 +21,11 @@ FLAG_STATES = {
     "EXPEDITING": "PENDING", "RESV_DEL_HOLD": "PENDING", "SPECIAL_EXIT": "PENDING",
     "REQUEUE_FED": "REQUEUED", "REQUEUE_HOLD": "REQUEUED", "STOPPED": "SUSPENDED",
 }  # fmt: skip
+# squeue and sacct print one word (job_state_string of slurm_protocol_defs.c): the first of these flags, else the state.
+JOB_FLAGS = (
+    "COMPLETING", "STAGE_OUT", "CONFIGURING", "EXPEDITING", "RESIZING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD",
+    "SPECIAL_EXIT", "STOPPED", "REVOKED", "RESV_DEL_HOLD", "SIGNALING",
+)  # fmt: skip
 COMPACT_STATES = {
     "BF": "BOOT_FAIL", "CA": "CANCELLED", "CD": "COMPLETED", "CF": "RUNNING", "CG": "RUNNING", "DL": "DEADLINE",
     "F": "FAILED", "NF": "NODE_FAIL", "OOM": "OUT_OF_MEMORY", "PD": "PENDING", "PR": "PREEMPTED", "R": "RUNNING",
@@ -204,6 +210,16 @@ def parse_state(text: str) -> str:
         if len(fits) == 1:
             return fits.pop()
     return "UNKNOWN"
+
+
+def job_state(words: Sequence[str]) -> str:
+    """Return the word that squeue and sacct print for a state and its flags, which JSON lists in any order.
+
+    Raises ValueError for an empty list.
+    """
+    if not words:
+        raise ValueError("a job without a state")
+    return next((flag for flag in JOB_FLAGS if flag in words), next((w for w in words if w not in JOB_FLAGS), words[0]))
 
 
 def parse_job_id(text: str) -> JobId:

@@ -65,8 +65,10 @@ ODDITIES = (
     _one("a compact state", "squeue(1) codes", "its base state", {"State": "TO"}, {"state": "TIMEOUT"}),
     _one("a flag in place of the state", "Slurm 23.11", "the base state that it implies", {"State": "COMPLETING"}, {"state": "RUNNING"}),
     _one("a state that is none", "slurm.h, JOB_END", "UNKNOWN", {"State": "?"}, {"state": "UNKNOWN"}),
+    _one("a state of a later Slurm", "made by hand", "UNKNOWN; its text is named once a run", {"State": "FLYING"}, {"state": "UNKNOWN", "run_s": 3600}),
     _one("exit signal", MAN, "code and signal apart", {"ExitCode": "0:9", "State": "FAILED"}, {"exit_code": 0, "exit_signal": 9}),
     _one("signal of the prolog", "Slurm 22.05, 0:53", "kept as it is", {"ExitCode": "0:53", "State": "FAILED"}, {"exit_code": 0, "exit_signal": 53}),
+    _one("an exit code that lacks 128", "sacct of Slurm 22.05 and 24.11, exit 137", "as printed, and marked: 9 may be 137", {"ExitCode": "9:0", "State": "FAILED"}, {"exit_code": 9, "exit_code_form": "128 may be missing"}),
     _one("UNLIMITED", MAN, "no limit", {"TimelimitRaw": "UNLIMITED"}, {"limit_s": None}),
     _one("Partition_Limit", MAN, "no limit of its own", {"TimelimitRaw": "Partition_Limit"}, {"limit_s": None}),
     _one("a limit in days", "sacct Timelimit", "seconds", {"TimelimitRaw": "2-00:00:00"}, {"limit_s": 172_800}),
@@ -122,7 +124,8 @@ ODDITIES = (
             ("the delimiter", "a|b"), ("a line break", "two\nlines"), ("both", "a|b\nc|d"), ("only the delimiter", "|"),
             ("a tab", "tab\there"), ("a carriage return", "carriage\rreturn"), ("control characters", "bell\x07esc\x1b[31m"),
             ("a unit separator", "unit\x1fseparator"), ("an empty line", "x\n\ny"), ("1,024 characters", "x" * 1024),
-            ("a forged id", "100|100|forged"), ("quotes", '"quoted" \'name\''), ("U+FFFD for bad UTF-8", "caf\ufffd"),
+            ("a forged id", "100|100|forged"), ("the start of another record", "x\n999|999|evil"), ("the start of a job's record before it", "x\n1|1|evil"),
+            ("the start of two records", "x\n999|999|evil\n1|1|y"), ("quotes", '"quoted" \'name\''), ("U+FFFD for bad UTF-8", "caf\ufffd"),
         )
     ),
     *(
@@ -150,7 +153,7 @@ ODDITIES = (
 
 @dataclass(frozen=True)
 class OddFile:
-    """A whole dump. Its `jobs` read `users` and the wait of the plain job; `rejects` records are refused."""
+    """A whole dump. Its jobs have these `users`, and each the columns of `job`; `rejects` records are refused."""
 
     name: str
     source: str
@@ -159,6 +162,7 @@ class OddFile:
     users: dict[str, int] = field(default_factory=lambda: {"alice": 2})
     rejects: int = 0
     file: str = "dump.psv"
+    job: dict[str, Any] = field(default_factory=lambda: {"wait_s": 1800, "state": "COMPLETED"})
 
     @property
     def data(self) -> bytes:
@@ -173,8 +177,14 @@ def _job(number: int, **other: str) -> str:
     return row(**other).replace("{id}", str(number))
 
 
-def _fixed(*rows: dict[str, str], widths: tuple[int, ...] = (8, 8, 9, 19, 19, 19, 10, 9)) -> str:
-    names = ("JobID", "JobName", "User", "Submit", "Start", "End", "State", "Comment")
+_NARROW = ("JobID", "JobName", "User", "Submit", "Start", "End", "State", "Comment")
+
+
+def _fixed(
+    *rows: dict[str, str],
+    widths: tuple[int, ...] = (8, 8, 9, 19, 19, 19, 10, 9),
+    names: tuple[str, ...] = _NARROW,
+) -> str:
     head = " ".join(name[:width].rjust(width) for name, width in zip(names, widths, strict=True))
     dashes = " ".join("-" * width for width in widths)
     told = (
@@ -187,16 +197,30 @@ def _fixed(*rows: dict[str, str], widths: tuple[int, ...] = (8, 8, 9, 19, 19, 19
     return "".join(f"{line} \n" for line in (head, dashes, *told))
 
 
-def _json(number: int) -> str:
-    times = {"submission": 1_714_557_600, "start": 1_714_559_400, "end": 1_714_563_000, "elapsed": 3600}
-    told = {"account": "ml", "job_id": number, "user": "alice", "state": {"current": "COMPLETED"}, "time": times}
-    return json.dumps(told)
+def _json(number: int, state: Any = "COMPLETED", since_s: int = 0, **other: Any) -> str:
+    """A job of `sacct --json` like the plain one, `since_s` later."""
+    times = {"submission": 1_714_557_600, "start": 1_714_559_400, "end": 1_714_563_000}
+    told = {"account": "ml", "job_id": number, "state": {"current": state}, **other, "user": "alice"}
+    shifted = {**{name: at + since_s for name, at in times.items()}, "elapsed": 3600}
+    return json.dumps({**told, "time": {**shifted, **({"limit": other["limit"]} if "limit" in other else {})}})
 
 
 def _documents(*jobs: str, meta: str = '{"Slurm": {}}') -> str:
     """The last job in a document of its own, the others in one before it."""
     lists = [", ".join(jobs[:-1]), jobs[-1]]
     return "\n".join(f'{{"meta": {meta}, "jobs": [{told}], "errors": []}}' for told in lists)
+
+
+_ALL = "Account|AdminComment|Comment|Constraints|Elapsed|JobID|JobName|Layout|NCPUS|NNodes|" + (
+    "NodeList|Priority|Reason|Restarts|Start|State|Submit|SubmitLine|Suspended|User|WorkDir|End"
+)
+
+
+def _all(number: int, **other: str) -> str:
+    """A line under `_ALL`, whose columns are in the order of sacct --format=ALL."""
+    more = {"Elapsed": "01:00:00", "NCPUS": "8", "Restarts": "0", "SubmitLine": "sbatch a", "WorkDir": "/tmp"}
+    values = {**_PLAIN, **more, "JobID": str(number), "Account": "ml", "Priority": "9", **other}
+    return "|".join(values.get(name, "") for name in _ALL.split("|"))
 
 
 _TWO = _lines(HEADER, _job(1), _job(2))
@@ -216,6 +240,10 @@ FILES = (
     OddFile("two columns changed over", "cat of dumps of other --format", _TWO + _SWAPPED, "read by the columns of the header above", {"alice": 3}),
     OddFile("a header in a job's name", "made by hand", _FORGED, "is text of that name, and so are the records around it"),
     OddFile("a record forged in a comment", "made by hand", _lines(HEADER.replace("Flags", "Comment|Container"), _job(1) + "|", _job(2, Flags="x\n" + _job(9) + "|\ny") + "|", _job(3) + "|"), "several readings: refused whole", {"alice": 2}, 1),
+    OddFile("a record and the start of another in a name", "made by hand", _lines(HEADER, _job(1), _job(2), _job(3, JobName=f"x\n{_job(999)}\n998|998|y"), _job(4)), "is text of that name", {"alice": 4}),
+    OddFile("a record forged in its place among the ids", "made by hand", _lines(HEADER, _job(1), _job(2, JobName="x\n3|3|evil"), _job(5)), "it may be text, or the line before it cut short: both refused", {"alice": 2}, 1),
+    OddFile("a name that ends in a column's text", "made by hand", _lines(HEADER, _job(4), _job(5, JobName="x|bob|gpu|FAI\n3|3|evil"), _job(6)), "its ids are out of order: refused whole", {"alice": 2}, 1),
+    OddFile("a line cut short before others", "a disk that was full", _lines(HEADER, _job(1), _job(2)[:60], _job(3)), "refused, the rest is read", {"alice": 2}, 1),
     OddFile("text before the header", "2>&1, a shell's echo", "sacct: error: slurmdbd: retry\n" + _TWO, "refused line by line, the rest is read", rejects=1),
     OddFile("a byte order mark and CR LF", "a dump through Windows", ("\ufeff" + _TWO).replace("\n", "\r\n"), "left out"),
     OddFile("quoted CSV", "R write.csv", _CSV, "quotes are taken off", file="dump.csv"),
@@ -223,10 +251,28 @@ FILES = (
     OddFile("JSON documents one after the other", "cat of daily sacct --json", _documents(_json(1), _json(2)), "read on", file="dump.json"),
     OddFile("a list of jobs inside another value", "made by hand", _documents(_json(1), _json(2), meta='{"jobs": []}'), "is not the list of the document", file="dump.json"),
     OddFile("a JSON record that is broken", "a raw line break, a missing number", _documents(_json(1), _json(3)[:-9], _json(2)), "refused, with its extent; read on behind it", rejects=1, file="dump.json"),
+    OddFile("a requeued run in JSON", "Slurm 24.11 and 26.05, every data_parser", _documents(_json(1, ["PENDING", "REQUEUED"]), _json(1, ["COMPLETED"], 7200)), "the word that sacct prints for the list, REQUEUED: one job of two attempts", {"alice": 1}, file="dump.json", job={"attempts": 2, "run_s": 7200, "wait_s": 1800, "state": "COMPLETED"}),
+    OddFile("a resized run in JSON", "Slurm 24.11 and 26.05, every data_parser", _documents(_json(1, ["RUNNING", "RESIZING"]), _json(1, ["COMPLETED"], 3600)), "RESIZING: one job of two attempts", {"alice": 1}, file="dump.json", job={"attempts": 2, "wait_s": 1800, "state": "COMPLETED"}),
+    *(
+        OddFile(f"an exit code in JSON, {what}", source, _documents(*(_json(n, state, exit_code=code) for n in (1, 2))), becomes, file="dump.json", job={"exit_code": read[0], "exit_signal": read[1]})
+        for what, source, state, code, becomes, read in (
+            ("over 127", "Slurm 24.11 and 26.05", ["FAILED"], {"status": ["ERROR"], "return_code": {"set": True, "infinite": False, "number": 137}}, "as it is, 137", (137, 0)),
+            ("a signal", "Slurm 24.11 and 26.05", ["FAILED"], {"status": ["SIGNALED"], "return_code": {"set": False, "infinite": False, "number": 0}, "signal": {"id": {"set": True, "infinite": False, "number": 9}, "name": "KILL"}}, "code 0, signal 9", (0, 9)),
+            ("a signal before 23.02", LAB, "FAILED", {"status": "SIGNALED", "return_code": None, "signal": {"signal_id": 9, "name": "Killed"}}, "code 0, signal 9", (0, 9)),
+            ("SUCCESS of a failed job", LAB, "FAILED", {"status": "SUCCESS", "return_code": 0}, "not known: 22.05 prints it for every exit status", (None, None)),
+            ("SUCCESS of a completed job", LAB, "COMPLETED", {"status": "SUCCESS", "return_code": 0}, "code 0", (0, 0)),
+            ("+complex", "Slurm 24.11 and 26.05", ["FAILED"], {"status": ["ERROR"], "return_code": 137}, "as it is, 137", (137, 0)),
+        )
+    ),
+    OddFile("an exit code over 127", "sacct of Slurm 26.05", _lines(HEADER, _job(1, ExitCode="137:0", State="FAILED"), _job(2, ExitCode="9:0", State="FAILED")), "this Slurm prints codes whole: each is as printed", job={"state": "FAILED", "exit_code_form": "whole"}),
+    OddFile("DerivedExitCode over 127", "sacct of Slurm 22.05 and 24.11", _lines(HEADER.replace("Flags", "DerivedExitCode"), *(_job(n, ExitCode="9:0", State="FAILED", Flags="137:0") for n in (1, 2))), "it is whole in every version, and restores the same code less 128", job={"exit_code": 137, "exit_code_form": "restored from DerivedExitCode"}),
+    OddFile("no limit in JSON, +complex", "Slurm 24.11 and 26.05", _documents(*(_json(n, ["COMPLETED"], limit="Infinity") for n in (1, 2))), "no limit", file="dump.json", job={"limit_s": None, "wait_s": 1800}),
+    OddFile("user text before the id", "sacct --format=ALL, Slurm 24.11", _lines(_ALL, _all(1), _all(2, JobName="a|b\nc", Comment="c|d"), _all(3)), "put together again", {"alice": 3}),
     OddFile("a run of NUL bytes", "a disk that was full", _lines(HEADER.replace("|Flags", ""), *(_job(n).removesuffix("|SchedMain") for n in (1, 2)), "\0" * 4096), "refused, the rest is read", rejects=1),
     OddFile("a name of a million delimiters", "made by hand", _lines(HEADER, _job(1), _job(2), _job(3, JobName="|" * 1_000_000)), "refused, the rest is read", rejects=1),
     OddFile("fixed width, a header again", "cat of sacct without -P", _fixed({"JobID": "1"}) + _fixed({"JobID": "2"}), "read on"),
     OddFile("fixed width, other widths further down", "--format=JobName%20", _fixed({"JobID": "1"}) + _fixed({"JobID": "2"}, widths=(8, 20, 9, 19, 19, 19, 14, 9)), "read by the widths of the dashes above"),
+    OddFile("fixed width, requested resources cut short", "--format=ReqTRES%30", _fixed({"JobID": "1"}, {"JobID": "2"}, names=("JobID", "NNodes", "User", "Submit", "Start", "End", "State", "ReqTRES"), widths=(8, 8, 9, 19, 19, 19, 10, 30)), "not known, and named once; the held ones do not stand in", job={"requested_nodes": None, "requested_gpus": None, "allocated_nodes": 2}),
     OddFile("fixed width, blanks cut off", "an editor, or an e-mail", "\n".join(line.rstrip() for line in _fixed({"JobID": "1"}, {"JobID": "2"}).split("\n")), "read up to where the line ends"),
     OddFile("fixed width, half a character", "a name cut in its middle", _fixed({"JobID": "1", "JobName": "abcdefXY"}, {"JobID": "2"}).encode().replace(b"XY", b"+\xc3"), "replaced"),
     OddFile("a frame to be skipped", "pzstd", b"\x50\x2a\x4d\x18\x04\0\0\0abcd" + pa.compress(_TWO.encode(), "zstd", asbytes=True), "skipped", file="dump.psv.zst"),

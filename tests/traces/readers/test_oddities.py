@@ -51,9 +51,8 @@ def test_what_becomes_of_an_odd_file(tmp_path: Path, odd: OddFile) -> None:
     (path,) = tmp_path.glob("lake/lab/*/jobs.parquet")
     jobs = pl.read_parquet(path)
     assert dict(jobs["user_name"].value_counts().iter_rows()) == odd.users
-    assert (result.rejects, result.rows) == (odd.rejects, odd.rejects + len(jobs))
-    assert jobs["wait_s"].to_list() == [1800] * len(jobs)
-    assert jobs["state"].to_list() == ["COMPLETED"] * len(jobs)
+    assert (result.rejects, result.rows) == (odd.rejects, odd.rejects + result.allocations)
+    assert [{name: job[name] for name in odd.job} for job in jobs.iter_rows(named=True)] == [odd.job] * len(jobs)
 
 
 def test_each_oddity_has_a_name_of_its_own_and_a_source() -> None:

@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traces.errors import InputError
+from traces.slurm import conf, node_lists
 from traces.slurm import conf_values as values
-from traces.slurm.conf import NodeConf, PartitionConf, SlurmConf, expanded, filled, read_slurm_conf
+from traces.slurm.conf import NodeConf, PartitionConf, SlurmConf, filled, read_slurm_conf
 from traces.slurm.conf_lines import Pair, read_records
 from traces.slurm.reservations import read_reservations
+from traces.slurm.text import expand_nodes
 
 LAB = Path(__file__).parents[4] / "shared/traces/slurm-22.05-lab"
 needs_lab = pytest.mark.skipif(not LAB.is_dir(), reason="the real dumps of ../shared/traces are not on this machine")
@@ -219,10 +221,45 @@ def test_a_real_file_agrees_with_what_its_controller_says() -> None:
         assert replace(node, where="", state="") == replace(shown, where="", state="") and shown.is_up
     partitions = controllers(LAB / "scontrol_partitions_o.txt", "PartitionName")
     for partition, record in zip(conf.partitions, partitions, strict=True):
-        members = tuple(expanded(record["nodes"].value, ""))
+        members = tuple(expand_nodes(record["nodes"].value))
         real = filled(PartitionConf(record["partitionname"].value, "", nodes=members), record)
         # scontrol fills in the cluster's PreemptMode where the partition sets none.
         assert replace(partition, where="", preempt_mode=conf.preempt_mode) == replace(real, where="")
+
+
+THOUSAND = "NodeName=n[1-1000]\n"
+OF_THEM = "PartitionName=p{} Nodes={}\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "over_at", "total"),
+    [
+        ([f"NodeName=a{i}x[1-1000]\n" for i in range(9)], 5, "over 4000 nodes are declared"),
+        ([THOUSAND, *(OF_THEM.format(i, "n[1-1000]") for i in range(20))], 13, "together name over 12000 nodes"),
+        ([THOUSAND, *(OF_THEM.format(i, "ALL") for i in range(20))], 13, "together name over 12000 nodes"),
+        ([THOUSAND, "NodeSet=s Nodes=ALL\n", *(OF_THEM.format(i, "s") for i in range(20))], 13, "over 12000 nodes"),
+        ([THOUSAND, *(f"NodeSet=s{i} Nodes=n[1-1000]\n" for i in range(20))], 13, "together name over 12000 nodes"),
+        ([THOUSAND, *("DownNodes=n[1-1000] State=DOWN\n" for _ in range(20))], 13, "together name over 12000 nodes"),
+        (
+            ["NodeName=n[1-1000] Feature=f\n", *(f"NodeSet=s{i} Feature=f\n" for i in range(20))],
+            13,
+            "together name over 12000 nodes",
+        ),
+    ],
+    ids=["nodes", "partitions", "ALL", "node set", "node sets", "down nodes", "features"],
+)
+def test_the_node_lists_of_a_file_are_bounded_together_and_the_line_beyond_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], over_at: int, total: str
+) -> None:
+    monkeypatch.setattr(conf, "MOST_NODES", 4_000)
+    monkeypatch.setattr(node_lists, "MOST_NAMES", 12_000)
+    path = tmp_path / "slurm.conf"
+    path.write_text("".join(lines) + ("" if "PartitionName" in lines[-1] else OF_THEM.format("z", "ALL")))
+    with pytest.raises(InputError) as caught:
+        read_slurm_conf(path)
+    at, message = str(caught.value).split(": ", 1)
+    assert total in message and message.startswith("up to this line")
+    assert abs(int(at.rpartition(":")[2]) - over_at) <= 1
 
 
 def test_reservations(tmp_path: Path) -> None:

@@ -2,9 +2,9 @@
 
 Compared with `sacct -P`, this loses some information:
 
-- Exit codes are not read, because Slurm 22.05 prints SUCCESS for failed jobs.
+- Slurm 22.05 prints the exit code SUCCESS for failed jobs too; in its form, SUCCESS counts only for a completed job.
 - Without `--duplicates`, the submission of an earlier run is missing.
-- Fractions of a second are dropped.
+- Of CPU time, milliseconds are kept, as `sacct -P` prints them.
 
 Times are epoch seconds, so clock changes do not affect them. `line` in the tables is the number of the job's record.
 """
@@ -23,12 +23,14 @@ from traces.errors import InputError
 from traces.readers.common import RawFile, Reject, shown
 from traces.readers.json_documents import Documents
 from traces.readers.sacct.columns import NO_VALUE
+from traces.slurm import text as slurm_text
 
 COLUMNS = (
     "JobID", "JobIDRaw", "JobName", "User", "Account", "Partition", "QOS", "State", "Submit", "Eligible", "Start",
     "End", "ElapsedRaw", "Suspended", "TimelimitRaw", "AllocNodes", "AllocCPUS", "ReqTRES", "AllocTRES", "NodeList",
-    "Priority", "Flags", "MaxRSS", "TotalCPU", "Reason", "Constraints",
+    "Priority", "Flags", "MaxRSS", "TotalCPU", "Reason", "Constraints", "ExitCode", "Cluster",
 )  # fmt: skip
+INFINITE = "Infinity"  # printed by a data_parser with +complex
 BATCH = 10_000  # jobs
 PIECE_BYTES = 1 << 22
 _BROKEN = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
@@ -133,10 +135,11 @@ def _job(job: dict[str, Any]) -> tuple[str | None, ...]:
         _text(job.get("user")) or _text((job.get("association") or {}).get("user")), _text(job.get("account")),
         _text(job.get("partition")), _text(job.get("qos")), _state(job["state"]), _instant(times["submission"]),
         _instant(times.get("eligible")), _instant(times["start"]), _instant(times["end"]),
-        _count(times.get("elapsed")), _clock(times.get("suspended")), _limit(times.get("limit")),
+        _count(times.get("elapsed")), _clock(times.get("suspended")), _count(times.get("limit")),
         _count(job.get("allocation_nodes")), None, _tres(tres.get("requested")), _tres(tres.get("allocated")),
         _text(job.get("nodes")), _count(job.get("priority")), _flags(_listed(job, "flags")), None, None,
-        _reason(job["state"]), _text(job.get("constraints")),
+        _reason(job["state"]), _text(job.get("constraints")), _exit_code(job.get("exit_code"), job["state"]),
+        _text(job.get("cluster")),
     )  # fmt: skip
 
 
@@ -164,16 +167,19 @@ def _step(step: dict[str, Any], job: dict[str, Any]) -> tuple[str | None, ...]:
         None, _state(step["state"]), None, None, _instant(times["start"]), _instant(times["end"]),
         _count(times.get("elapsed")), _clock(times.get("suspended")), None,
         _count((step.get("nodes") or {}).get("count")), _cpus(held), None, _tres(held), None, None, None,
-        None if most is None else str(_number(most) or 0), _clock((times.get("total") or {}).get("seconds")),
-        None, None,
+        None if most is None else str(_number(most) or 0), _cpu_time(times.get("total")), None, None,
+        _exit_code(step.get("exit_code"), step["state"]), None,
     )  # fmt: skip
 
 
 def _number(value: Any) -> int | None:
-    """Return a plain number or one as {"set": true, "infinite": false, "number": 5} (since 23.02); None if not set."""
+    """Return a number, plain or as {"set": true, "infinite": false, "number": 5} (since 23.02); None if not set.
+
+    A data_parser with `+complex` prints a plain number again, or INFINITE.
+    """
     if isinstance(value, dict):
         value = value["number"] if value["set"] and not value["infinite"] else None
-    if value is None or value == "":
+    if value in (None, "", INFINITE):
         return None
     number = int(value)
     return None if NO_VALUE <= number <= NO_VALUE + 1 or number < 0 else number
@@ -198,10 +204,23 @@ def _clock(value: Any) -> str | None:
     return f"{days}-{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
 
 
-def _limit(value: Any) -> str | None:
-    if isinstance(value, dict) and value["infinite"]:
-        return "UNLIMITED"
-    return _count(value)
+def _cpu_time(value: Any) -> str | None:
+    """Format {"seconds": 90, "microseconds": 24110} as sacct prints CPU time, to the millisecond."""
+    seconds = _clock((value or {}).get("seconds"))
+    thousandths = (_number((value or {}).get("microseconds")) or 0) // 1000
+    return f"{seconds}.{thousandths:03d}" if seconds and thousandths else seconds
+
+
+def _exit_code(value: Any, state: Any) -> str | None:
+    """Format an exit code as `code:signal`; None where there is none, or where it cannot be trusted.
+
+    `status` is a text in Slurm 22.05, which prints SUCCESS for failed jobs too, and later a list.
+    """
+    if not isinstance(value, dict) or (value.get("status") == "SUCCESS" and _state(state) != "COMPLETED"):
+        return None
+    signal = value.get("signal") or {}
+    code, number = _number(value.get("return_code")), _number(signal.get("id", signal.get("signal_id")))
+    return None if code is None and number is None else f"{code or 0}:{number or 0}"
 
 
 def _text(value: Any) -> str | None:
@@ -209,9 +228,11 @@ def _text(value: Any) -> str | None:
 
 
 def _state(value: Any) -> str | None:
-    """Return the state with its flags; `current` is a text up to 23.02, and later a list that begins with the state."""
+    """Return the state as sacct prints it; `current` is a text up to 23.02, and later a list of the state and flags."""
     current = value["current"] if isinstance(value, dict) else value
-    return _text(" ".join(map(str, current)) if isinstance(current, list) else current)
+    if isinstance(current, list):
+        current = slurm_text.job_state([str(word) for word in current]) if current else None
+    return _text(current)
 
 
 def _reason(state: Any) -> str | None:

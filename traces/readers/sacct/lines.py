@@ -5,7 +5,7 @@ Lines with the right number of delimiters are split in bulk; `traces.readers.sac
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -57,7 +57,8 @@ class Lines:
     """The lines of a block.
 
     `whole` marks the lines with the right number of columns; `numbers` (rows,) are their 0-based numbers. `fields`
-    holds their columns that are read, by name.
+    holds their columns that are read, by name. `cut` (rows,) marks, by name, the texts that a fixed width cut short and
+    that are blank in `fields`.
     """
 
     data: bytes | memoryview
@@ -65,6 +66,7 @@ class Lines:
     whole: NDArray[np.bool_]  # (lines,)
     numbers: NDArray[np.int64]
     fields: dict[str, SacctField]
+    cut: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
 
     def line(self, number: int) -> str:
         """Return the text of a line (0-based) without its line break."""
@@ -124,14 +126,18 @@ def _fixed(data: bytes, layout: Layout) -> Lines:
     needed = max(n for n, name in enumerate(layout.columns) if name in _MUST_BE_WHOLE)
     whole = (lengths == length) | np.isin(lengths, ends[needed:])
     raw = pl.DataFrame({"raw": _kept(data, starts, whole).split(b"\n")[:-1]}, schema={"raw": pl.Binary})
-    columns, at = [], 0
+    columns, cut, at = [], {}, 0
     for n, width in enumerate(layout.widths):
         if n in layout.read:
-            text = _decoded(raw.select(pl.col("raw").bin.slice(at, width))["raw"]).to_frame("raw")
-            cut = _uncut(pl.col("raw").str.strip_chars(" "), layout.columns[n], width)
-            columns.append(text.select(cut.alias(layout.columns[n])).to_series())
+            name = layout.columns[n]
+            text = _decoded(raw.select(pl.col("raw").bin.slice(at, width))["raw"]).str.strip_chars(" ").alias(name)
+            if name not in _LEFT_CUT and name not in _MUST_BE_WHOLE:
+                is_cut = text.str.ends_with("+") & (text.str.len_bytes() >= width)
+                cut[name] = is_cut.to_numpy()
+                text = text.to_frame().select(pl.when(is_cut).then(pl.lit("")).otherwise(name).alias(name)).to_series()
+            columns.append(text)
         at += width + 1
-    return Lines(data, starts, whole, np.flatnonzero(whole), fields_of(pl.DataFrame(columns)))
+    return Lines(data, starts, whole, np.flatnonzero(whole), fields_of(pl.DataFrame(columns)), cut)
 
 
 def _decoded(values: pl.Series) -> pl.Series:
@@ -146,11 +152,3 @@ def _decoded(values: pl.Series) -> pl.Series:
 # Columns that remain useful when they are cut. A cut id or time makes the record unreadable.
 _LEFT_CUT = frozenset({"State", "JobName", "User", "Account", "Partition", "QOS", "Group", "Cluster"})
 _MUST_BE_WHOLE = frozenset({"JobID", "JobIDRaw", "Submit", "Eligible", "Start", "End", "Elapsed", "ElapsedRaw"})
-
-
-def _uncut(text: pl.Expr, column: str, width: int) -> pl.Expr:
-    """Return the text; null where it is blank or sacct cut it short with a `+` (node lists, TRES)."""
-    text = pl.when(text != "").then(text)
-    if column in _LEFT_CUT or column in _MUST_BE_WHOLE:
-        return text
-    return pl.when(~(text.str.ends_with("+") & (text.str.len_bytes() >= width))).then(text)

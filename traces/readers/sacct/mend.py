@@ -6,7 +6,9 @@ whole. This slow path runs only for lines that are not clean.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +22,15 @@ _FEATURES = "Constraints"
 MOST_LINES = 50  # that one record may span
 MOST_EXCESS = 200  # delimiters in the user text of one record
 MOST_FORGED = 8  # lines inside a broken record that look whole; user text holds no more
+NEIGHBOURS = 4  # clean lines before and after a record whose ids are compared with its own
 MOST_TRIED = 50_000  # columns tried before a record is given up, so that a hostile file cannot take unbounded time
+
+
+class Doubt(Enum):
+    """What is doubted where a record that is cut short is followed by what looks like another."""
+
+    SECOND = 1  # it is text of the first
+    BOTH = 2  # it may be text of the first, or the first may be cut short
 
 
 class Mender:
@@ -53,6 +63,7 @@ class Mender:
         ids = [layout.columns.index(name) for name in ("JobID", "JobIDRaw") if name in layout.columns]
         first_text = layout.user_text[0] if layout.user_text else len(layout.columns)
         self.goes_on = goes_on and layout.columns[-1] in sacct_columns.USER_TEXT and not layout.trailing
+        self.id_column = min(ids)
         self.identified = max(min(ids) + 1, first_text)  # leading columns that identify the start of a record
 
     def run(self) -> None:
@@ -101,30 +112,113 @@ class Mender:
         """Repair or reject the record that starts here; return (its last line, its first line if repaired else -1)."""
         text = ""
         self.tried = 0
+        found: tuple[int, list[list[str]]] | None = None  # the last line at which the record may end, its readings
+        doubted: list[int] = []  # lines inside that look like records
         for end in range(at, min(at + MOST_LINES, len(self.clean))):
-            raw = self.line(end)
-            text = raw if end == at else f"{text}\n{raw}"
-            if self.clean[end]:
-                continue  # a name may contain a line that looks whole, but a record cannot end with one
-            if end > at and self.starts(raw):
-                break  # this is the next record, which is broken too
-            inside = [n for n in range(at, end + 1) if self.clean[n]]
-            if len(inside) > MOST_FORGED:
+            before, text = text, self.line(end) if end == at else f"{text}\n{self.line(end)}"
+            if end > at and self._looks_like_record(end):
+                is_over = self._has_all_columns(before) and not doubted
+                doubt = None if is_over else self._doubt(at, end)
+                if doubt and (doubt is Doubt.SECOND or self._readings(text)):
+                    doubted.append(end)
+                if doubt is not Doubt.SECOND and self.clean[end]:
+                    continue  # a name may contain a line that looks whole
+                if doubt is not Doubt.SECOND:
+                    break  # this is the next record, which is broken too
+            if len(self._clean_lines(at, end)) > MOST_FORGED:
                 break
             ways = self._readings(text)
+            if ways:
+                found = end, ways
+                if not (doubted and self._goes_on_inside(at, end + 1)):
+                    break
+        if found:
+            end, ways = found
+            self._join(at, end)
             if len(ways) == 1:
                 self.mended[at] = ways[0]
-                self.taken.update(inside)
-                self.joined.update(range(at, end + 1))
                 return end, at
-            if len(ways) > 1:
-                self.taken.update(inside)
-                self.joined.update(range(at, end + 1))
-                self._reject(at, text)
-                return end, -1
+            self._reject(at, self._text(at, end))
+            return end, -1
+        if doubted:
+            return self._reject_both(at, doubted[0])
         last = self._fragment(at)
         self._reject(at, self._text(at, last))
         return last, -1
+
+    def _goes_on_inside(self, at: int, line: int) -> bool:
+        """Return whether the record of line `at`, which holds what looks like a record, may go on on that line."""
+        if line >= len(self.clean):
+            return False
+        return not self._looks_like_record(line) or not self._is_in_order(at, line)
+
+    def _clean_lines(self, first: int, last: int) -> list[int]:
+        return [n for n in range(first, last + 1) if self.clean[n]]
+
+    def _join(self, first: int, last: int) -> None:
+        """Take the lines from first to last as one record."""
+        self.taken.update(self._clean_lines(first, last))
+        self.joined.update(range(first, last + 1))
+
+    def _reject_both(self, at: int, end: int) -> tuple[int, int]:
+        """Reject a record together with the one that may begin inside its text; return as `_record` does."""
+        self._join(at, end)
+        one, other = self._number(at), self._number(end)
+        why = f"record {other} may be text of record {one}, which is otherwise {CUT}"
+        self.rejects.append(Reject(at, why, self._text(at, end)))
+        return end, -1
+
+    def _looks_like_record(self, line: int) -> bool:
+        return bool(self.clean[line]) or self.starts(self.line(line))
+
+    def _has_all_columns(self, text: str) -> bool:
+        return text.count(self.layout.delimiter) + 1 >= len(self.layout.columns)
+
+    def _doubt(self, at: int, end: int) -> Doubt | None:
+        """Judge the record that seems to begin on line `end`, after the record of line `at`, which is cut short.
+
+        User text may hold such a line, and a file may hold a record that is cut short. Two facts tell them apart: text
+        breaks only in a column of user text, and sacct prints ids mostly in order.
+        """
+        if not self._looks_like_record(end):
+            return None
+        if not self.clean[end] and len(self._readings(self.line(end))) != 1:
+            return Doubt.SECOND  # its columns are no record's
+        parts = self.line(at).split(self.layout.delimiter)
+        in_text = self.layout.columns[min(len(parts), len(self.layout.columns)) - 1] in sacct_columns.USER_TEXT
+        in_order = self._is_in_order(at, end)
+        if in_text:
+            return Doubt.BOTH if in_order else Doubt.SECOND
+        return None if in_order else Doubt.BOTH
+
+    def _is_in_order(self, at: int, end: int) -> bool:
+        """Return whether the id of line `end` fits the ids of the records around lines `at` to `end`.
+
+        It does not if it is outside their range, or if it breaks an order that the id of line `at` keeps. Clean lines
+        after a line that is not clean do not count, because they may be user text too.
+        """
+        earlier = self._numbers(at - MOST_LINES, at - 1)[-NEIGHBOURS:]
+        later = self._numbers(end + 1, end + MOST_LINES)[:NEIGHBOURS]
+        number = self._number(end)
+        if not min([*earlier, *later], default=number) <= number <= max(later, default=number):
+            return False
+        least, most = (earlier or [0])[-1], min(later, default=number)
+        return least <= number <= most or not least <= self._number(at) <= most
+
+    def _numbers(self, first: int, last: int) -> list[int]:
+        """Return the ids on the clean lines from first to last that follow a clean line."""
+        lines = self._clean_lines(max(first, 0), min(last, len(self.clean) - 1))
+        return [self._number(n) for n in lines if n == 0 or self.clean[n - 1]]
+
+    def _number(self, line: int) -> int:
+        """Return the number of the id on a line that looks like a record; 0 if the line ends before it."""
+        parts = self.line(line).split(self.layout.delimiter)
+        fields: list[str] | None = parts
+        if not self.clean[line]:
+            excess = min(max(len(parts) - self.identified, 0), MOST_EXCESS)
+            fields = next(self._ways(parts, 0, 0, excess, self.identified), None) if excess else parts
+        digits = re.match("[0-9]+", (fields or [])[self.id_column]) if len(fields or []) > self.id_column else None
+        return int(digits[0]) if digits else 0
 
     def _fragment(self, at: int, too: Callable[[int], bool] = lambda _line: True) -> int:
         """Return the last of the lines from here that are neither clean nor start a record, and that satisfy `too`."""

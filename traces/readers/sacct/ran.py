@@ -1,6 +1,13 @@
-"""Decide which records of sacct ran, for how long and on which resources; infer states if the dump has none."""
+"""Decide which records of sacct ran, for how long, on which resources and with which exit code; infer missing states.
+
+The text of Slurm 22.05 and 24.11 prints exit codes of 128 and above without 128 (`PRINT_EXITCODE` of
+`src/sacct/print.c`); that of 26.05, and JSON, print them whole. The column DerivedExitCode, the highest code of a job's
+steps, is whole in every version. The text does not name its version: a code above 127 or a column of 26.05 shows it.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import polars as pl
 
@@ -10,6 +17,10 @@ RAN_BY_STATE = (
     "COMPLETED", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REQUEUED", "RESIZING", "RUNNING", "SUSPENDED",
     "TIMEOUT",
 )  # fmt: skip
+
+LOST = 128
+WHOLE, RESTORED, REDUCED = "whole", "restored from DerivedExitCode", "128 may be missing"
+_COLUMNS_OF_26_05 = frozenset({"Exclusive", "ReqReservation"})
 
 
 def settled(rows: pl.DataFrame, *, has_state: bool, has_start: bool, has_end: bool) -> pl.DataFrame:
@@ -92,3 +103,26 @@ def _held_while_run(rows: pl.DataFrame) -> pl.DataFrame:
         pl.when("ran").then(pl.coalesce("elapsed_s", run)).clip(0).alias("run_s"),
         *kept,
     ).drop("elapsed_s", "suspended_s", "has_alloc_tres", "is_unassigned")
+
+
+def prints_whole_codes(columns: Iterable[str], codes: pl.Series) -> bool:
+    """Return whether the columns of a dump, or one of its exit codes, show that it prints exit codes whole."""
+    return not _COLUMNS_OF_26_05.isdisjoint(columns) or bool((codes >= LOST).any())
+
+
+def with_exit_codes(rows: pl.DataFrame, *, whole: bool) -> pl.DataFrame:
+    """Restore exit codes and add `exit_code_form`, null where no 128 can be missing; `derived_exit_code` is dropped.
+
+    A code is restored if DerivedExitCode is the same code with 128. `whole`: the dump prints all codes whole.
+    """
+    code = pl.col("exit_code")
+    if whole:
+        known = pl.when(code.is_not_null()).then(pl.lit(WHOLE))
+        return rows.with_columns(known.alias("exit_code_form")).drop("derived_exit_code")
+    is_restored = (code + LOST == pl.col("derived_exit_code")).fill_null(False)
+    # only a job that failed by itself has a code; one that a signal ended has none
+    may_lack = (code > 0) | ((code == 0) & (pl.col("exit_signal") == 0) & (pl.col("state") == "FAILED"))
+    return rows.with_columns(
+        pl.when(is_restored).then(pl.lit(RESTORED)).when(may_lack).then(pl.lit(REDUCED)).alias("exit_code_form"),
+        pl.when(is_restored).then(code + LOST).otherwise(code).alias("exit_code"),
+    ).drop("derived_exit_code")

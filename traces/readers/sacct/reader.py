@@ -7,10 +7,10 @@ that memory does not grow with the dump: `blocks` cuts the dump, `lines` splits 
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
-from traces.readers.common import HEAD_BYTES, Parsed, RawFile, Reject, rejects_frame
+from traces.progress import say
+from traces.readers.common import HEAD_BYTES, Parsed, RawFile, Reject, rejects_frame, shown
 from traces.readers.sacct import blocks as sacct_blocks
 from traces.readers.sacct import columns as sacct_columns
 from traces.readers.sacct import csv as sacct_csv
@@ -28,15 +29,17 @@ from traces.readers.sacct import json as sacct_json
 from traces.readers.sacct import layout as sacct_layout
 from traces.readers.sacct import lines as sacct_lines
 from traces.readers.sacct import mend as sacct_mend
+from traces.readers.sacct import ran as sacct_ran
 from traces.readers.sacct import typed as sacct_typed
 from traces.readers.sacct.blocks import SacctBlock
-from traces.readers.sacct.fields import fields_of
+from traces.readers.sacct.fields import SacctField, fields_of
 from traces.readers.sacct.jobs import fold
 from traces.readers.sacct.json import COLUMNS
 from traces.readers.sacct.layout import Layout
 from traces.readers.sacct.spill import Spill, SpilledBatch
 
 BLOCK_BYTES = 1 << 24
+MOST_NAMED = 10  # texts in one message
 THREADS = 2  # polars uses every core for part of a block, but Python and numpy only one: two blocks keep two cores busy
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -46,7 +49,9 @@ Result = TypeVar("Result")
 class Piece:
     """The result of one block: its typed rows in the spill, and its rejects; both count lines from 0.
 
-    `before`: number of lines (or JSON records) of the file before the block.
+    `before`: number of lines (or JSON records) of the file before the block. `clusters`: the clusters that its column
+    Cluster names, each with a line. `whole_codes`: whether it shows that the dump prints exit codes whole. `cut`: texts
+    that a fixed width cut short, by column. `unknown_states`: states that Baton does not know, as printed.
     """
 
     batch: SpilledBatch
@@ -54,6 +59,10 @@ class Piece:
     rows: int
     rejects: list[Reject]
     slow: int
+    clusters: dict[str, int]
+    whole_codes: bool
+    unknown_states: Counter[str]
+    cut: Counter[str] = field(default_factory=Counter)
 
 
 Work = Callable[[Spill, int], Piece]
@@ -63,7 +72,7 @@ class Sacct:
     """The reader of `sacct`."""
 
     name = "sacct"
-    version = 6
+    version = 7
 
     def recognises(self, file: RawFile, head: bytes) -> bool:
         """Return whether one of the first lines is a header of sacct, or `--fields` is given for a text file."""
@@ -78,7 +87,7 @@ class Sacct:
     def read(self, file: RawFile) -> Parsed:
         """Read all records of the file and write them to `file.tables` as they are folded.
 
-        Raises InputError for a missing column or a file without a whole record.
+        Raises InputError for a missing column, a file without a whole record, and a dump of several clusters.
         """
         if file.tables is None or file.folder is None:
             raise ValueError("the sacct reader needs file.tables and file.folder")
@@ -86,6 +95,8 @@ class Sacct:
         rejected = next(iter(self._before_header(file, parsed)), None)
         spill = Spill(file.folder / "spill")
         spill.folder.mkdir()
+        clusters: dict[str, int] = {}
+        whole_codes, cut, unknown_states = False, Counter[str](), Counter[str]()
         with ThreadPoolExecutor(THREADS) as pool:
             for piece in _in_order(pool, lambda numbered: numbered[1](spill, numbered[0]), enumerate(jobs)):
                 rejects = [Reject(r.line + piece.before + 1, r.reason, r.raw) for r in piece.rejects]
@@ -96,12 +107,20 @@ class Sacct:
                 parsed.records += piece.rows + len(rejects)
                 piece.batch.first = piece.before + 1
                 spill.batches.append(piece.batch)
+                clusters = {name: line + piece.before + 1 for name, line in piece.clusters.items()} | clusters
+                whole_codes |= piece.whole_codes
+                cut += piece.cut
+                unknown_states += piece.unknown_states
+            _check_one_cluster(file, clusters)
+            _say(file, cut, "texts cut short by their column's width are not read", "use sacct -P")
+            _say(file, unknown_states, "states that Baton does not know are read as UNKNOWN", "is it a newer Slurm?")
             if parsed.records == parsed.rejected + len(parsed.rejects):
                 why = "the file holds none"
                 if rejected:
                     why = f"{rejected.reason} (line {rejected.line}){sacct_mend.remedy(rejected)}"
                 raise InputError(f"{file.path}: no record could be read: {why}")
-            for part in _in_order(pool, lambda portion: fold(*portion[:2], single=portion[2]), spill.folds()):
+            folded = partial(_folded, whole_codes=whole_codes)
+            for part in _in_order(pool, folded, spill.folds()):
                 for name, frame in part.tables.items():
                     file.tables.write(name, frame)
                 for count in ("allocations", "steps", "duplicates", "jobs", "attempts"):
@@ -174,10 +193,57 @@ def _in_order(pool: ThreadPoolExecutor, work: Callable[[Item], Result], items: I
             future.cancel()
 
 
+def _check_one_cluster(file: RawFile, clusters: dict[str, int]) -> None:
+    """Raise InputError if records of several clusters are in the file: their ids would be taken for the same jobs."""
+    if len(clusters) > 1:
+        (first, line), (second, other), *_ = sorted(clusters.items(), key=lambda named: named[1])
+        raise InputError(
+            f"{file.path}:{other}: a record of cluster {shown(second)}, but line {line} is of {shown(first)}: "
+            "give each cluster a file of its own (sacct --clusters=NAME) and ingest it with its own --cluster"
+        )
+
+
+def _say(file: RawFile, counted: Counter[str], what: str, advice: str) -> None:
+    """Say in one line which texts of the file were not read, with their numbers."""
+    if counted:
+        texts = ", ".join(f"{shown(text)[1:-1]} ({number:,})" for text, number in counted.most_common(MOST_NAMED))
+        say(f"{file.shown or file.path}: {what}: {texts}: {advice}")
+
+
+def _unknown_states(rows: pl.DataFrame, kept: pl.Series, fields: Mapping[str, SacctField]) -> Counter[str]:
+    """Return the printed states of kept rows whose state is UNKNOWN, except Slurm's own words for that."""
+    if "State" not in fields or not (rows["state"] == "UNKNOWN").any():
+        return Counter()
+    texts = fields["State"].texts()  # repaired rows follow those of `fields`
+    unknown = (rows["state"] == "UNKNOWN").head(len(texts)) & kept.head(len(texts))
+    return Counter(text for text in texts.filter(unknown) if text not in (None, "?", "UNKNOWN"))
+
+
+def _folded(portion: tuple[pl.DataFrame, pl.DataFrame, bool], whole_codes: bool) -> Parsed:
+    allocations, steps, single = portion
+    return fold(sacct_ran.with_exit_codes(allocations, whole=whole_codes), steps, single=single)
+
+
+def _piece(
+    spill: Spill, number: int, rows: pl.DataFrame, kept: pl.Series, before: int, rejects: list[Reject], slow: int,
+    columns: Sequence[str], fields: Mapping[str, SacctField],
+) -> Piece:  # fmt: skip
+    """Spill the rows of a block that are kept."""
+    named = rows.select("printed_cluster", "line").filter(kept & pl.col("printed_cluster").is_not_null())
+    first = named.group_by("printed_cluster").agg(pl.col("line").min())
+    whole = sacct_ran.prints_whole_codes(columns, rows["exit_code"].filter(kept))
+    states = _unknown_states(rows, kept, fields)
+    batch = spill.put(number, rows.drop("printed_cluster"), kept)
+    return Piece(batch, before, int(kept.sum()), rejects, slow, dict(first.iter_rows()), whole, states)
+
+
 def _text_piece(block: SacctBlock, settings: ClusterSettings, spill: Spill, number: int) -> Piece:
     """Read a block of lines."""
-    rows, kept, rejects, slow = records(block.data, block.layout, settings)
-    return Piece(spill.put(number, rows, kept), block.before, int(kept.sum()), rejects, slow)
+    lines = sacct_lines.split(block.data, block.layout)
+    rows, kept, rejects, slow = records(lines, block.layout, settings)
+    piece = _piece(spill, number, rows, kept, block.before, rejects, slow, block.layout.columns, lines.fields)
+    piece.cut.update({name: int(cut.sum()) for name, cut in lines.cut.items() if cut.any()})
+    return piece
 
 
 def _json_piece(records: sacct_json.Records, settings: ClusterSettings, spill: Spill, number: int) -> Piece:
@@ -189,7 +255,8 @@ def _json_piece(records: sacct_json.Records, settings: ClusterSettings, spill: S
         values = records.frame.row(n)
         odd = sacct_columns.odd_value((name, text or "") for name, text in zip(COLUMNS, values, strict=False))
         rejects.append(Reject(at, odd or why or "a value has the wrong form", str(values)))
-    return Piece(spill.put(number, rows, valid), records.before, int(valid.sum()), rejects, 0)
+    piece = _piece(spill, number, rows, valid, records.before, rejects, 0, COLUMNS, fields)
+    return replace(piece, whole_codes=True)
 
 
 def _refused(rows: pl.DataFrame, valid: pl.Series) -> list[tuple[int, int, str | None]]:
@@ -200,14 +267,13 @@ def _refused(rows: pl.DataFrame, valid: pl.Series) -> list[tuple[int, int, str |
 
 
 def records(
-    data: bytes | memoryview, layout: Layout, settings: ClusterSettings
+    lines: sacct_lines.Lines, layout: Layout, settings: ClusterSettings
 ) -> tuple[pl.DataFrame, pl.Series, list[Reject], int]:
-    """Read a block into (typed rows, which of them are kept, rejects, number of lines not read in bulk).
+    """Read the lines of a block into (typed rows, which of them are kept, rejects, number of lines not read in bulk).
 
     Lines count from 0. Rows that are not kept stay in the frame, because a copy without them would be slow.
     """
-    lines = sacct_lines.split(data, layout)
-    rows, kept = sacct_typed.typed(lines.fields, lines.numbers, settings)
+    rows, kept = sacct_typed.typed(lines.fields, lines.numbers, settings, lines.cut)
     clean = lines.whole.copy()
     clean[rows["line"].filter(~kept).to_numpy()] = False
     if clean.all():

@@ -33,15 +33,19 @@ _ONE_BRACKET = r"^[^\[\],\s]*\[[0-9]{1,9}(?:-[0-9]{1,9})?(?:,[0-9]{1,9}(?:-[0-9]
 
 
 def typed(
-    fields: Mapping[str, SacctField], line: NDArray[np.int64], settings: ClusterSettings
+    fields: Mapping[str, SacctField],
+    line: NDArray[np.int64],
+    settings: ClusterSettings,
+    cut: Mapping[str, NDArray[np.bool_]] | None = None,
 ) -> tuple[pl.DataFrame, pl.Series]:
     """Return (rows, valid): a typed row for each record, and whether all its columns are valid.
 
     `fields` holds each column of the dump that is read, `line` (rows,) the line of each record. Ids, names and states
     are as in the canonical tables; times are naive UTC; `ran` says whether the record ran. Missing columns are null. A
-    row that is not valid has nulls in its invalid columns.
+    row that is not valid has nulls in its invalid columns. `cut` (rows,) marks, by column, blanks that were text cut
+    short: nothing stands in for what they held.
     """
-    column = _Columns(fields, len(line))
+    column = _Columns(fields, len(line), cut or {})
     rows = pl.DataFrame({"line": line}).with_columns(
         *_ids(column),
         *(column.word(name).alias(canonical) for name, canonical in sacct_columns.PRINTED.items()),
@@ -51,9 +55,11 @@ def typed(
         pl.coalesce(column.count("ElapsedRaw"), column.duration("Elapsed").cast(pl.Int64)).alias("elapsed_s"),
         column.duration("Suspended").cast(pl.Int64).fill_null(0).alias("suspended_s"),
         pl.coalesce(_limit(column, "TimelimitRaw"), _limit(column, "Timelimit")).alias("limit_s"),
-        column.mapped("ExitCode", lambda t: slurm_text.parse_exit_code(t)[0], pl.Int64).alias("exit_code"),
-        column.mapped("ExitCode", lambda t: slurm_text.parse_exit_code(t)[1], pl.Int64).alias("exit_signal"),
+        column.mapped("ExitCode", _code, pl.Int64).alias("exit_code"),
+        column.mapped("ExitCode", lambda text: slurm_text.parse_exit_code(text)[1], pl.Int64).alias("exit_signal"),
+        column.mapped("DerivedExitCode", _code, pl.Int64).alias("derived_exit_code"),
         column.mapped("Flags", started_by, pl.String).alias("started_by"),
+        column.word("Cluster").alias("printed_cluster"),
         column.size_kib("MaxRSS").alias("max_rss_kib"),
         column.duration("TotalCPU").alias("cpu_time_s"),
         column.nodes("NodeList").alias("nodes"),
@@ -62,7 +68,7 @@ def typed(
     rows, fits = sacct_times.to_utc(rows, fields, settings.timezone)
     column.valid &= fits
     rows = rows.with_columns(_sizes(column, settings))
-    for name in ("Group", "GID", "Cluster", "DerivedExitCode"):
+    for name in ("Group", "GID"):
         column.mapped(name, sacct_columns.FORMS[name], pl.Object)
     rows = sacct_ran.settled(rows, has_state="State" in fields, has_start="Start" in fields, has_end="End" in fields)
     column.valid &= out_of_bounds(rows).is_null().to_numpy()
@@ -77,8 +83,9 @@ def out_of_bounds(rows: pl.DataFrame) -> pl.Series:
 class _Columns:
     """Typed columns of a dump; a missing column is null. `valid` (rows,) marks the rows whose texts were valid."""
 
-    def __init__(self, fields: Mapping[str, SacctField], rows: int) -> None:
+    def __init__(self, fields: Mapping[str, SacctField], rows: int, cut: Mapping[str, NDArray[np.bool_]]) -> None:
         self.fields = fields
+        self.cut = cut
         self.rows = rows
         self.valid = np.ones(rows, np.bool_)
         self._codes: dict[str, tuple[pl.Series, pl.Series]] = {}
@@ -109,6 +116,10 @@ class _Columns:
             return self.none(pl.Boolean)
         distinct, codes = self.codes(name)
         return (distinct == text).gather(codes)
+
+    def unless_cut(self, name: str, values: pl.Series) -> pl.Series:
+        """Return the values; null where the text of the column was cut short."""
+        return values if name not in self.cut else pl.select(pl.when(~pl.lit(self.cut[name])).then(values)).to_series()
 
     def mapped(self, name: str, convert: Callable[[str], Any], kind: Any) -> pl.Series:
         """Convert each distinct text with `convert`."""
@@ -203,6 +214,10 @@ def node_lists(texts: pl.Series) -> tuple[pl.Series, pl.Series]:
     return lists, every.scatter(rest["code"], valid) if len(rest) else every
 
 
+def _code(text: str) -> int | None:
+    return slurm_text.parse_exit_code(text)[0]
+
+
 def started_by(flags: str) -> str | None:
     """Return the scheduler pass that started the job, from sacct's Flags; None if they do not name it."""
     for flag, name in (("SchedMain", "main"), ("SchedBackfill", "backfill"), ("SchedSubmit", "submit")):
@@ -280,9 +295,13 @@ def _sizes(column: _Columns, settings: ClusterSettings) -> list[pl.Expr]:
         return column.mapped(name, lambda text: _tres_count(text, part), pl.Int64)
 
     nodes = pl.select(pl.coalesce(first("AllocNodes").replace(0, None), first("NNodes"))).to_series()
-    requested_nodes = pl.select(pl.coalesce(first("ReqNodes"), tres("ReqTRES", "node"), nodes)).to_series()
+    requested_nodes = pl.select(
+        pl.coalesce(first("ReqNodes"), tres("ReqTRES", "node"), column.unless_cut("ReqTRES", nodes))
+    ).to_series()
     cpus = pl.select(pl.coalesce(first("AllocCPUS", "NCPUS"), tres("AllocTRES", "cpu"))).to_series()
-    requested_cpus = pl.select(pl.coalesce(first("ReqCPUS"), tres("ReqTRES", "cpu"), cpus)).to_series()
+    requested_cpus = pl.select(
+        pl.coalesce(first("ReqCPUS"), tres("ReqTRES", "cpu"), column.unless_cut("ReqTRES", cpus))
+    ).to_series()
     allocated, requested = _gpus(column, nodes, requested_nodes, settings)
     return [
         pl.lit(nodes).alias("allocated_nodes"),
@@ -317,8 +336,9 @@ def _gpus(
     # AllocGRES holds the job's total, ReqGRES the request per node.
     held_old = column.mapped("AllocGRES", sacct_columns.gres_gpus, pl.Int64)
     asked_old = column.mapped("ReqGRES", sacct_columns.gres_gpus, pl.Int64) * requested_nodes
-    requested = pl.select(pl.coalesce(asked, asked_old, held, held_old)).to_series()
-    return pl.select(pl.coalesce(held, held_old, requested)).to_series(), requested
+    allocated = pl.select(pl.coalesce(held, held_old)).to_series()
+    requested = pl.select(pl.coalesce(asked, asked_old, column.unless_cut("ReqTRES", allocated))).to_series()
+    return pl.select(pl.coalesce(allocated, column.unless_cut("AllocTRES", requested))).to_series(), requested
 
 
 def _size_mib(text: str) -> float | None:

@@ -155,7 +155,7 @@ def test_user_text_that_breaks_a_record_is_mended(lake: Lake, sacct_row: Row, na
 
 
 def test_a_broken_record_swallows_no_other(lake: Lake, sacct_row: Row) -> None:
-    lines = [HEADER, "98|98|cut", sacct_row(JobID="99"), sacct_row(JobName="a|b")]
+    lines = [HEADER, "98|98|cut|ali", sacct_row(JobID="99"), sacct_row(JobName="a|b")]
     (result,) = lake.ingest(lake.put("dump.psv", "\n".join(lines) + "\n"))
     assert (result.allocations, result.rejects) == (2, 1)
     assert {job["job_name"] for job in lake.rows("jobs")} == {"train.sh", "a|b"}
@@ -312,3 +312,24 @@ def test_a_file_of_no_use_is_refused_and_nothing_written(lake: Lake, text: str, 
     assert str(path) in str(caught.value) or "--fields" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not list(lake.data.lake.glob("*/*"))
+
+
+def test_a_dump_of_two_clusters_is_refused_by_name(lake: Lake, sacct_row: Row) -> None:
+    """Their jobs have the same ids: merged, half of them would be lost."""
+    lines = [f"{sacct_row(JobID=str(n))}|{name}" for n, name in ((7, "east"), (8, "east"), (7, "west"), (9, ""))]
+    one, both = lines[:2], lines
+    (result,) = lake.ingest(lake.put("one.psv", "\n".join([f"{HEADER}|Cluster", *one]) + "\n"))
+    assert (result.allocations, result.rejects) == (2, 0)
+    with pytest.raises(InputError, match=r"both.psv:4: a record of cluster 'west', but line 2 is of 'east'"):
+        lake.ingest(lake.put("both.psv", "\n".join([f"{HEADER}|Cluster", *both]) + "\n"))
+
+
+def test_a_state_that_nobody_knows_is_read_and_named(
+    lake: Lake, sacct_row: Row, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [sacct_row(JobID=str(n), State=state) for n, state in enumerate(("FLYING", "FLYING", "?", "COMPLETED"), 1)]
+    (result,) = lake.ingest(lake.put("dump.psv", "\n".join([HEADER, *lines]) + "\n"))
+    assert (result.allocations, result.rejects) == (4, 0)
+    assert [job["state"] for job in lake.rows("jobs")] == ["UNKNOWN", "UNKNOWN", "UNKNOWN", "COMPLETED"]
+    said = "dump.psv: states that Baton does not know are read as UNKNOWN: FLYING (2): is it a newer Slurm?"
+    assert capsys.readouterr().err.count(said) == 1

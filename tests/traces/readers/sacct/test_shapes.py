@@ -85,7 +85,8 @@ def job(new: bool, **other: Any) -> dict[str, Any]:
     ]
     times = {
         "elapsed": 3600, "eligible": 1_714_557_600, "end": 1_714_563_000, "start": 1_714_559_400,
-        "submission": 1_714_557_600, "suspended": 0, "limit": _count(120, new), "total": {"seconds": 90},
+        "submission": 1_714_557_600, "suspended": 0, "limit": _count(120, new),
+        "total": {"seconds": 90, "microseconds": 24_110},
     }  # fmt: skip
     step = {
         "step": {"id": "100.batch" if new else "batch", "name": "batch"}, "time": {**times, "start": times["start"]},
@@ -121,7 +122,7 @@ def test_json(lake: Lake, new: bool) -> None:
     assert (second["job_id"], second["array_job_id"], second["array_task_id"]) == ("102_3", 102, 3)
     assert (third["state"], third["exit_code"]) == ("FAILED", None)  # 22.05 prints SUCCESS for it: not to be trusted
     (step,) = lake.rows("steps")
-    assert (step["job_key"], step["step_id"], step["max_rss_kib"], step["cpu_time_s"]) == ("100", "batch", 4, 90)
+    assert (step["job_key"], step["step_id"], step["max_rss_kib"], step["cpu_time_s"]) == ("100", "batch", 4, 90.024)
 
 
 def test_json_that_breaks_off_keeps_what_is_whole(lake: Lake) -> None:
@@ -229,3 +230,24 @@ def test_a_dump_without_ends_takes_them_from_the_elapsed_time(tmp_path: Path) ->
     warehouse.build(data)
     ends = warehouse.read(data, "SELECT end_utc FROM attempts ORDER BY start_utc")["end_utc"].to_list()
     assert [str(end) for end in ends] == ["2026-01-01 01:10:00", "None"]
+
+
+def test_what_a_width_cut_is_null_and_named(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    """sacct prints TRES 30 characters wide: what was requested is not what was held."""
+    widths = {"JobID": 9, "State": 10, "Submit": 19, "Start": 19, "End": 19, "NNodes": 8, "AllocCPUS": 9, "ReqTRES": 30}
+    asked = {"7": "billing=4,cpu=4,gres/gpu=2,mem+", "8": "cpu=2,gres/gpu=1,node=1"}
+    values = [
+        {**PLAIN, "JobID": name, "AllocCPUS": "8", "ReqTRES": text[:29] + "+" * (name == "7")}
+        for name, text in asked.items()
+    ]
+    lines = [{name: name for name in widths}, {name: "-" * width for name, width in widths.items()}, *values]
+    text = "".join("".join(f"{row[name]:>{width}} " for name, width in widths.items()) + "\n" for row in lines)
+    lake.ingest(lake.put("dump.txt", text))
+    cut, whole = lake.rows("jobs")
+    names = ("requested_nodes", "requested_cpus", "requested_gpus", "allocated_nodes", "allocated_cpus")
+    assert [cut[name] for name in names] == [None, None, None, 2, 8]
+    assert [whole[name] for name in names] == [1, 2, 1, 2, 8]
+    assert (
+        "dump.txt: texts cut short by their column's width are not read: ReqTRES (1): use sacct -P"
+        in capsys.readouterr().err
+    )
