@@ -1,7 +1,8 @@
 """`baton-agent`: `run` keeps a chain of jobs going, `status` shows chains, `check` tests what the agent can observe.
 
 Exit status of `run`: 0 the chain is done; 1 it failed or Slurm could not be reached; 2 an argument is wrong (one line
-on standard error, nothing submitted); 3 the user cancelled the chain; 4 the agent was stopped and the chain can resume.
+on standard error, nothing submitted); 3 the user cancelled the chain; 4 the agent was stopped and the chain can resume;
+5 the state could not be written for a day, and the chain can resume.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, Busy) as error:
         return _wrong(str(error))
     except OSError as error:
-        return _wrong(f"{error.filename}: {error.strerror}")
+        return _wrong(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except SlurmError as error:
         sys.stderr.write(f"baton-agent: {visible(str(error))}\n")
         return FAILED
@@ -213,7 +214,7 @@ def _default_state(name: str) -> Path:
 
 def say(text: str) -> None:
     """Write a log line to standard error. A failed write does not stop the chain."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):  # ValueError: it is closed
         sys.stderr.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {visible(text)}\n")
         sys.stderr.flush()
 

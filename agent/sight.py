@@ -26,7 +26,8 @@ from agent.memory import AccountedJobs, Memory, holds_nodes
 from agent.slurm.accounting import PastJob
 from agent.slurm.limits import UserLimits
 from agent.slurm.nodes import SinfoStates
-from agent.slurm.queue import JOBS, UNLIMITED_S, Queue, SqueueJob
+from agent.slurm.numbers import UNLIMITED_S
+from agent.slurm.queue import JOBS, Queue, SqueueJob
 from agent.slurm.settings import BASIC, Partition, ScontrolConfig
 from features.observe import FEATURES, HIDDEN_TOGETHER, NEED_OTHERS, observe
 from features.snapshot import Snapshot

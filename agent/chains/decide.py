@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agent.__main__ import artifact_folder
-from agent.artifact import Artifact, difference, pack_arrays
+from agent.artifact import ARRAYS, CHECKS, MAX_ARRAY_BYTES, Artifact, difference, pack_arrays, read_file
 from agent.futures import Site, site_of
 from agent.kinds import REMAINING
 from features.futures.summary import QUANTILES, SEEN_AHEAD
@@ -47,7 +46,8 @@ class ReleasedPolicy:
     def __init__(self, path: Path, setting: float | None = None) -> None:
         self.path = path
         self._setting = setting
-        self._stamp = _stamp(path)
+        self._content = _content(path)
+        self._problem: str | None = None
         self.artifact = load(path, setting)
 
     @property
@@ -72,15 +72,21 @@ class ReleasedPolicy:
         return hashlib.sha256(manifest + pack_arrays(self.artifact.arrays)).hexdigest()[:12]
 
     def refresh(self) -> str | None:
-        """Load a new version if the path holds one; return a message about it, or None."""
-        stamp = _stamp(self.path)
-        if stamp == self._stamp:
+        """Load a new version if the path holds one; return a message about it, or None.
+
+        A version that cannot be loaded is tried again at the next call, because its files may still be on the way. The
+        message is given once.
+        """
+        content = _content(self.path)
+        if content == self._content:
             return None
-        self._stamp = stamp
         try:
             self.artifact = load(self.path, self._setting)
-        except ValueError as error:
-            return f"the new version at {self.path} cannot be used, so the old one stays in use: {error}"
+        except (OSError, ValueError) as error:
+            known, self._problem = self._problem, str(error)
+            text = f"the new version at {self.path} cannot be used, so the old one stays in use: {error}"
+            return text if known != self._problem else None
+        self._content, self._problem = content, None  # read before the load: a later change gives another one
         return f"loaded a new version of the policy: {self.name}"
 
     def decide(self, observed: Observation) -> SubmitDecision:
@@ -172,11 +178,11 @@ def seen(observed: Observation) -> str:
     return f"{waits}, {' / '.join(f'{wait:.2f}' for wait in ahead)} h in simulated futures" if ahead else waits
 
 
-def _stamp(path: Path) -> tuple[str, int, int]:
-    """Return a value that changes when another version is put at the path."""
+def _content(path: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file of the artifact at a path; {} if they cannot be read."""
     try:
-        real = artifact_folder(path).resolve()
-        file = os.stat(real / "manifest.json")
+        folder = artifact_folder(path).resolve()
+        names = [name for name in ("manifest.json", ARRAYS, CHECKS) if (folder / name).exists()]
+        return {name: hashlib.sha256(read_file(folder / name, MAX_ARRAY_BYTES)).hexdigest() for name in names}
     except (OSError, ValueError):
-        return "", 0, 0
-    return str(real), file.st_ino, file.st_mtime_ns
+        return {}

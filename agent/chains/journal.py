@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.chains.state import COMPLETING, MISSING, ChainState, LinkAttempt
+from agent.files import open_regular
 from features.conventions import interruption_h, overlap_h
 from traces.counted import counted
 from traces.units import HOUR_S
@@ -51,7 +52,7 @@ class Journal:
             return None
         content = "".join(f"{line}\n" for line in self._waiting).encode()
         try:
-            with self._path.open("ab") as file:
+            with open(self._path, "ab", opener=open_regular) as file:
                 if file.tell() and not _ends_a_line(self._path):
                     content = b"\n" + content  # keep a line truncated by a kill or a full disk on its own
                 file.write(content)

@@ -1,6 +1,10 @@
 """Keep a chain going: look at Slurm every cycle, let the keeper decide, execute its actions, and survive failures.
 
 The state is saved before every action at Slurm, and Slurm's answer after it. So an agent killed at any time can resume.
+
+A running agent ends for three reasons: the chain is over, it is asked to stop, or its state could not be written for
+MOST_UNWRITTEN_S. Everything else that fails is one line in the log, a fallback and another try. Before each save and
+each action the agent checks that it still holds the chain's lock.
 """
 
 from __future__ import annotations
@@ -18,16 +22,18 @@ from agent.chains.chain import Chain, option
 from agent.chains.decide import Observation, ReleasedPolicy, SubmitDecision, by_rule
 from agent.chains.journal import Journal, event_text, journal_events
 from agent.chains.metrics import exposition
-from agent.chains.state import ChainState, Folder, LinkAttempt, replace_file
+from agent.chains.state import Busy, ChainState, Folder, LinkAttempt
+from agent.files import replace_file
 from agent.futures import Site
 from agent.sight import ClusterObservation, SlurmRequest
 from agent.slurm.commands import Commands, SlurmError
 from agent.slurm.queue import Queue, SqueueJob
 from agent.slurm_time import SlurmTime
-from traces.units import HOUR_S
+from traces.units import DAY_S, HOUR_S
 
 MOST_PAUSE_S = 600.0  # longest pause between looks at a Slurm that does not answer
-DONE, FAILED, CANCELLED, STOPPED = 0, 1, 3, 4  # exit statuses
+MOST_UNWRITTEN_S = float(DAY_S)  # an agent whose state cannot be written for longer ends
+DONE, FAILED, CANCELLED, STOPPED, UNWRITTEN = 0, 1, 3, 4, 5  # exit statuses
 EXIT = {"done": DONE, "failed": FAILED, "cancelled": CANCELLED}
 
 
@@ -79,12 +85,15 @@ class Agent:
         self._metrics = metrics
         self._journal = Journal(None if dry_run else folder.path / "decisions.jsonl")
         self._user = pwd.getpwuid(os.getuid()).pw_name
-        self._eyes = world.eyes(SlurmRequest(1, chain.limit_s, self._user, self._partition("")), policy.site)
+        self._limit_s, self._options = chain.limit_s, chain.submitted_options
+        self._eyes = world.eyes(SlurmRequest(1, self._limit_s, self._user, self._partition("")), policy.site)
         self._failures_in_a_row = 0
         self._failures = 0
         self._last_look_s = world.time.now_s()
         self._reported: set[str] = set()  # lasting problems, each reported once
         self._form = ""  # `Queue.form` of the last look
+        self._is_unwritten = False  # the state could not be written in this cycle ...
+        self._unwritten_s = 0.0  # ... nor for so long before
 
     @property
     def rules(self) -> keeper.ChainRules:
@@ -92,7 +101,7 @@ class Agent:
         chain, every_s = self.chain, self.policy.artifact.decide_every_s
         overlap_s = chain.most_overlap_h * HOUR_S
         return keeper.ChainRules(
-            chain.links, chain.limit_s, overlap_s, chain.retries, chain.more_status, chain.cycle_s, every_s
+            chain.links, self._limit_s, overlap_s, chain.retries, chain.more_status, chain.cycle_s, every_s
         )
 
     def run(self) -> int:
@@ -101,21 +110,36 @@ class Agent:
             pause_s = self.cycle()
             if keeper.is_over(self.state) or (self._dry_run and not any(a.is_alive for a in self.state.attempts)):
                 return EXIT.get(self.state.status, DONE)
+            self._unwritten_s = self._unwritten_s + pause_s if self._is_unwritten else 0.0
+            if self._unwritten_s > MOST_UNWRITTEN_S:
+                self.world.say(f"stopped: the state could not be written for {MOST_UNWRITTEN_S / HOUR_S:g} h")
+                return UNWRITTEN
             self.world.pause(pause_s)
         self.world.say("stopped; the jobs stay as they are, and `run` resumes the chain")
         return STOPPED
 
     def cycle(self) -> float:
-        """Look once and act on it; return the seconds until the next look."""
+        """Look once and act on it; return the seconds until the next look. Whatever fails is one line in the log."""
+        self._is_unwritten = False
+        try:
+            return self._cycle()
+        except Exception as error:
+            self._report_once(f"this cycle failed, trying again: {_described(error)}")
+            return self.chain.cycle_s
+
+    def _cycle(self) -> float:
+        if not self._holds():
+            return self.chain.cycle_s
         jumped = self.world.time.check()
         if jumped:
             self._note(jumped)
         now_s = self.world.time.now_s()
+        self._read_script()
         try:
             queue = self._eyes.look(now_s)
             jobs = tuple(job for job in queue.jobs if job.user == self._user)
             sight = keeper.ChainView(now_s, jobs, self._look_up(jobs), self._more())
-        except (SlurmError, ValueError) as error:
+        except Exception as error:
             return self._no_look(error, now_s)
         if self._failures_in_a_row:
             self._note(f"Slurm answers again after {(now_s - self._last_look_s) / 60:.0f} min")
@@ -145,6 +169,8 @@ class Agent:
         elif self._keep(state):
             for action in actions:
                 attempt = next(a for a in state.attempts if a.name == action.name)
+                if not self._holds():
+                    return
                 if isinstance(action, keeper.Submit):
                     self._submit(attempt)
                 else:
@@ -157,8 +183,8 @@ class Agent:
             job_id = submission.submit(
                 world.commands, self.chain, self.folder, attempt, ids[-1] if ids else "", world.environment
             )
-        except SlurmError as error:
-            if error.kind != "refused":
+        except (SlurmError, ValueError) as error:  # ValueError: the script cannot be read, so nothing was submitted
+            if isinstance(error, SlurmError) and error.kind != "refused":
                 self._note(f"link {attempt.link}: not known yet whether it was submitted, looking it up: {error}")
                 return
             self._note(f"link {attempt.link}: Slurm refused the job, trying again later: {error}")
@@ -180,22 +206,52 @@ class Agent:
         if state == self.state:
             return True
         if not self._dry_run:
+            if not self._holds():
+                return False
             self._report(journal_events(self.state, state))
             try:
                 self.folder.save(state)
             except OSError as error:
-                self._report_once(f"{self.folder.file}: {error.strerror}; nothing is submitted until it can be written")
-                return False
+                return self._unwritten(f"{self.folder.file}: {error.strerror}")
         self._reported.clear()
+        self._unwritten_s = 0.0
         self.state = state
         return True
 
+    def _holds(self) -> bool:
+        """Check that the chain's lock is still held; return False, and report why, if it is not or had to be retaken.
+
+        A retaken lock may have been another agent's in between, so the next cycle begins with the state on disk.
+        """
+        if self._dry_run:
+            return True
+        try:
+            if self.folder.hold():
+                return True
+            self._report_once(f"{self.folder.path}: its lock was removed or replaced; locked again")
+            self.state = self.folder.load() or self.state
+        except ValueError as error:
+            self.folder.unlock()  # so that the next cycle loads the state before it relies on the lock
+            return self._unwritten(str(error))
+        except (Busy, OSError) as error:
+            return self._unwritten(_described(error))
+        return False
+
+    def _unwritten(self, why: str) -> bool:
+        """Report that the state cannot be written now; return False."""
+        self._is_unwritten = True
+        self._report_once(f"{why}; nothing is submitted until the state can be written")
+        return False
+
     def _learn(self, attempt: LinkAttempt) -> None:
         """Adopt Slurm's answer even if it cannot be written now; then it is written with the next state."""
-        attempts = tuple(attempt if a.name == attempt.name else a for a in self.state.attempts)
-        state = replace(self.state, attempts=attempts)
-        if not self._keep(state):
-            self.state = state
+        if not self._keep(self._with(attempt)):
+            self.state = self._with(attempt)
+
+    def _with(self, attempt: LinkAttempt) -> ChainState:
+        return replace(
+            self.state, attempts=tuple(attempt if a.name == attempt.name else a for a in self.state.attempts)
+        )
 
     # -- observing ----------------------------------------------------------------------------------------------------
 
@@ -203,7 +259,7 @@ class Agent:
         found: dict[str, keeper.LookedUpJob | None] = {}
         for attempt in keeper.missing(self.state, jobs):
             try:
-                found[attempt.name] = submission.look_up(self.world.commands, attempt)
+                found[attempt.name] = submission.look_up(self.world.commands, attempt, self.chain.first)
             except SlurmError as error:
                 self._report_once(f"link {attempt.link}: its job could not be looked up: {error}")
         return found
@@ -212,31 +268,38 @@ class Agent:
         links = {attempt.link for attempt in self.state.attempts if attempt.is_alive}
         return frozenset(link for link in links if (self.folder.for_jobs / f"more-{link}").exists())
 
-    def _no_look(self, error: SlurmError | ValueError, now_s: int) -> float:
+    def _read_script(self) -> None:
+        """Read the options of the script again; keep the last ones while it cannot be read."""
+        try:
+            self._limit_s, self._options = self.chain.limit_s, self.chain.submitted_options
+        except ValueError as error:
+            self._report_once(f"{error}; the options read before stay in use")
+
+    def _no_look(self, error: Exception, now_s: int) -> float:
         """Handle a failed look: act without one if due, and return the seconds until the next look."""
         self._failures += 1
         self._failures_in_a_row += 1
         pause_s = min(self.chain.cycle_s * (1 << min(self._failures_in_a_row - 1, 10)), MOST_PAUSE_S)
         kind = error.kind if isinstance(error, SlurmError) else "nonsense"
-        self._note(f"look at Slurm failed ({kind}): {error}; next look in about {pause_s:.0f} s")
+        self._note(f"look at Slurm failed ({kind}): {_described(error)}; next look in about {pause_s:.0f} s")
         if kind != "away":
             self._do(*keeper.act_blind(self.rules, self.state, now_s, now_s - self._last_look_s))
         self._write_metrics()
         return pause_s * (0.75 + random.random() / 2)  # jitter, so that agents that failed together retry apart
 
     def _decide(self, running: LinkAttempt, sight: keeper.ChainView) -> SubmitDecision:
-        news = self.policy.refresh()
-        if news:
-            self._note(news)
         observed: Observation = {}
         hidden: Mapping[str, str] = {}
         ahead = ""
         try:
+            news = self.policy.refresh()
+            if news:
+                self._note(news)
             seen = self._sight(running, sight)
             observed, hidden, ahead = seen.observation, seen.hidden, seen.ahead
             decision = self.policy.decide(observed)
-        except (SlurmError, ValueError) as error:
-            decision = by_rule(observed, f"the cluster cannot be observed: {error}")
+        except Exception as error:
+            decision = by_rule(observed, f"the cluster cannot be observed: {_described(error)}")
         event = {
             "event": "decision", "link": running.link, "job_id": running.job_id, "submit": decision.submit,
             "by": decision.by, "reason": decision.reason, "score": decision.score,
@@ -253,14 +316,14 @@ class Agent:
         job = keeper.in_queue(running, sight.jobs)
         assert job is not None
         partition = self._partition(job.partition)
-        request = SlurmRequest(job.nodes, self.chain.limit_s, self._user, partition, job.account, job.qos)
+        request = SlurmRequest(job.nodes, self._limit_s, self._user, partition, job.account, job.qos)
         if (request, self.policy.site) != (self._eyes.request, self._eyes.site):
             self._eyes = self.world.eyes(request, self.policy.site)
             self._eyes.look(sight.now_s)
         return self._eyes.sight(job, self.policy.decides_alike)
 
     def _partition(self, default: str) -> str:
-        return option(self.chain.submitted_options, "--partition", "-p") or default
+        return option(self._options, "--partition", "-p") or default
 
     # -- reporting ----------------------------------------------------------------------------------------------------
 
@@ -303,3 +366,9 @@ class Agent:
             replace_file(self._metrics, text)
         except OSError as error:
             self._report_once(f"{self._metrics}: {error.strerror}")
+
+
+def _described(error: Exception) -> str:
+    """Describe an error in one line: its text, after its type unless that is one whose text says all."""
+    text = " ".join(str(error).split())[:300]
+    return text if isinstance(error, (SlurmError, Busy, ValueError)) else f"{type(error).__name__}: {text}"

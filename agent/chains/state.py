@@ -7,6 +7,7 @@ with a unique job name. So an agent that was killed finds the job again by that 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -15,16 +16,33 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
+
+from agent.artifact import read_file
+from agent.files import open_regular, replace_file
 
 STATE_VERSION = 1
 MOST_STATE_BYTES = 64 << 20
 GOING = "going"
 COMPLETING, MISSING = "COMPLETING", "MISSING"  # reasons: about to end; not in the queue, with its end still unknown
-_ATTEMPT_NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")
+
+MOST_COUNT, MOST_TIME_S, MOST_TEXT = 1 << 31, 1 << 33, 10_000  # 2^33: the year 2242; what Slurm prints is within 2^32
+# What a state file may hold, by field: the least and most of a number, or the form of a text. All others: any text.
+BOUNDS: Mapping[str, tuple[int, int] | re.Pattern[str]] = {
+    **dict.fromkeys(("intended_s", "submit_s", "start_s", "end_s"), (0, MOST_TIME_S)),
+    **dict.fromkeys(("link", "number", "links"), (1, MOST_COUNT)),
+    "exit_status": (0, (1 << 16) - 1),
+    "looks": (0, MOST_COUNT),
+    "chain": re.compile(r"[0-9a-f]{8}"),
+    "name": re.compile(r"[A-Za-z0-9_.-]{1,80}"),
+    "job_id": re.compile(r"[0-9]{0,18}"),
+    "after": re.compile(r"|(after|afterany):[0-9]{1,18}(\+[0-9]{1,9})?"),
+    "how": re.compile(r"[A-Z_]{0,40}"),
+    "status": re.compile(r"going|done|failed|cancelled"),
+}
 
 
 @dataclass(frozen=True)
@@ -107,6 +125,10 @@ class Folder:
         return self.path / "state.json"
 
     @property
+    def _lock_file(self) -> Path:
+        return self.path / "lock"
+
+    @property
     def for_jobs(self) -> Path:
         """The folder that the links share: BATON_CHAIN_DIR."""
         return self.path / "chain"
@@ -120,14 +142,11 @@ class Folder:
     def load(self) -> ChainState | None:
         """Read the state; None if there is none. Raises ValueError, one line, for an invalid file."""
         try:
-            with self.file.open("rb") as file:
-                content = file.read(MOST_STATE_BYTES)
+            return _state(json.loads(read_file(self.file, MOST_STATE_BYTES)))
         except FileNotFoundError:
             return None
         except OSError as error:
             raise ValueError(f"{self.file}: {error.strerror}") from error
-        try:
-            return _state(json.loads(content))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ValueError(f"{self.file}: invalid state of a chain: {' '.join(str(error).split())[:200]}") from error
 
@@ -142,36 +161,54 @@ class Folder:
         The kernel holds the lock, and every sbatch inherits it. So a pending submission of a killed agent keeps other
         agents out, at most until sbatch's own time-out.
         """
-        fd = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         waited_s = 0.0
         while True:
+            fd = open_regular(self._lock_file, os.O_RDWR | os.O_CREAT, 0o600)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
+                if _is_at(fd, self._lock_file):  # else it was removed after we opened it: open the next one
+                    break
             except BlockingIOError:
-                if waited_s >= patience_s:
-                    holder = self.holder()
-                    os.close(fd)
-                    raise Busy(_holder_text(holder)) from None
-                sleep(0.25)
-                waited_s += 0.25
+                pass
+            except OSError as error:
+                os.close(fd)
+                raise OSError(error.errno, error.strerror, str(self._lock_file)) from error
+            os.close(fd)
+            if waited_s >= patience_s:
+                raise Busy(_holder_text(self.holder()))
+            sleep(0.25)
+            waited_s += 0.25
         self.lock_fd = fd
         me = {"pid": os.getpid(), "host": socket.gethostname(), "started": _start_ticks(os.getpid())}
         with contextlib.suppress(OSError):  # on a full disk the lock still holds, but does not name its holder
             os.ftruncate(fd, 0)
             os.pwrite(fd, json.dumps(me).encode(), 0)
 
+    def hold(self) -> bool:
+        """Compare the lock with the file at its path. If that file was removed or replaced, lock the one there now.
+
+        Return whether the lock is the old one. If it is not, another agent may have kept the chain in between, so load
+        the state again. Raises Busy if another agent holds the lock, and OSError.
+        """
+        if self.lock_fd is not None and _is_at(self.lock_fd, self._lock_file):
+            return True
+        self.unlock()
+        self.make()
+        self.lock(0.0)
+        return False
+
     def unlock(self) -> None:
         """Release the lock."""
         if self.lock_fd is not None:
-            os.close(self.lock_fd)
+            with contextlib.suppress(OSError):
+                os.close(self.lock_fd)
             self.lock_fd = None
 
     def holder(self) -> dict[str, Any]:
         """Read the last holder from the lock file; {} if it names none."""
         try:
-            content = json.loads((self.path / "lock").read_bytes()[:4096])
-        except (OSError, ValueError):
+            content = json.loads(read_file(self._lock_file, 4096))
+        except (OSError, ValueError, RecursionError):
             return {}
         return content if isinstance(content, dict) else {}
 
@@ -186,6 +223,16 @@ class Folder:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
         return self.lock(patience_s, sleep)
+
+
+def _is_at(fd: int, path: Path) -> bool:
+    """Whether an open file is the one at the path. Raises OSError."""
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ESTALE):
+            return False
+        raise
 
 
 def _holder_text(holder: dict[str, Any]) -> str:
@@ -206,54 +253,37 @@ def _is_agent(pid: int, holder: dict[str, Any]) -> bool:
     return pid > 1 and holder.get("started") is not None and _start_ticks(pid) == holder["started"]
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Write a temporary file next to `path`, sync it to disk, and rename it to `path`.
-
-    Raises OSError, which names the file; the old file then remains.
-    """
-    temporary = path.with_name(f".{path.name}.new")
-    try:
-        with temporary.open("w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    with _opened(path.parent) as folder:
-        os.fsync(folder)
-
-
-@contextlib.contextmanager
-def _opened(folder: Path) -> Iterator[int]:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
 def _state(values: Any) -> ChainState:
     if not isinstance(values, dict) or values.pop("state_version", None) != STATE_VERSION:
         raise ValueError(f"state_version is not {STATE_VERSION}")
-    attempts = tuple(LinkAttempt(**_typed(LinkAttempt, attempt)) for attempt in values.pop("attempts"))
-    state = ChainState(**_typed(ChainState, values), attempts=attempts)
-    if not re.fullmatch(r"[0-9a-f]{8}", state.chain) or not all(_ATTEMPT_NAME.fullmatch(a.name) for a in attempts):
-        raise ValueError("it holds an invalid chain or job name")
-    return state
+    attempts = tuple(LinkAttempt(**_checked(LinkAttempt, attempt)) for attempt in values.pop("attempts"))
+    if len({attempt.name for attempt in attempts}) < len(attempts):
+        raise ValueError("two attempts have the same name")
+    return ChainState(**_checked(ChainState, values), attempts=attempts)
 
 
-def _typed(kind: type[LinkAttempt] | type[ChainState], values: Any) -> dict[str, Any]:
-    """Return the values if each has the type of its field. Raises ValueError."""
+def _checked(kind: type[LinkAttempt] | type[ChainState], values: Any) -> dict[str, Any]:
+    """Return the values if each has the type of its field and is within its bounds. Raises ValueError."""
     if not isinstance(values, dict):
-        raise ValueError(f"an attempt is {values!r}, not an object")
+        raise ValueError(f"an attempt is {_cut(values)}, not an object")
     kinds: dict[str, tuple[type, ...]] = {
         "int": (int,), "str": (str,), "bool": (bool,), "int | None": (int, type(None)), "tuple[LinkAttempt, ...]": (),
     }  # fmt: skip
     declared = {field.name: kinds[str(field.type)] for field in fields(kind)}
     for name, value in values.items():
         if name not in declared or type(value) not in declared[name]:
-            raise ValueError(f"{name} is {value!r}: unknown field or wrong type")
+            raise ValueError(f"{_cut(name)} is {_cut(value)}: unknown field or wrong type")
+        if not _is_within(name, value):
+            raise ValueError(f"{name} is {_cut(value)}, out of bounds")
     return values
+
+
+def _is_within(name: str, value: object) -> bool:
+    bounds = BOUNDS.get(name)
+    if isinstance(value, str):
+        return len(value) <= MOST_TEXT and (bounds is None or bool(bounds.fullmatch(value)))  # type: ignore[union-attr]
+    return not isinstance(bounds, tuple) or value is None or bounds[0] <= value <= bounds[1]  # type: ignore[operator]
+
+
+def _cut(value: object) -> str:
+    return repr(value)[:80]

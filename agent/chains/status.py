@@ -58,7 +58,8 @@ def _row(attempt: LinkAttempt) -> tuple[str, ...]:
     note = attempt.withdrawn or (attempt.reason if attempt.is_pending and attempt.is_alive else "")
     end_s = None if attempt.is_alive else attempt.end_s
     times = (_time(attempt.submit_s), _time(attempt.start_s), _time(end_s))
-    return (f"{attempt.link}.{attempt.number}", attempt.job_id or "-", state, *times, visible(note))
+    cells = (f"{attempt.link}.{attempt.number}", attempt.job_id or "-", state, *times, note)
+    return tuple(visible(cell) for cell in cells)
 
 
 def _submit_s(attempt: LinkAttempt) -> int:

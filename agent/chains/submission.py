@@ -14,13 +14,13 @@ from pathlib import Path
 from agent.chains.chain import Chain, option
 from agent.chains.keeper import LookedUpJob
 from agent.chains.state import Folder, LinkAttempt
-from agent.slurm.commands import Commands, SlurmError
-from traces.slurm.text import NO_TIME, parse_exit_code
+from agent.slurm.commands import Commands, SlurmError, answer_lines
+from agent.slurm.numbers import MOST_STATUS, exit_status, time_s, whole_number
 
 SQUEUE_FIELDS = ("JobID", "State", "exit_code", "SubmitTime", "StartTime", "EndTime")
 SACCT_FIELDS = ("JobIDRaw", "State", "ExitCode", "Submit", "Start", "End")
 MARGIN_S = 86_400  # accounting is searched from this long before the intended submission: clocks may differ
-_ANSWER = re.compile(r"(\d{1,10})(?:;[^\n]*)?\n?")
+_ANSWER = re.compile(r"(\d{1,10})(?:;[^\n]*)?\n")  # without its end of line, a truncated id of another job
 
 
 def arguments(chain: Chain, attempt: LinkAttempt) -> list[str]:
@@ -71,52 +71,63 @@ def try_only(commands: Commands, script: Path, options: Sequence[str]) -> None:
 def cancel(commands: Commands, job_id: str) -> None:
     """Cancel a job. Raises SlurmError, but not for a job that no longer exists."""
     try:
-        commands.run("scancel", job_id)
+        commands.run("scancel", "--", job_id)
     except SlurmError as error:
         if "invalid job id" not in error.detail.lower():
             raise
 
 
-def look_up(commands: Commands, attempt: LinkAttempt) -> LookedUpJob | None:
+def look_up(commands: Commands, attempt: LinkAttempt, first: str = "") -> LookedUpJob | None:
     """Look up an attempt's job, ended or not; None if no source knows it. Raises SlurmError.
 
+    first: the id of the job that became link 1 without being submitted by the agent; "" if there is none.
     If squeue's answer cannot be read, accounting alone can find the job, but cannot prove that there is none.
     """
     try:
-        found = _in_squeue(commands, attempt)
+        found = _in_squeue(commands, attempt, first)
     except SlurmError as error:
-        found = None if error.kind == "away" else _in_accounting(commands, attempt)
+        found = None if error.kind == "away" else _in_accounting(commands, attempt, first)
         if found is None:
             raise
-    return found or _in_accounting(commands, attempt)
+    return found or _in_accounting(commands, attempt, first)
 
 
-def _in_squeue(commands: Commands, attempt: LinkAttempt) -> LookedUpJob | None:
-    which = f"--jobs={attempt.job_id}" if attempt.job_id else f"--name={attempt.name}"
+def _in_squeue(commands: Commands, attempt: LinkAttempt, first: str) -> LookedUpJob | None:
     layout = ",".join(f"{field}:0|" for field in SQUEUE_FIELDS)
     try:
-        text = commands.run("squeue", "--noheader", "--states=all", "--me", which, f"--Format={layout}")
+        text = commands.run(
+            "squeue", "--noheader", "--states=all", "--me", *_which(attempt, first), f"--Format={layout}"
+        )
     except SlurmError as error:
         if error.kind == "refused" and "invalid job id" in error.detail.lower():
             return None
         raise
-    return _newest("squeue", [line.split("|")[: len(SQUEUE_FIELDS)] for line in text.splitlines()])
+    return _newest("squeue", [line.split("|")[: len(SQUEUE_FIELDS)] for line in answer_lines("squeue", text)])
 
 
-def _in_accounting(commands: Commands, attempt: LinkAttempt) -> LookedUpJob | None:
+def _in_accounting(commands: Commands, attempt: LinkAttempt, first: str) -> LookedUpJob | None:
     """Look up the job in accounting; None if it is unknown, or if there is no accounting."""
-    which = f"--jobs={attempt.job_id}" if attempt.job_id else f"--name={attempt.name}"
     since = datetime.fromtimestamp(attempt.intended_s - MARGIN_S, UTC)
     try:
         text = commands.run(
-            "sacct", "--noheader", "--parsable2", "--allocations", which, f"--starttime={since:%Y-%m-%dT%H:%M:%S}",
-            "--endtime=now", f"--user={os.getuid()}", f"--format={','.join(SACCT_FIELDS)}",
+            "sacct", "--noheader", "--parsable2", "--allocations", *_which(attempt, first),
+            f"--starttime={since:%Y-%m-%dT%H:%M:%S}", "--endtime=now", f"--user={os.getuid()}",
+            f"--format={','.join(SACCT_FIELDS)}",
         )  # fmt: skip
     except SlurmError as error:
         if error.kind == "refused":
             return None
         raise
-    return _newest("sacct", [line.split("|") for line in text.splitlines()])
+    return _newest("sacct", [line.split("|") for line in answer_lines("sacct", text)])
+
+
+def _which(attempt: LinkAttempt, first: str) -> list[str]:
+    """Return the options that select the attempt's job: its name, and its id if known.
+
+    The name keeps out a job of that id on another cluster. The job `first` has a name of its own.
+    """
+    named = [] if attempt.job_id and attempt.job_id == first else [f"--name={attempt.name}"]
+    return [*named, *([f"--jobs={attempt.job_id}"] if attempt.job_id else [])]
 
 
 def _newest(program: str, rows: Sequence[Sequence[str]]) -> LookedUpJob | None:
@@ -125,7 +136,9 @@ def _newest(program: str, rows: Sequence[Sequence[str]]) -> LookedUpJob | None:
     for row in rows:
         try:
             job_id, state, status, submit_s, start_s, end_s = (field.strip() for field in row)
-            found.append(LookedUpJob(str(int(job_id)), state, _exit(status), *map(_time, (submit_s, start_s, end_s))))
+            found.append(
+                LookedUpJob(str(whole_number(job_id)), state, _exit(status), *map(time_s, (submit_s, start_s, end_s)))
+            )
         except ValueError as error:
             raise SlurmError("nonsense", program, f"malformed row {'|'.join(row)[:120]!r}") from error
     return max(found, key=lambda one: int(one.job_id), default=None)
@@ -134,11 +147,7 @@ def _newest(program: str, rows: Sequence[Sequence[str]]) -> LookedUpJob | None:
 def _exit(text: str) -> int | None:
     """Parse `code:signal`, or the wait status that squeue prints; None for a job ended by a signal."""
     if text.isascii() and text.isdigit():
-        status = int(text) if int(text) < 1 << 16 else 1
+        status = int(text) if int(text) <= MOST_STATUS else 1
         return os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
-    code, number = parse_exit_code(text)
+    code, number = exit_status(text)
     return None if number and not code else code
-
-
-def _time(text: str) -> int | None:
-    return None if text in NO_TIME else int(text)

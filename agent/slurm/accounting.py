@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from agent.slurm.commands import Commands, SlurmError
-from agent.slurm.queue import UNLIMITED_S
+from agent.slurm.commands import Commands, SlurmError, answer_lines
+from agent.slurm.numbers import job_identity, job_nodes, time_limit_s, time_s, whole_number
 from features.observe import RECENT
 from traces.counted import counted
-from traces.slurm.text import NO_TIME, parse_job_id, parse_limit_s, parse_state
+from traces.slurm.text import parse_state
 from traces.units import DAY_S
 
 WINDOWS_S = (DAY_S, 7 * DAY_S)  # we use the first with RECENT starts and RECENT ends, else the last
@@ -84,7 +84,7 @@ def parse_named_past(text: str, mark: str) -> AccountingRecords:
 
 def parse_past(text: str) -> AccountingRecords:
     """Parse sacct's output. Raises SlurmError if there are rows and none can be parsed."""
-    return _parsed(line.split("|") for line in text.splitlines())
+    return _parsed(line.split("|") for line in answer_lines("sacct", text))
 
 
 def _parsed(rows: Iterable[list[str]]) -> AccountingRecords:
@@ -111,21 +111,16 @@ def _job(row: list[str]) -> PastJob | None:
         raise ValueError("wrong number of columns")
     identity, user, partition, state, submit, start, end, limit, nodes = (field.strip() for field in row[:columns])
     priority, name = row[columns:] or ("0", "")
-    parse_job_id(identity)
     base = parse_state(state)
     if base == "PENDING":
         return None
-    start_s, end_s, limit_s = _time(start), _time(end), parse_limit_s(limit)
+    start_s, end_s = time_s(start), time_s(end)
     if end_s is not None and end_s == start_s and base == "CANCELLED":
         start_s = None  # it never ran: Slurm before 22.05 writes the cancellation as its start
     return PastJob(
-        identity, user, partition, max(int(nodes), 1), UNLIMITED_S if limit_s is None else max(limit_s, 60),
-        int(submit), start_s, end_s, name, int(priority or 0),
+        job_identity(identity), user, partition, job_nodes(nodes), time_limit_s(limit), whole_number(submit), start_s,
+        end_s, name, whole_number(priority or "0"),
     )  # fmt: skip
-
-
-def _time(text: str) -> int | None:
-    return None if text in NO_TIME else int(text)
 
 
 def _time_text(at_s: int) -> str:

@@ -6,12 +6,12 @@ SlurmError distinguishes three kinds of failure, because callers handle each dif
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import selectors
 import signal
 import subprocess
-import tempfile
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,9 @@ TAKEN_OUT = ("SLURM", "SQUEUE_", "SINFO_", "SACCT", "SBATCH_", "SALLOC_", "SCANC
 # Times in epoch seconds; node lists and array tasks in full. Not set for sbatch: a job inherits its environment.
 PINNED = {"TZ": "UTC", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
 SUBMITS = "sbatch"
-NOT_RUN = "cannot be run"  # an error's detail begins with this if the program does not exist
+NOT_RUN = "cannot be run"  # an error's detail begins with this if the program was not started
+# Errors of starting a program that another try does not cure: it is not installed, not ours to run, or no program.
+LASTING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.E2BIG})
 # Messages of slurm_errno.c and of lower layers after which the same call may succeed later.
 AWAY = re.compile(
     r"unable to contact slurm controller|unable to contact the controller|timed out|connection refused|connection reset"
@@ -77,7 +79,6 @@ class Commands:
     def run(
         self,
         *argv: str,
-        stdin: bytes = b"",
         pass_fds: Sequence[int] = (),
         environment: Mapping[str, str] | None = None,
     ) -> str:
@@ -89,16 +90,16 @@ class Commands:
         self.calls[program] += 1
         self._called_s.append(self._clock())
         variables = cleaned(self._environment if environment is None else environment, program)
-        with tempfile.TemporaryFile() as input_file:
-            input_file.write(stdin)
-            input_file.seek(0)
-            try:
-                process = subprocess.Popen(
-                    argv, stdin=input_file, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=variables,
-                    pass_fds=tuple(pass_fds), start_new_session=True,
-                )  # fmt: skip
-            except OSError as error:
-                raise SlurmError("refused", program, f"{NOT_RUN}: {error.strerror}") from error
+        try:
+            process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=variables,
+                pass_fds=tuple(pass_fds), start_new_session=True,
+            )  # fmt: skip
+        except (OSError, ValueError) as error:
+            is_lasting = isinstance(error, ValueError) or error.errno in LASTING
+            detail = f"{NOT_RUN}: {getattr(error, 'strerror', None) or error}"
+            raise SlurmError("refused" if is_lasting else "away", program, detail) from error
+        try:
             with process:
                 try:
                     output, complaint = self._read(process, program)
@@ -106,6 +107,8 @@ class Commands:
                     if process.poll() is None:
                         with contextlib.suppress(ProcessLookupError):
                             os.killpg(process.pid, signal.SIGKILL)
+        except OSError as error:
+            raise SlurmError("away", program, f"its answer could not be read: {error.strerror}") from error
         return _answer(program, process.returncode, output, complaint)
 
     def calls_in_last_minute(self) -> int:
@@ -137,6 +140,13 @@ class Commands:
         except subprocess.TimeoutExpired as error:
             raise SlurmError("away", program, f"did not end within {self._timeout_s:g} s") from error
         return bytes(output), bytes(complaint)
+
+
+def answer_lines(program: str, text: str) -> list[str]:
+    """Return the lines of an answer. Raises SlurmError if the last one is truncated: Slurm ends each line."""
+    if text and not text.endswith("\n"):
+        raise SlurmError("nonsense", program, f"its answer ends within a line: {text[-80:]!r}")
+    return text.splitlines()
 
 
 def cleaned(environment: Mapping[str, str], program: str) -> dict[str, str]:

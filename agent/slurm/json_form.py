@@ -14,17 +14,13 @@ from typing import Any
 
 from agent.slurm.commands import Commands, SlurmError
 from agent.slurm.nodes import SinfoStates
-from agent.slurm.queue import ENDED, UNLIMITED_S, Queue, SqueueJob
+from agent.slurm.numbers import LEAST_S, MOST_NODES, MOST_SHOWN, UNLIMITED_S, bounded, job_identity
+from agent.slurm.queue import ENDED, Queue, SqueueJob
 from traces.counted import counted
-from traces.slurm.text import parse_job_id
+from traces.slurm.text import job_state
 
 NO_VALUE, INFINITE = 0xFFFFFFFE, 0xFFFFFFFF  # as plain numbers (slurm.h: NO_VAL, INFINITE)
 MOST_JOBS = 1 << 18  # including waiting array tasks, which a few bytes can describe; the text form holds as many
-# squeue prints one word (job_state_string of slurm_protocol_defs.c): the first of these flags, else the state.
-JOB_FLAGS = (
-    "COMPLETING", "STAGE_OUT", "CONFIGURING", "EXPEDITING", "RESIZING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD",
-    "SPECIAL_EXIT", "STOPPED", "REVOKED", "RESV_DEL_HOLD", "SIGNALING",
-)  # fmt: skip
 # sinfo appends one mark to a state: that of the first of these flags (node_state_string of the same file).
 NODE_MARKS = {
     "MAINTENANCE": "$", "REBOOT_ISSUED": "^", "REBOOT_REQUESTED": "@", "POWERING_UP": "#", "POWERING_DOWN": "%",
@@ -78,13 +74,6 @@ def parse_nodes(text: str) -> SinfoStates:
     return SinfoStates(states)
 
 
-def job_state(words: list[str]) -> str:
-    """Return the one word that squeue prints for a state and its flags, in any order."""
-    if not words:
-        raise ValueError("a job without a state")
-    return next((flag for flag in JOB_FLAGS if flag in words), next((w for w in words if w not in JOB_FLAGS), words[0]))
-
-
 def node_state(words: list[str]) -> str:
     """Return the state that sinfo prints, in its long form, for the base state and flags of a node."""
     flags = {word.upper() for word in words}
@@ -111,22 +100,21 @@ def _jobs(row: Mapping[str, Any], now_s: int) -> Iterator[SqueueJob]:
     """Yield the job of a record, or each of an array's waiting tasks, which share a record. Raises ValueError."""
     try:
         limit_min = _number(row["time_limit"])
-        limit_s = UNLIMITED_S if limit_min is None else max(limit_min * 60, 60)
+        limit_s = UNLIMITED_S if limit_min is None else min(max(limit_min * 60, LEAST_S), UNLIMITED_S)
         end_s = _time(row["end_time"])
         is_endless = limit_min is None and end_s is not None and end_s > now_s  # squeue prints NONE
         reason = _text(row.get("state_description")) or _text(row["state_reason"])
         for identity in _identities(row):
-            parse_job_id(identity)
             yield SqueueJob(
-                id=identity,
+                id=job_identity(identity),
                 name=_text(row["name"]),
                 user=_word(row["user_name"]),
                 account=_text(row["account"]),
                 partition=_word(row["partition"]),
                 qos=_text(row["qos"]),
-                state=job_state(_words(row["job_state"])),
-                reason=reason or "None",
-                nodes=max(_number(row["node_count"]) or 0, 1),
+                state=job_state(_words(row["job_state"]))[:MOST_SHOWN],
+                reason=reason[:MOST_SHOWN] or "None",
+                nodes=max(bounded(_number(row["node_count"]) or 0, MOST_NODES), 1),
                 limit_s=limit_s,
                 submit_s=_count(row["submit_time"]),
                 start_s=_time(row["start_time"]),
@@ -187,9 +175,9 @@ def _number(value: Any) -> int | None:
         value = value.get("number")
     if value is None:
         return None
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+    if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"{str(value)[:40]!r} is not a count")
-    return None if value in (NO_VALUE, INFINITE) else value
+    return None if value in (NO_VALUE, INFINITE) else bounded(value)
 
 
 def _count(value: Any) -> int:

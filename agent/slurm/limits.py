@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent.slurm.commands import Commands, SlurmError
+from agent.slurm.commands import Commands, SlurmError, answer_lines
+from agent.slurm.numbers import tres_counts, whole_number_or_none
 from agent.slurm.settings import Partition, ScontrolConfig
 from features.snapshot import NO_LIMIT
-from traces.slurm.text import parse_tres
 
 ENFORCING = frozenset({"limits", "safe", "all"})  # values of AccountingStorageEnforce; otherwise no limit is enforced
 COUNTED = ("node", "gres/gpu", "cpu")  # TRES that are converted to nodes
@@ -52,7 +52,7 @@ def read_limits(
     _, default_qos, allowed_qos, *counts, tres = fitting[0]
     if not default_qos and "," not in allowed_qos:
         default_qos = allowed_qos
-    set_jobs = [count for count in map(_count, counts) if count is not None]
+    set_jobs = [count for count in map(whole_number_or_none, counts) if count is not None]
     levels = [_Level(min(set_jobs, default=None), _tres(tres))]
     names = [name for name in dict.fromkeys((partition.qos, qos or default_qos)) if name]
     if names:
@@ -69,7 +69,7 @@ def _by_rank(rows: list[list[str]], names: Sequence[str]) -> list[_Level]:
     ranked = [by_name[name] for name in names if name in by_name]
     if ranked and "OverPartQOS" in ranked[-1][1].split(","):
         ranked.reverse()
-    return [_Level(_count(row[2]), _tres(row[3])) for row in ranked]
+    return [_Level(whole_number_or_none(row[2]), _tres(row[3])) for row in ranked]
 
 
 def _first_set(levels: list[_Level], partition: Partition) -> UserLimits:
@@ -84,19 +84,14 @@ def _first_set(levels: list[_Level], partition: Partition) -> UserLimits:
 
 
 def _rows(text: str, columns: int) -> list[list[str]]:
-    rows = [line.split("|") for line in text.splitlines() if line]
+    rows = [line.split("|") for line in answer_lines("sacctmgr", text) if line]
     if any(len(row) != columns for row in rows):
         raise SlurmError("nonsense", "sacctmgr", f"it printed a row that does not have {columns} columns")
     return rows
 
 
-def _count(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() else None
-
-
 def _tres(text: str) -> dict[str, int]:
     try:
-        tres = parse_tres(text)
+        return tres_counts(text)
     except ValueError as error:
         raise SlurmError("nonsense", "sacctmgr", str(error)) from error
-    return {name: int(count) for name, count in tres.items() if count.isdigit()}

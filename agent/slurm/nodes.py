@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from agent.slurm.commands import Commands, SlurmError
+from agent.slurm.commands import Commands, SlurmError, answer_lines
+from agent.slurm.numbers import MOST_NAMES, bounded
 from traces.slurm.text import expand_nodes
 
 # sinfo appends flags to a state: * no answer, $ maintenance, ^ rebooting. The flags ~ # ! % @ - mean power saving, a
@@ -38,12 +39,15 @@ def read_nodes(commands: Commands) -> SinfoStates:
 
 
 def parse_nodes(text: str) -> SinfoStates:
-    """Parse rows `state|node list`. Raises SlurmError for a malformed row."""
+    """Parse rows `state|node list`. Raises SlurmError for a malformed row, and for over MOST_NAMES nodes."""
     states: dict[str, str] = {}
-    for line in text.splitlines():
+    named = 0
+    for line in answer_lines("sinfo", text):
         state, bar, names = line.strip().partition("|")
         try:
-            states |= dict.fromkeys(expand_nodes(names), state)
+            nodes = expand_nodes(names)
+            named = bounded(named + len(nodes), MOST_NAMES)
+            states |= dict.fromkeys(nodes, state)
         except ValueError as error:
             raise SlurmError("nonsense", "sinfo", str(error)) from error
         if not bar:

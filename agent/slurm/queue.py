@@ -11,11 +11,10 @@ import secrets
 from dataclasses import dataclass
 
 from agent.slurm.commands import Commands, SlurmError
+from agent.slurm.numbers import MOST_SHOWN, job_identity, job_nodes, time_limit_s, time_s, whole_number
 from traces.counted import counted
-from traces.slurm.text import NO_TIME, parse_job_id, parse_limit_s
 
 JOBS = "jobs"  # a value of Queue.hidden
-UNLIMITED_S = 365 * 86400  # used as the time limit of a job without one
 FIELDS = (
     "JobArrayID", "Name", "UserName", "Account", "Partition", "QOS", "State", "Reason", "NumNodes", "TimeLimit",
     "SubmitTime", "StartTime", "EndTime", "PriorityLong", "RestartCnt", "Comment", "NodeList",
@@ -95,25 +94,22 @@ def parse_queue(text: str, mark: str, now_s: int) -> Queue:
 
 
 def _job(row: dict[str, str]) -> SqueueJob:
-    identity = row["JobArrayID"].strip()
-    parse_job_id(identity)
-    limit_s = parse_limit_s(row["TimeLimit"])
     return SqueueJob(
-        id=identity,
+        id=job_identity(row["JobArrayID"].strip()),
         name=_text(row["Name"]),
         user=_text(row["UserName"]),
         account=_text(row["Account"]),
         partition=_text(row["Partition"]),
         qos=_text(row["QOS"]),
-        state=row["State"].strip(),
-        reason=row["Reason"].strip(),
-        nodes=max(_count(row["NumNodes"]), 1),
-        limit_s=UNLIMITED_S if limit_s is None else max(limit_s, 60),
-        submit_s=_count(row["SubmitTime"]),
-        start_s=_time(row["StartTime"]),
-        end_s=_time(row["EndTime"]),
-        priority=_count(row["PriorityLong"]),
-        restarts=_count(row["RestartCnt"]),
+        state=row["State"].strip()[:MOST_SHOWN],
+        reason=row["Reason"].strip()[:MOST_SHOWN],
+        nodes=job_nodes(row["NumNodes"]),
+        limit_s=time_limit_s(row["TimeLimit"]),
+        submit_s=whole_number(row["SubmitTime"]),
+        start_s=time_s(row["StartTime"]),
+        end_s=time_s(row["EndTime"]),
+        priority=whole_number(row["PriorityLong"]),
+        restarts=whole_number(row["RestartCnt"]),
         comment=_text(row["Comment"]),
         node_list=_text(row["NodeList"]),
     )
@@ -122,14 +118,3 @@ def _job(row: dict[str, str]) -> SqueueJob:
 def _text(field: str) -> str:
     """Return a text field; Slurm writes (null) if it is not set."""
     return "" if field == "(null)" else field
-
-
-def _count(field: str) -> int:
-    field = field.strip()
-    if not (field.isascii() and field.isdigit() and len(field) <= 18):
-        raise ValueError("not a count")
-    return int(field)
-
-
-def _time(field: str) -> int | None:
-    return None if field.strip() in NO_TIME else _count(field)

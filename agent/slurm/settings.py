@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent.slurm.commands import Commands, SlurmError
-from agent.slurm.queue import UNLIMITED_S
-from traces.slurm.text import expand_nodes, parse_duration_s, parse_limit_s, parse_tres
+from agent.slurm.commands import Commands, SlurmError, answer_lines
+from agent.slurm.numbers import MOST_NAMES, bounded, time_limit_s, tres_counts, whole_number, whole_number_or_none
+from traces.slurm.text import expand_nodes, parse_duration_s
 
 BASIC = "priority/basic"
 
@@ -45,13 +45,12 @@ def read_settings(commands: Commands) -> ScontrolConfig:
 
 def parse_settings(text: str) -> ScontrolConfig:
     """Parse `scontrol show config`: `Key = Value` lines under a line with the time (epoch s). Raises SlurmError."""
-    lines = [line.partition("=") for line in text.splitlines()]
+    lines = [line.partition("=") for line in answer_lines("scontrol", text)]
     values = {key.strip(): value.strip() for key, equals, value in lines if equals}
-    now = text.partition("\n")[0].rsplit(" ", 1)[-1]
-    if not now.isdigit() or "SLURM_VERSION" not in values:
+    now_s = whole_number_or_none(text.partition("\n")[0].rsplit(" ", 1)[-1])
+    if now_s is None or "SLURM_VERSION" not in values:
         raise SlurmError("nonsense", "scontrol", "its answer holds no configuration")
     most_age = values.get("PriorityMaxAge", "")
-    weight = values.get("PriorityWeightAge", "0")
     try:
         age_most_s = int(parse_duration_s(most_age)) if most_age else 0
     except ValueError as error:
@@ -59,10 +58,10 @@ def parse_settings(text: str) -> ScontrolConfig:
     return ScontrolConfig(
         version=values["SLURM_VERSION"],
         cluster=values.get("ClusterName", ""),
-        now_s=int(now),
+        now_s=now_s,
         private=_words(values.get("PrivateData", "")),
         priority_type=values.get("PriorityType", ""),
-        age_weight=int(weight) if weight.isdigit() else 0,
+        age_weight=whole_number_or_none(values.get("PriorityWeightAge", "")) or 0,
         age_most_s=age_most_s,
         enforced=_words(values.get("AccountingStorageEnforce", "")),
     )
@@ -78,13 +77,15 @@ def read_partitions(commands: Commands) -> dict[str, Partition]:
 
 
 def parse_partitions(text: str) -> dict[str, Partition]:
-    """Parse one line per partition: `Key=Value` separated by blanks. Raises SlurmError."""
+    """Parse `Key=Value` words, one line per partition. Raises SlurmError, also for over MOST_NAMES nodes."""
     found: dict[str, Partition] = {}
-    for line in text.splitlines():
+    named = 0
+    for line in answer_lines("scontrol", text):
         values = {key: value for key, _, value in (word.partition("=") for word in line.split())}
         if "PartitionName" in values:
             try:
                 partition = _partition(values)
+                named = bounded(named + len(partition.nodes), MOST_NAMES)
             except ValueError as error:
                 raise SlurmError("nonsense", "scontrol", f"partition {values['PartitionName']}: {error}") from error
             found[partition.name] = partition
@@ -92,16 +93,14 @@ def parse_partitions(text: str) -> dict[str, Partition]:
 
 
 def _partition(values: dict[str, str]) -> Partition:
-    limit_s = parse_limit_s(values.get("MaxTime", ""))
-    tier = values.get("PriorityTier", "1")
     tres = values.get("TRES", "").replace("(null)", "")
     qos = values.get("QoS", "N/A")
     return Partition(
         name=values["PartitionName"],
         nodes=frozenset(expand_nodes(values.get("Nodes", ""))),
-        tier=int(tier),
+        tier=whole_number(values.get("PriorityTier", "1")),
         qos="" if qos == "N/A" else qos,
-        limit_s=UNLIMITED_S if limit_s is None else limit_s,
+        limit_s=time_limit_s(values.get("MaxTime", "")),
         is_default=values.get("Default") == "YES",
-        whole={name: int(count) for name, count in parse_tres(tres).items() if count.isdigit()},
+        whole=tres_counts(tres),
     )

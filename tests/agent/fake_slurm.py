@@ -181,7 +181,7 @@ class FakeSlurm:
 
     def _scancel(self, argv: Sequence[str]) -> str:
         for job in self.jobs:
-            if str(job.id) == argv[1] and job.end_s is None:
+            if str(job.id) == argv[-1] and job.end_s is None:
                 self.end(job, "CANCELLED")
                 self.settle()
         return ""
@@ -190,7 +190,9 @@ class FakeSlurm:
         if not self.has_accounting:
             raise SlurmError("refused", "sacct", "Slurm accounting storage is disabled")
         which, name = _value(argv, "--jobs"), _value(argv, "--name")
-        jobs = [job for job in self.jobs if job.user == ME and (str(job.id) == which or job.name == name)]
+        jobs = [
+            job for job in self.jobs if job.user == ME and name in (None, job.name) and which in (None, str(job.id))
+        ]
         return "".join(
             f"{job.id}|{job.state}|{job.exit_status}:0|{job.submit_s}|{_shown(job.start_s)}|{_shown(job.end_s)}\n"
             for job in jobs
@@ -229,7 +231,6 @@ class FakeCommands(Commands):
     def run(
         self,
         *argv: str,
-        stdin: bytes = b"",
         pass_fds: Sequence[int] = (),
         environment: Mapping[str, str] | None = None,
     ) -> str:

@@ -124,6 +124,7 @@ class Lab:
         """An agent that takes up the chain as it lies on disk."""
         if not options.get("dry_run"):
             self.folder.make()
+            self.folder.hold()
         state = self.folder.load() or self.begin()
         return Agent(
             self.chain,

@@ -64,7 +64,6 @@ class ToldSlurm(Commands):
     def run(
         self,
         *argv: str,
-        stdin: bytes = b"",
         pass_fds: Sequence[int] = (),
         environment: Mapping[str, str] | None = None,
     ) -> str:

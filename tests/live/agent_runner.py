@@ -35,14 +35,13 @@ class FastCommands(Commands):
     def run(
         self,
         *argv: str,
-        stdin: bytes = b"",
         pass_fds: Sequence[int] = (),
         environment: Mapping[str, str] | None = None,
     ) -> str:
         """As `Commands.run`."""
         if argv[0] != "sbatch":
             environment = {**os.environ, **self._fast.env()}
-        return super().run(*argv, stdin=stdin, pass_fds=pass_fds, environment=environment)
+        return super().run(*argv, pass_fds=pass_fds, environment=environment)
 
 
 def main(given: str) -> int:

@@ -122,13 +122,15 @@ def test_a_real_slurm_is_seen_as_it_was_set_up(live: Slurm) -> None:
     assert (seen.predecessor_end_s - seen.predecessor_start_s, seen.successor_nodes) == (3600, 1)
 
     script = ("--partition=gpu", "--account=science", "--nodes=1", "--time=60")
-    trial = lambda: commands.run("sbatch", "--test-only", *script, stdin=b"#!/bin/sh\ntrue\n")  # noqa: E731
+    job = live.folder / "true.sh"
+    job.write_text("#!/bin/sh\ntrue\n")
+    trial = lambda: commands.run("sbatch", "--test-only", *script, str(job))  # noqa: E731
     levels = {(one.level, one.subject) for one in check_agent(commands, request, now_s=time.time, trial=trial)}
     good = ("slurm", "queue", "clock", "accounting", "partition", "limits", "hidden", "submission", "calls")
     assert levels == {("good", subject) for subject in good}
 
     with pytest.raises(SlurmError) as caught:
-        commands.run("sbatch", "--partition=nope", stdin=b"#!/bin/sh\ntrue\n")
+        commands.run("sbatch", "--partition=nope", str(job))
     assert (caught.value.kind, "Invalid partition name" in caught.value.detail) == ("refused", True)
 
     conf = live.folder / "etc/slurm.conf"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 from dataclasses import replace
@@ -10,7 +12,12 @@ from typing import Any
 
 import pytest
 
+from agent import cli
+from agent.chains import status
+from agent.chains.journal import Journal
 from agent.chains.state import Busy, ChainState, Folder, LinkAttempt
+from agent.slurm.numbers import MOST_COUNT, UNLIMITED_S
+from tests.agent.lab import chain_of
 
 STATE = ChainState(
     "0123abcd", "train", "/job.sh", 3, (LinkAttempt(1, 1, "train-0123abcd-1.1", 5, job_id="7", start_s=9),)
@@ -135,6 +142,18 @@ def test_a_lock_on_a_full_disk_holds_and_says_of_nobody(folder: Folder, monkeypa
         {"attempts": [ONE | {"is_pending": 1}]},
         {"attempts": [{"link": 1}]},
         {"attempts": [7]},
+        {"attempts": [ONE, ONE]},
+        {"attempts": [ONE | {"end_s": 10**30}]},
+        {"attempts": [ONE | {"start_s": 10**17}]},
+        {"attempts": [ONE | {"intended_s": -1}]},
+        {"attempts": [ONE | {"link": 0}]},
+        {"attempts": [ONE | {"exit_status": 70_000}]},
+        {"attempts": [ONE | {"job_id": "--signal=9"}]},
+        {"attempts": [ONE | {"how": "\x1b[2J"}]},
+        {"attempts": [ONE | {"after": "singleton"}]},
+        {"attempts": [ONE | {"reason": "x" * 10_001}]},
+        {"status": "asleep"},
+        {"name": "a\nb"},
     ],
 )
 def test_what_is_no_state_is_refused_in_one_line(folder: Folder, changes: dict[str, Any]) -> None:
@@ -152,3 +171,83 @@ def test_what_is_no_state_is_refused_in_one_line(folder: Folder, changes: dict[s
     with pytest.raises(ValueError, match=r"state\.json: invalid state of a chain: ") as error:
         folder.load()
     assert "\n" not in str(error.value)
+
+
+def test_what_an_agent_may_save_is_within_the_bounds_of_what_it_reads(folder: Folder) -> None:
+    """A start at the last second that Slurm can print, with the longest limit; a reason of any characters."""
+    start_s = MOST_COUNT
+    last = LinkAttempt(
+        1000, 10_000, "a" * 40 + "-0123abcd-1000.10000", start_s, f"after:{MOST_COUNT}+525600", str(MOST_COUNT),
+        start_s, start_s, start_s + UNLIMITED_S, "\x1b\udcff" * 100, False, "why", "OUT_OF_MEMORY", 65_535, True, 99,
+    )  # fmt: skip
+    state = replace(STATE, attempts=(last,), why="x" * 300)
+    folder.save(state)
+    loaded = folder.load()
+    assert loaded is not None and loaded.attempts[0].end_s == last.end_s
+    status.table(loaded, start_s)
+
+
+@pytest.mark.timed
+@pytest.mark.parametrize("name", ["state.json", ".state.json.new", "lock"])
+def test_a_pipe_in_place_of_a_file_is_refused_or_replaced_and_never_waited_for(folder: Folder, name: str) -> None:
+    os.mkfifo(folder.path / name)
+    if name == "state.json":
+        with pytest.raises(ValueError, match=r"state\.json is not a regular file"):
+            folder.load()
+    elif name == "lock":
+        with pytest.raises(OSError, match="not a regular file"):
+            folder.lock(0.0)
+        assert folder.holder() == {}
+    folder.save(STATE)
+    assert folder.load() == STATE
+
+
+def test_a_pipe_in_place_of_the_journal_is_a_problem_and_no_wait(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "decisions.jsonl")
+    problem = Journal(tmp_path / "decisions.jsonl").write(1, "0123abcd", [{"event": "note"}])
+    assert problem is not None and "1 line is not written yet" in problem
+
+
+def test_where_there_are_no_locks_the_error_names_the_file(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def no_locks(fd: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(OSError, match="No locks available") as caught:
+        folder.lock()
+    assert caught.value.filename == str(folder.path / "lock") and len(os.listdir("/proc/self/fd")) == before
+    chain = chain_of(tmp_path)
+    arguments = ["run", str(chain.script), "--links", "2", "--artifact", str(chain.artifact), "--state"]
+    assert cli.main([*arguments, str(tmp_path / "s")]) == 2
+    assert capsys.readouterr().err == f"baton-agent: {tmp_path}/s/lock: No locks available\n"
+
+
+def test_a_lock_that_is_removed_while_it_is_taken_is_not_held(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    flock = fcntl.flock
+    removed = iter([True])
+
+    def late(fd: int, operation: int) -> None:
+        flock(fd, operation)
+        if next(removed, False):
+            (folder.path / "lock").unlink()
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    folder.lock(1.0, lambda seconds: None)
+    with pytest.raises(Busy):
+        Folder(folder.path).lock(0.0)
+    assert folder.hold()
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES])
+def test_a_lock_that_cannot_be_compared_is_kept(folder: Folder, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    folder.lock()
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "stat", lambda path: (_ for _ in ()).throw(OSError(number, os.strerror(number))))
+        with pytest.raises(OSError, match=os.strerror(number)):
+            folder.hold()
+    with pytest.raises(Busy):
+        Folder(folder.path).lock(0.0)
+    assert folder.hold()

@@ -41,6 +41,13 @@ def test_status_of_what_waits_and_what_nobody_knows_yet() -> None:
     assert "." * 60 in text
 
 
+def test_nothing_of_a_state_reaches_the_terminal_raw() -> None:
+    raw = "\x1b]0;x\x07"
+    attempt = LinkAttempt(1, 1, raw, START_S, raw, raw, START_S, START_S, START_S, raw, False, raw, raw)
+    state = ChainState(raw, raw, raw, 2, (attempt,), raw, raw, raw)
+    assert "\x1b" not in status.table(state, START_S) and "\x07" not in status.table(state, START_S)
+
+
 def test_the_policy_says_why_in_words(tmp_path: Path) -> None:
     policy = ReleasedPolicy(artifact(tmp_path / "released"))
     observed = {"remaining_h": 0.4, "start_estimate_h": 3.0, "start_estimate_expected_h": 1.25}

@@ -15,11 +15,13 @@ from agent.eyes import Eyes
 from agent.sight import SlurmRequest
 from agent.slurm import json_form
 from agent.slurm.commands import SlurmError
-from agent.slurm.json_form import job_state, node_state
-from agent.slurm.queue import UNLIMITED_S, Queue, SqueueJob
+from agent.slurm.json_form import node_state
+from agent.slurm.numbers import UNLIMITED_S
+from agent.slurm.queue import Queue, SqueueJob
 from tests.agent import shapes
 from tests.agent.shapes import NODE_WORDS, VERSIONS, JsonSlurm
 from tests.agent.told import FOR_EVER, Told, ToldSlurm
+from traces.slurm.text import job_state
 
 HOUR = 3600
 NOW = 1_700_000_000

@@ -8,7 +8,8 @@ from agent.slurm.accounting import PastJob, parse_past, read_past
 from agent.slurm.commands import SlurmError
 from agent.slurm.limits import UserLimits, read_limits
 from agent.slurm.nodes import SinfoStates, in_service, parse_nodes
-from agent.slurm.queue import FIELDS, UNLIMITED_S, parse_queue
+from agent.slurm.numbers import UNLIMITED_S
+from agent.slurm.queue import FIELDS, parse_queue
 from agent.slurm.settings import parse_partitions, parse_settings
 from features.snapshot import NO_LIMIT
 from tests.agent.told import Told, ToldSlurm
