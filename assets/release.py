@@ -75,8 +75,7 @@ def provisioning_policy(context: dg.AssetExecutionContext, baton: Baton) -> Iter
 
 def checked(data: DataFolder, cluster: str, log: pl.DataFrame) -> Iterator[dg.AssetCheckResult]:
     """Yield the checks of `CHECKS`: on the newest decision, and on the folder that agents read."""
-    from models.tracking import exported as export
-    from models.tracking.versions import CHAMPION
+    from models.tracking import registered
 
     newest = log.row(-1, named=True)
     figures = ("pairs", "losing_pairs", "blocks", *(f"cost_difference{end}_h" for end in ("", "_low", "_high")))
@@ -90,7 +89,7 @@ def checked(data: DataFolder, cluster: str, log: pl.DataFrame) -> Iterator[dg.As
             **numbers(**{name: newest[name] for name in figures}),
         },
     )
-    folder = export.folder(data, cluster) / CHAMPION
+    folder = registered.folder(data, cluster) / registered.CHAMPION
     yield _promise_check(folder)
     yield _artifact_check(folder)
 

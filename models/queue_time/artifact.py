@@ -26,7 +26,7 @@ from models.queue_time.methods.residuals import CUTS_S
 from models.queue_time.methods.trout_boosting import BoostedTrees
 from models.queue_time.moves import CalibratedLevels
 from models.queue_time.protocol import COLUMN, LEVELS, FittedMethod, Rows
-from models.tracking import exported as export
+from models.tracking import registered
 from models.tracking.kinds import QUEUE_TIME
 from traces.errors import InputError, WorkError
 from traces.store.folder import DataFolder
@@ -99,7 +99,7 @@ def with_checks(released: Distribution, rows: Rows, partitions: Sequence[str]) -
 
 def released(data: DataFolder, cluster: str, version: int) -> Distribution:
     """Load a released model. Raises WorkError if it is unreadable or its features differ from this program's."""
-    folder = export.folder(data, cluster, QUEUE_TIME) / str(version)
+    folder = registered.folder(data, cluster, QUEUE_TIME) / str(version)
     try:
         return Distribution.load(folder, FEATURES)
     except ValueError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,8 @@ from models.queue_time.protocol import Forecast
 from models.queue_time.rolling import Correction
 from models.queue_time.stored import Stored
 from models.study.inputs import declared_dates
-from models.tracking import exported as export
+from models.tracking import registered
 from models.tracking.kinds import QUEUE_TIME
-from models.tracking.versions import CHAMPION
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 from traces.clusters import ClusterSettings
@@ -42,9 +40,9 @@ def stored_for(data: DataFolder, settings: ClusterSettings) -> Stored:
 
     Raises InputError if the queue cannot be rebuilt or too few jobs are known.
     """
-    place = export.folder(data, settings.name, QUEUE_TIME)
-    folder, link = place / NOW, place / CHAMPION
-    version = int(os.readlink(link)) if link.is_symlink() else None
+    place = registered.folder(data, settings.name, QUEUE_TIME)
+    folder = place / NOW
+    version = registered.champion_version(data, settings.name, QUEUE_TIME)
     made_from = digest(warehouse.made_from(data, settings.name), declared_dates(settings), settings.nodes, version)
     code = code_digest("models.queue_time.ask")
     if (found := _kept(folder, made_from, code)) is not None:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 from models.release.log import DECISION_TAG, POLICY_DECISIONS, DecisionLog
 from models.tracking import exported as export
+from models.tracking import registered
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
 from models.tracking.kinds import POLICY
@@ -99,7 +100,7 @@ def give_alias(data: DataFolder, cluster: str, version: int, model: str = POLICY
         history = [*_history(data, cluster, present.version, model), present.version]
         tracking.set_model_tag(data, cluster, HISTORY_TAG, json.dumps(history), model)
     tracking.delete_version_tag(data, cluster, version, ROLLED_BACK_TAG, model)
-    tracking.set_alias(data, cluster, tracking.CHAMPION, version, model)
+    tracking.set_alias(data, cluster, registered.CHAMPION, version, model)
     _follow(data, cluster, version, model)
 
 
@@ -130,7 +131,7 @@ def _finish_rollback(data: DataFolder, cluster: str, champion_version: int, mode
     if not history:
         return champion_version
     tracking.delete_version_tag(data, cluster, history[-1], ROLLED_BACK_TAG, model)
-    tracking.set_alias(data, cluster, tracking.CHAMPION, history[-1], model)
+    tracking.set_alias(data, cluster, registered.CHAMPION, history[-1], model)
     tracking.set_model_tag(data, cluster, HISTORY_TAG, json.dumps(history[:-1]), model)
     return history[-1]
 

@@ -153,7 +153,7 @@ def run_ids(study: Study, policies: Sequence[str]) -> list[str]:
 
 def champion_policy(data: DataFolder, cluster: str) -> str:
     """Registry name of the cluster's champion. Raises InputError if there is none."""
-    return str(_registered(data, cluster).manifest["policy"])
+    return str(_champion_artifact(data, cluster).manifest["policy"])
 
 
 def remember_champion(study: Study, policy: str) -> None:
@@ -167,7 +167,7 @@ def champion(study: Study) -> tuple[list[TrainedPolicy], int]:
     if stamp is not None:
         fits, until_s = last_fit(study, stamp["policy"])
         return [replace(fitted, name=CHAMPION) for fitted in fits], until_s
-    artifact = _registered(study.data, study.scenario.cluster)
+    artifact = _champion_artifact(study.data, study.scenario.cluster)
     made_for = artifact.manifest.get("observe_version", 1)
     if made_for != VERSION or artifact.manifest["features"] not in (list(FEATURES), list(SEEN_AHEAD)):
         raise InputError(
@@ -178,10 +178,10 @@ def champion(study: Study) -> tuple[list[TrainedPolicy], int]:
     return [TrainedPolicy(CHAMPION, 0, artifact, "", 0.0)], until_s
 
 
-def _registered(data: DataFolder, cluster: str) -> Artifact:
-    from models.tracking import registered, versions
+def _champion_artifact(data: DataFolder, cluster: str) -> Artifact:
+    from models.tracking import exported, registered
 
-    return versions.load_artifact(data, cluster, registered.check_champion(data, cluster))
+    return exported.load_policy(data, cluster, registered.check_champion(data, cluster))
 
 
 def folder(study: Study, policy: str) -> Path:

@@ -17,6 +17,7 @@ from agent.artifact import Artifact
 from agent.distribution import Distribution
 from models.tracking import versions as tracking
 from models.tracking.kinds import POLICY, QUEUE_TIME
+from models.tracking.registered import CHAMPION, folder
 from traces.errors import WorkError
 from traces.files import whole
 from traces.store.folder import DataFolder
@@ -24,11 +25,6 @@ from traces.store.folder import DataFolder
 # For each kind of registered model, the loader of its folder, which has the name of the kind in the registry.
 LOADERS: dict[str, Callable[[Path], object]] = {POLICY: Artifact.load, QUEUE_TIME: Distribution.load}
 PART = ".export-"  # prefix of a folder that is not complete yet
-
-
-def folder(data: DataFolder, cluster: str, model: str = POLICY) -> Path:
-    """Folder of the cluster's released models of that kind; for policies it is directly in the artifacts."""
-    return data.artifacts / cluster if model == POLICY else data.artifacts / model / cluster
 
 
 def export(data: DataFolder, cluster: str, version: int, model: str = POLICY) -> Path:
@@ -58,9 +54,21 @@ def export(data: DataFolder, cluster: str, version: int, model: str = POLICY) ->
     return place
 
 
+def load_policy(data: DataFolder, cluster: str, version: int) -> Artifact:
+    """Load the exported policy of a version that is, or was, champion. Raises WorkError if it is missing or damaged."""
+    place = folder(data, cluster) / str(version)
+    try:
+        return Artifact.load(place)
+    except ValueError as error:
+        raise WorkError(
+            f"{place}: the champion of cluster {cluster!r} cannot be read ({error}); "
+            f"`baton promote --cluster {cluster} {version} --reason ...` restores it"
+        ) from error
+
+
 def point(data: DataFolder, cluster: str, version: int, model: str = POLICY) -> None:
     """Make `champion` a link to the folder of that version, in one step. Call it in `champion.alone`."""
-    link = folder(data, cluster, model) / tracking.CHAMPION
+    link = folder(data, cluster, model) / CHAMPION
     if link.is_symlink() and os.readlink(link) == str(version):
         return
     whole.sweep(link.parent)

@@ -1,42 +1,34 @@
-"""Read the registered versions from MLflow's SQLite file, because importing MLflow to reject a request takes 5 s.
-
-Changes of the registry, and details of a version, go through `models.tracking.versions`.
-"""
+"""The champion's version, read from the link that agents follow: importing mlflow to ask its registry takes 4 s."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from models.tracking.kinds import POLICY
-from models.tracking.sql import rows
-from models.tracking.store import database
-from models.tracking.versions import champion, model_name
 from traces.errors import InputError
 from traces.store.folder import DataFolder
 
+CHAMPION = "champion"  # the link, and the alias in the registry
 
-def versions(data: DataFolder, cluster: str, model: str = POLICY) -> list[int]:
-    """Registered versions in order; none without a registry."""
-    statement = "SELECT version FROM model_versions WHERE name = ? AND current_stage <> 'Deleted_Internal'"
-    return sorted(int(version) for (version,) in rows(database(data), statement, (model_name(cluster, model),)))
+
+def folder(data: DataFolder, cluster: str, model: str = POLICY) -> Path:
+    """Folder of the cluster's released models of that kind; for policies it is directly in the artifacts."""
+    return data.artifacts / cluster if model == POLICY else data.artifacts / model / cluster
 
 
 def champion_version(data: DataFolder, cluster: str, model: str = POLICY) -> int | None:
-    """The version with the alias `champion`."""
-    present = champion(data, cluster, model)
-    return None if present is None else present.version
+    """The version that the link `champion` names; None without a link."""
+    try:
+        return int(os.readlink(folder(data, cluster, model) / CHAMPION))
+    except (OSError, ValueError):
+        return None
 
 
 def check_champion(data: DataFolder, cluster: str) -> int:
-    """The version with the alias `champion`. Raises InputError if there is none."""
+    """The version of the policy that is the cluster's champion. Raises InputError if there is none."""
     if (version := champion_version(data, cluster)) is None:
         raise InputError(
-            f"no champion of cluster {cluster!r} is registered in {data.mlflow}; run `baton run` first, or name a "
-            "policy"
+            f"cluster {cluster!r} has no champion in {folder(data, cluster)}; run `baton run` first, or name a policy"
         )
     return version
-
-
-def check_version(data: DataFolder, cluster: str, version: int, model: str = POLICY) -> None:
-    """Raise InputError, listing the registered versions, if this one is not registered."""
-    if version not in (known := versions(data, cluster, model)):
-        registered = ", ".join(map(str, known)) or "none"
-        raise InputError(f"{model_name(cluster, model)} has no version {version}; registered: {registered}")

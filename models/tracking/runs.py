@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from models.tracking import sql as mlflow_sql
-from models.tracking.sql import experiment_of, parent_run
-from models.tracking.store import BY_COST, EXPERIMENT, client, database, experiment_id
+from models.tracking.store import BY_COST, client, database, experiment_id, initialise, open_mark
 from traces.files.presence import at_work
 from traces.store.folder import DataFolder
 
+ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")  # codes of MLflow for what it does not have
 BATCH = 500  # metrics per request; the store accepts at most 1,000
 DIGEST_LENGTH = 36  # longest digest of a dataset
 TRAINING_VIEW = "workflowType=machine_learning"  # MLflow 3.17 opens its view for language models without it
@@ -55,13 +54,16 @@ def closed_run(data: DataFolder, run: NewRun, end_s: float | None = None) -> Ite
     The store must be initialised.
     """
     with at_work(data.mlflow):
+        mark = open_mark(data)
         run_id = _start(data, run)
         try:
             yield run_id
         except BaseException as error:
             _end(data, run_id, "FAILED" if isinstance(error, Exception) else "KILLED", None)
+            mark.unlink(missing_ok=True)
             raise
         _end(data, run_id, "FINISHED", end_s)
+        mark.unlink(missing_ok=True)
 
 
 def add_to_run(
@@ -78,7 +80,7 @@ def add_to_run(
     try:
         _log(client(data), run_id, metrics, tags, datasets)
     except MlflowException as error:
-        if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+        if error.error_code in ABSENT:
             return False
         raise
     return True
@@ -96,9 +98,7 @@ def run_url(experiment: str, run_id: str) -> str:
 
 def by_cost_url(data: DataFolder) -> str:
     """Address of the list of all fits, the one of least cost on the report window first."""
-    found = mlflow_sql.experiment_named(database(data), EXPERIMENT)
-    assert found is not None, "the store is initialised first"
-    return f"{UI}/{by_cost_path(found[0])}"
+    return f"{UI}/{by_cost_path(initialise(data))}"
 
 
 def by_cost_path(experiment: str) -> str:
@@ -108,10 +108,24 @@ def by_cost_path(experiment: str) -> str:
 
 def training_url(data: DataFolder, run_ids: Sequence[str]) -> str | None:
     """Address of the training of the first known fit; None if the store knows none of them."""
-    parents = (parent_run(database(data), run_id) for run_id in run_ids)
+    parents = (parent_run(data, run_id) for run_id in run_ids)
     training = next((parent for parent in parents if parent is not None), None)
-    where = None if training is None else experiment_of(database(data), training)
-    return None if training is None or where is None else run_url(where, training)
+    return None if training is None else run_url(initialise(data), training)
+
+
+def parent_run(data: DataFolder, run_id: str) -> str | None:
+    """The parent of a run; None if it has none, or the store lacks the run."""
+    if not database(data).is_file():
+        return None
+    from mlflow.exceptions import MlflowException
+
+    try:
+        parent = client(data).get_run(run_id).data.tags.get("mlflow.parentRunId")
+    except MlflowException as error:
+        if error.error_code in ABSENT:
+            return None
+        raise
+    return None if parent is None else str(parent)
 
 
 def _start(data: DataFolder, run: NewRun) -> str:

@@ -1,7 +1,7 @@
 """The MLflow store of a data folder: create it, open it, and repair it after a move or a kill.
 
 It is a SQLite file with artifacts next to it, both in `DATA/mlflow`, which may be moved or copied
-(`models.tracking.sql`). mlflow takes seconds to import, so it is imported only here, in `models.tracking.runs` and in
+(`models.tracking.moved`). mlflow takes seconds to import, so it is imported only here, in `models.tracking.runs` and in
 `models.tracking.versions`, inside functions.
 """
 
@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -17,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from models.tracking import sql as mlflow_sql
+from models.tracking import moved
 from traces.errors import WorkError
 from traces.files import whole
 from traces.files.locks import locked
@@ -32,7 +34,8 @@ EXPERIMENT_NOTE = (
 )
 CLASSIC_VIEW = "custom_model_development"  # without it MLflow 3 may open its view for language models
 BY_COST = "by-cost"
-READY = ".ready"  # next to the database: the release of MLflow that created or last repaired it
+READY = ".ready"  # next to the database: what it was made ready for, and the id of its experiment
+OPEN = "open"  # folder next to the database, with a file for each open run
 _WINDOWS, _FIGURES = ("report", "select"), ("cost_w1_h", "interruption_h", "overlap_h")
 # The state of MLflow's table of runs, as its own button "share" stores it: every fit, the cheapest first.
 _BY_COST_STATE = {
@@ -75,17 +78,17 @@ def _uri(database: Path) -> str:
     return f"sqlite+pysqlite:///{path.replace('%', '%25').replace('?', '%3F')}"
 
 
-def initialise(data: DataFolder) -> None:
+def initialise(data: DataFolder) -> str:
     """Create the store and its experiment if they are missing, and settle the runs of killed processes.
 
-    mlflow is imported only if there is something to do. The function holds a lock, because two processes that open a
-    fresh store at once can break it for good. Raises WorkError for a store that is damaged or of another release of
-    MLflow.
+    Returns the id of the experiment. mlflow is imported only if there is something to do. The function holds a lock,
+    because two processes that open a fresh store at once can break it for good. Raises WorkError for a store that is
+    damaged or of another release of MLflow.
     """
     if database(data).exists():
-        mlflow_sql.check(database(data))
-        if _is_ready(data):
-            return
+        moved.check(database(data))
+        if (ready := _ready_experiment(data)) is not None:
+            return ready
     with locked(data.root, "MLflow store"), errors_on_one_line(data):
         if not database(data).exists():
             _create(data)
@@ -93,39 +96,50 @@ def initialise(data: DataFolder) -> None:
         experiment = opened.get_experiment_by_name(EXPERIMENT)
         if experiment is None:
             data.mlflow.joinpath("artifacts").mkdir(parents=True, exist_ok=True)
-            opened.create_experiment(EXPERIMENT, artifact_location=_artifacts(data), tags=EXPERIMENT_TAGS)
-        else:  # the experiment of an older version
+            made = opened.create_experiment(EXPERIMENT, artifact_location=_artifacts(data), tags=EXPERIMENT_TAGS)
+        else:  # it may be of an older version
+            made = experiment.experiment_id
             for key in EXPERIMENT_TAGS.keys() - experiment.tags.keys():
-                opened.set_experiment_tag(experiment.experiment_id, key, EXPERIMENT_TAGS[key])
+                opened.set_experiment_tag(made, key, EXPERIMENT_TAGS[key])
         with nobody_at_work(data.mlflow) as is_so:
             if is_so:  # otherwise open runs may belong to running processes
                 _settle_killed(opened)
-        whole.write_text(data.mlflow / READY, _release())
+                shutil.rmtree(data.mlflow / OPEN, ignore_errors=True)
+        whole.write_text(data.mlflow / READY, json.dumps({**_wanted(data), "experiment": str(made)}))
+    return str(made)
 
 
-def _is_ready(data: DataFolder) -> bool:
-    """Whether this release of MLflow has opened the store, the store has not moved, and no run is open."""
+def _ready_experiment(data: DataFolder) -> str | None:
+    """The id of the experiment, if the store has nothing to be made ready: by this release, here, with no open run."""
     try:
-        release = (data.mlflow / READY).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return False
-    found = mlflow_sql.experiment_named(database(data), EXPERIMENT)
-    return (
-        release == _release()
-        and found is not None
-        and found[1] == _artifacts(data)
-        and found[2] >= EXPERIMENT_TAGS.keys()
-        and not mlflow_sql.any_open_run(database(data))
-    )
+        ready = json.loads((data.mlflow / READY).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(ready, dict) or ready | _wanted(data) != ready or _any_open(data):
+        return None
+    return ready.get("experiment")
 
 
-def _release() -> str:
-    return version("mlflow")
+def _wanted(data: DataFolder) -> dict[str, Any]:
+    """What a store that is ready was made for: this release of MLflow, this place, these tags of the experiment."""
+    return {"release": version("mlflow"), "artifacts": _artifacts(data), "tags": sorted(EXPERIMENT_TAGS)}
+
+
+def open_mark(data: DataFolder) -> Path:
+    """Make a file to remove when a run is closed; one that stays says that a process was killed."""
+    mark = data.mlflow / OPEN / secrets.token_hex(8)
+    mark.parent.mkdir(exist_ok=True)
+    mark.touch()
+    return mark
+
+
+def _any_open(data: DataFolder) -> bool:
+    return any((data.mlflow / OPEN).glob("*"))
 
 
 def settle(data: DataFolder) -> None:
     """Settle the runs of killed processes, if there are any; the check does not import mlflow."""
-    if mlflow_sql.any_open_run(database(data)):
+    if _any_open(data):
         initialise(data)
 
 
@@ -140,13 +154,13 @@ def errors_on_one_line(data: DataFolder) -> Iterator[None]:
 
         if not isinstance(error, MlflowException | SQLAlchemyError):
             raise
-        what = next(iter(str(error).splitlines()), type(error).__name__)[: mlflow_sql.MESSAGE_CHARACTERS]
+        what = next(iter(str(error).splitlines()), type(error).__name__)[: moved.MESSAGE_CHARACTERS]
         raise WorkError(f"{database(data)}: the MLflow store cannot be used: {what}") from error
 
 
 def client(data: DataFolder) -> Any:
     """The client of the store. If the folder was moved, the store's addresses are updated first."""
-    mlflow_sql.follow(database(data), EXPERIMENT, _artifacts(data))
+    moved.follow(database(data), EXPERIMENT, _artifacts(data))
     return client_at(store_uri(data))
 
 

@@ -22,8 +22,7 @@ from models.provisioning.protocol import PairTable, TrainedPolicy
 from models.provisioning.scenario import Context
 from models.tracking import runs
 from models.tracking.runs import Dataset, NewRun
-from models.tracking.sql import parent_run
-from models.tracking.store import database, errors_on_one_line, initialise
+from models.tracking.store import errors_on_one_line, initialise
 from traces import instants
 from traces.cache.digests import digest
 from traces.counted import counted
@@ -139,7 +138,7 @@ def add_comparison(
                 datasets=measured_on,
             )
         ]
-        parents = {parent for run_id in logged if (parent := parent_run(database(data), run_id)) is not None}
+        parents = {parent for run_id in logged if (parent := runs.parent_run(data, run_id)) is not None}
         for parent_id in parents:
             runs.add_to_run(data, parent_id, metrics={}, tags=windows, datasets=measured_on)
             with tempfile.TemporaryDirectory() as temporary:

@@ -10,15 +10,16 @@ imported: it is copied into releases.)
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.tracking import sql as mlflow_sql
 from models.tracking.kinds import MODEL_DESCRIPTIONS, POLICY
 from models.tracking.pyfuncs import save_pyfunc
-from models.tracking.runs import TRAINING_VIEW, UI, NewRun, add_files, closed_run
-from models.tracking.store import client, database, initialise
+from models.tracking.registered import CHAMPION
+from models.tracking.runs import ABSENT, TRAINING_VIEW, UI, NewRun, add_files, closed_run
+from models.tracking.store import client, database, errors_on_one_line, initialise
 from traces.errors import WorkError
 from traces.store.folder import DataFolder
 
@@ -27,8 +28,9 @@ if TYPE_CHECKING:  # it imports numpy, and refusals read this module
     from agent.distribution import Distribution
 
 SHARED_MODEL = "provisioning-policy"  # of all clusters together, in older stores (`take_over`)
-CHAMPION, CHALLENGER = "champion", "challenger"  # aliases
+CHALLENGER = "challenger"  # the other alias
 CLUSTER_TAG = "cluster"  # of every version
+MOST_VERSION = (1 << 63) - 1  # that the store can hold
 
 
 @dataclass(frozen=True)
@@ -97,14 +99,33 @@ def champion(data: DataFolder, cluster: str, model: str = POLICY) -> RegisteredV
 
 def aliased(data: DataFolder, cluster: str, alias: str, model: str = POLICY) -> RegisteredVersion | None:
     """The version with that alias; None without one."""
-    version = mlflow_sql.aliased_version(database(data), model_name(cluster, model), alias)
-    return None if version is None else find_version(data, cluster, version, model)
+    return _found(data, lambda opened: opened.get_model_version_by_alias(model_name(cluster, model), alias))
 
 
 def find_version(data: DataFolder, cluster: str, version: int, model: str = POLICY) -> RegisteredVersion | None:
     """That version, or None if it is not registered."""
-    row = mlflow_sql.model_version(database(data), model_name(cluster, model), version)
-    return None if row is None else RegisteredVersion(*row)
+    if version > MOST_VERSION:
+        return None
+    return _found(data, lambda opened: opened.get_model_version(model_name(cluster, model), str(version)))
+
+
+def _found(data: DataFolder, ask: Callable[[Any], Any]) -> RegisteredVersion | None:
+    """The version that MLflow's client answers; None without a store, and for a version that it does not have."""
+    if not database(data).is_file():
+        return None
+    from mlflow.exceptions import MlflowException
+
+    with errors_on_one_line(data):
+        try:
+            return _of_client(ask(client(data)))
+        except MlflowException as error:
+            if error.error_code in ABSENT:
+                return None
+            raise
+
+
+def _of_client(version: Any) -> RegisteredVersion:
+    return RegisteredVersion(int(version.version), str(version.run_id), dict(version.tags))
 
 
 def version_url(cluster: str, version: int, model: str = POLICY) -> str:
@@ -124,27 +145,28 @@ def delete_alias(data: DataFolder, cluster: str, alias: str, model: str = POLICY
 
 def tagged(data: DataFolder, cluster: str, key: str, value: str, model: str = POLICY) -> list[RegisteredVersion]:
     """The versions with that tag, the newest first."""
-    found = [one for one in _search(data, cluster, model) if one.tags.get(key) == value]
+    found = [one for one in _search(data, model_name(cluster, model)) if one.tags.get(key) == value]
     return sorted(found, key=lambda one: one.version, reverse=True)
 
 
 def versions(data: DataFolder, cluster: str, model: str = POLICY) -> list[int]:
     """Registered versions in order."""
-    return sorted(one.version for one in _search(data, cluster, model))
+    return sorted(one.version for one in _search(data, model_name(cluster, model)))
 
 
-def _search(data: DataFolder, cluster: str, model: str) -> list[RegisteredVersion]:
+def _search(data: DataFolder, registered_model: str) -> list[RegisteredVersion]:
     if not database(data).is_file():
         return []
-    opened, registered, token = client(data), [], None
-    while True:
-        page = opened.search_model_versions(f"name='{model_name(cluster, model)}'", page_token=token)
-        registered += [
-            RegisteredVersion(int(version.version), str(version.run_id), dict(version.tags)) for version in page
-        ]
-        token = page.token
-        if not token:
-            return registered
+    found: list[RegisteredVersion] = []
+    token = None
+    with errors_on_one_line(data):
+        opened = client(data)
+        while True:
+            page = opened.search_model_versions(f"name='{registered_model}'", page_token=token)
+            found += map(_of_client, page)
+            token = page.token
+            if not token:
+                return found
 
 
 def set_version_tag(data: DataFolder, cluster: str, version: int, key: str, value: str, model: str = POLICY) -> None:
@@ -192,24 +214,13 @@ def download(data: DataFolder, cluster: str, version: int, into: Path | None = N
         raise WorkError(f"{label} cannot be fetched: {' '.join(str(error).split())}") from error
 
 
-def load_artifact(data: DataFolder, cluster: str, version: int) -> Artifact:
-    """The policy of a registered version. Raises WorkError if it is missing or damaged."""
-    from agent.artifact import Artifact
-
-    folder = download(data, cluster, version)
-    try:
-        return Artifact.load(folder / "artifacts" / "policy")
-    except ValueError as error:
-        raise WorkError(f"{model_name(cluster)}: {error}; roll back or release again") from error
-
-
 def take_over(data: DataFolder, cluster: str) -> None:
     """Turn an older store's single model for all clusters into this cluster's, with aliases, tags and versions.
 
     MLflow renames it in one write. Nothing happens without such a model, or if all its versions belong to another
     cluster. Raises WorkError if they belong to several: nothing records which of them the champion was chosen for.
     """
-    clusters = mlflow_sql.version_tags(database(data), SHARED_MODEL, CLUSTER_TAG)
+    clusters = {one.tags.get(CLUSTER_TAG) for one in _search(data, SHARED_MODEL)}
     if not clusters or (len(clusters) == 1 and clusters != {cluster}):
         return
     if clusters != {cluster} or versions(data, cluster):

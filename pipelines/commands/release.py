@@ -10,7 +10,7 @@ import typer
 from models.tracking.kinds import POLICY, QUEUE_TIME
 from pipelines import options
 from pipelines.options import ClusterName, Data, Json
-from traces.errors import InputError, WorkError
+from traces.errors import InputError
 from traces.store.folder import DataFolder
 
 KINDS = (POLICY, QUEUE_TIME)
@@ -34,9 +34,6 @@ def promote(
 ) -> None:
     """Make a registered version its cluster's champion, regardless of the release gate."""
     folder = _of_cluster(context, data, cluster, model)
-    from models.tracking import registered
-
-    registered.check_version(folder, cluster, version, model)
     from models.release.champion import promote as promote_
     from models.release.log import DECISIONS
 
@@ -49,11 +46,6 @@ def rollback(
 ) -> None:
     """Make the previous champion of the cluster the champion again."""
     folder = _of_cluster(context, data, cluster, model)
-    from models.tracking import registered, versions
-
-    if registered.champion_version(folder, cluster, model) is None:
-        name = versions.model_name(cluster, model)
-        raise WorkError(f"{name} has no champion to roll back from; release a {model} model first")
     from models.release.champion import rollback as rollback_
     from models.release.log import DECISIONS
 

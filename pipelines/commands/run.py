@@ -187,13 +187,13 @@ def compared(folder: DataFolder, logs: list[RawLogs]) -> dict[str, Any]:
 
 def _champion(folder: DataFolder, cluster: str) -> dict[str, Any]:
     """Return the cluster's model, its champion with the reason, and the folder from which an agent reads it."""
-    from models.tracking import exported as export
+    from models.tracking import registered
     from models.tracking import versions as tracking
     from reports.advice.champion import why
     from reports.source import Source
 
     champion = tracking.champion(folder, cluster)
-    where = export.folder(folder, cluster) / tracking.CHAMPION
+    where = registered.folder(folder, cluster) / registered.CHAMPION
     return {
         "model": tracking.model_name(cluster),
         "version": None if champion is None else champion.version,

@@ -16,10 +16,9 @@ from models.release.policies.candidate import choose_candidate
 from models.release.policies.gate import GateVerdict
 from models.release.policies.note import release_note
 from models.tables import results_frame
-from models.tracking import runs
+from models.tracking import registered, runs
 from models.tracking import versions as tracking
-from models.tracking.sql import parent_run
-from models.tracking.store import database, store_uri
+from models.tracking.store import store_uri
 from models.tracking.training_runs import MlflowTracker, add_comparison, dataset
 from tests.browser.conftest import Show, served
 from tests.models.pair_tables import FIRST_S, context, random_pairs
@@ -47,7 +46,7 @@ def fits(data: DataFolder) -> list[TrainedPolicy]:
     tracking.set_alias(
         data,
         "toy",
-        tracking.CHAMPION,
+        registered.CHAMPION,
         tracking.register(data, "toy", best.artifact, tags={}, description=words, metrics={}),
     )
     return made
@@ -89,7 +88,7 @@ def test_fits_are_sorted_by_cost(show: Show, data: DataFolder, fits: list[Traine
 
 
 def test_a_training_shows_its_comparison(show: Show, data: DataFolder, fits: list[TrainedPolicy]) -> None:
-    parent = parent_run(database(data), fits[0].run_id)
+    parent = runs.parent_run(data, fits[0].run_id)
     link = runs.training_url(data, [fits[0].run_id])
     assert link is not None and parent is not None and parent in link
     show(path(link), "train toy until 2023-04-01", "Child runs", "reactive seed 0", name="mlflow-training")

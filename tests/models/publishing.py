@@ -27,7 +27,7 @@ from models.release import champion
 from models.release.log import POLICY_DECISIONS
 from models.release.policies import publish
 from models.study import comparisons, fits
-from models.tracking import exported as export
+from models.tracking import registered
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
 from models.tracking.kinds import POLICY
@@ -125,7 +125,7 @@ def state(data: DataFolder) -> State:
     runs = client.search_runs([mlflow_store.experiment_id(client)], "attributes.status = 'RUNNING'")
     log = POLICY_DECISIONS.read(data, "toy")
     challenger = tracking.aliased(data, "toy", tracking.CHALLENGER)
-    place = export.folder(data, "toy")
+    place = registered.folder(data, "toy")
     return {
         "champion": None if present is None else present.version,
         "challenger": None if challenger is None else challenger.version,

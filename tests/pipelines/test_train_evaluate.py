@@ -197,7 +197,7 @@ def test_champion_is_what_was_trained_under_that_name_else_the_registered(
     assert baton(*trained).code == 0
     asked = ("evaluate", *WORLD, "--policies", "reactive,champion", "--from", FROM, "--to", TO, "--data", data)
     assert baton("train", *WORLD, "--policies", "reactive", "--until", UNTIL, "--data", data).code == 0
-    assert "no champion of cluster 'lab' is registered" in baton(*asked, "--json").err
+    assert "cluster 'lab' has no champion in" in baton(*asked, "--json").err
 
     folder = next((data / "artifacts" / "policies" / "lab").glob("*/start-estimate/0"))
     from agent.artifact import Artifact
@@ -229,6 +229,6 @@ def test_champion_is_what_was_trained_under_that_name_else_the_registered(
     retrained = baton("train", *WORLD, "--policies", "champion", "--until", UNTIL, "--data", data, "--json")
     assert [row["policy"] for row in retrained.json["policies"]] == ["start-estimate"]
     with monkeypatch.context() as patch:
-        patch.setattr(fits, "_registered", lambda *_: pytest.fail("the registered version was asked for"))
+        patch.setattr(fits, "_champion_artifact", lambda *_: pytest.fail("the registered version was asked for"))
         assert {"champion", *ALWAYS} == {row["policy"] for row in baton(*asked, "--json").json["results"]}
     assert baton("rollback", "--cluster", "lab", "--data", data).code == 1

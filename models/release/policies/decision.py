@@ -24,6 +24,7 @@ from models.release.policies.candidate import Candidate
 from models.release.policies.gate import GateVerdict, compare_with, gate_window
 from models.release.policies.note import model_card, release_note
 from models.release.policies.promise import measured_on, promised
+from models.tracking import exported
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
 from models.tracking.kinds import POLICY
@@ -199,7 +200,7 @@ def _champion_artifact(data: DataFolder, offer: ReleaseOffer, version: int, cont
     """The champion's artifact. If it cannot be compared with, the candidate becomes challenger; raises WorkError."""
     cluster = offer.context.scenario.cluster
     try:
-        artifact = tracking.load_artifact(data, cluster, version)
+        artifact = exported.load_policy(data, cluster, version)
         made_for = artifact.manifest["features"], artifact.manifest.get("observe_version", VERSION)
         if made_for in ((list(FEATURES), VERSION), (list(SEEN_AHEAD), VERSION)):
             return artifact

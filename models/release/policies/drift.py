@@ -15,12 +15,11 @@ from models.release.policies.gate import seen_until_s
 from models.study.inputs import declared_dates
 from models.study.windows import COOL_DOWN_S
 from models.tables import CHAMPION_DRIFT, frame
-from models.tracking import exported as export
+from models.tracking import exported
 from models.tracking import versions as tracking
 from traces import instants
 from traces.cache.digests import digest
 from traces.clusters import ClusterSettings
-from traces.errors import WorkError
 from traces.store.folder import DataFolder
 from traces.units import WEEK_S
 
@@ -49,7 +48,7 @@ def drift(data: DataFolder, settings: ClusterSettings, predicted: pl.DataFrame |
     champion = tracking.champion(data, settings.name)
     if champion is None:
         return frame(CHAMPION_DRIFT, [])
-    released = _released(data, settings.name, champion.version)
+    released = exported.load_policy(data, settings.name, champion.version)
     until_s = seen_until_s(released, settings.name)
     described_columns = ("limit_s", "run_s", "wait_s", "eligible_wait_s", "gpu_time_s", "qos")
     jobs = _weekly(drift_features(read_trace(data, settings.name, jobs=(*ASKED, *described_columns)), settings))
@@ -82,17 +81,6 @@ def cause(found: pl.DataFrame) -> str | None:
         return None
     row = newest.row(0, named=True)
     return digest(row["cluster"], row["champion_version"], row["week_utc"].isoformat())[:16]
-
-
-def _released(data: DataFolder, cluster: str, version: int) -> Artifact:
-    folder = export.folder(data, cluster) / str(version)
-    try:
-        return Artifact.load(folder)
-    except ValueError as error:
-        raise WorkError(
-            f"{folder}: the champion of cluster {cluster!r} cannot be read ({error}); "
-            f"`baton promote --cluster {cluster} {version} --reason ...` restores it"
-        ) from error
 
 
 def _judged_until_s(released: Artifact) -> int:

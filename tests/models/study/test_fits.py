@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -17,8 +16,8 @@ from models.study import fits
 from models.study.cluster import Study
 from models.study.fits import champion, champion_policy, fit, fit_fingerprint, last_fit, remember_champion, run_ids
 from models.study.windows import Window
+from models.tracking import exported, training_runs
 from models.tracking import registered as tracking_registered
-from models.tracking import training_runs, versions
 from tests.models.pair_tables import artifact, random_pairs
 from tests.models.toy_study import KnownStudy, toy_study
 from traces.errors import InputError
@@ -112,9 +111,9 @@ def test_a_fingerprint_changes_with_what_a_fit_is_made_from(study: Study) -> Non
 
 
 def registered(monkeypatch: pytest.MonkeyPatch, one: Artifact | None) -> None:
-    version = None if one is None else SimpleNamespace(version=3)
-    monkeypatch.setattr(tracking_registered, "champion", lambda data, cluster, *_: {"toy": version}[cluster])
-    monkeypatch.setattr(versions, "load_artifact", lambda data, cluster, number: {("toy", 3): one}[cluster, number])
+    version = None if one is None else 3
+    monkeypatch.setattr(tracking_registered, "champion_version", lambda data, cluster, *_: {"toy": version}[cluster])
+    monkeypatch.setattr(exported, "load_policy", lambda data, cluster, number: {("toy", 3): one}[cluster, number])
 
 
 def with_version(one: Artifact, number: int) -> Artifact:
@@ -148,5 +147,5 @@ def test_a_champion_of_other_observations_is_refused(study: Study, monkeypatch: 
     with pytest.raises(InputError, match="release again"):
         champion(study)
     registered(monkeypatch, None)
-    with pytest.raises(InputError, match="no champion of cluster 'toy' is registered in"):
+    with pytest.raises(InputError, match="cluster 'toy' has no champion in"):
         champion(study)

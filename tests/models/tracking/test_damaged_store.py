@@ -17,8 +17,6 @@ from pathlib import Path
 import pytest
 
 from models.release import champion
-from models.tracking import registered
-from models.tracking import sql as mlflow_sql
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
 from tests.models.pair_tables import artifact
@@ -89,18 +87,10 @@ def test_a_damaged_store_is_named(data: DataFolder, damage: Callable[[Path], Non
     assert "\n" not in str(told.value)
     for work in (
         lambda data: champion.rollback(data, "toy"),
-        mlflow_store.settle,
-        lambda data: registered.versions(data, "toy"),
+        lambda data: tracking.versions(data, "toy"),
         lambda data: champion.promote(data, "toy", 1, "tried"),
     ):
         assert one_line(data, partial(work, data)) or damage in (folder, other_release)
-
-
-def test_what_sqlite_quotes_is_one_line(data: DataFolder) -> None:
-    """Of a damaged table it quotes a piece of a statement, line breaks and all."""
-    with pytest.raises(WorkError) as told:
-        mlflow_sql.rows(mlflow_store.database(data), "SELECT [a\nb] FROM runs", ())
-    assert "no such column: a b" in str(told.value) and "\n" not in str(told.value)
 
 
 def test_whatever_is_damaged_is_told_in_one_line(whole: DataFolder, tmp_path: Path) -> None:

@@ -19,9 +19,10 @@ import pandas as pd
 import pytest
 
 import agent.artifact
+from agent.artifact import Artifact
 from features.observe import FEATURES
 from models.provisioning.policies.lightgbm import LightGBMQuantile
-from models.tracking import sql as mlflow_sql
+from models.tracking import exported, moved, registered
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
 from models.tracking.kinds import POLICY
@@ -32,6 +33,10 @@ from tests.models.pair_tables import artifact, random_pairs
 from traces.cache.closure import present
 from traces.errors import WorkError
 from traces.store.folder import DataFolder
+
+
+def registered_policy(data: DataFolder, cluster: str, number: int) -> Artifact:
+    return Artifact.load(tracking.download(data, cluster, number) / "artifacts" / "policy")
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +89,7 @@ def test_the_released_model_predicts_what_the_artifact_decides(data: DataFolder,
     number = tracking.register(
         data, "toy", one, tags={"policy": "start-estimate"}, description="d", metrics={"cost": 1.0}
     )
-    tracking.set_alias(data, "toy", tracking.CHAMPION, number)
+    tracking.set_alias(data, "toy", registered.CHAMPION, number)
     champion = tracking.champion(data, "toy")
     assert (
         champion is not None
@@ -101,7 +106,7 @@ def test_the_released_model_predicts_what_the_artifact_decides(data: DataFolder,
         np.testing.assert_array_equal(found["score"], one.score(observations, setting))
     with pytest.raises(mlflow.exceptions.MlflowException, match="remaining_h"):
         model.predict(mixed.drop(columns="remaining_h"))
-    assert tracking.load_artifact(data, "toy", number) == one
+    assert registered_policy(data, "toy", number) == one
 
 
 def test_two_versions_in_one_process_each_run_their_own_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,8 +147,8 @@ def test_requirements_are_pinned_and_name_no_full_mlflow() -> None:
 def test_a_damaged_release_is_told_in_one_line(data: DataFolder) -> None:
     number = tracking.register(data, "toy", artifact(default=2.0), tags={}, description="d", metrics={})
     (tracking.download(data, "toy", number) / "artifacts" / "policy" / "arrays.npz").write_bytes(b"")
-    with pytest.raises(WorkError, match=r"arrays\.npz is damaged") as caught:
-        tracking.load_artifact(data, "toy", number)
+    with pytest.raises(WorkError, match=r"cannot be released: .*arrays\.npz is damaged") as caught:
+        exported.export(data, "toy", number)
     assert "\n" not in str(caught.value)
 
 
@@ -159,8 +164,8 @@ def test_a_copied_data_folder_works_without_the_old_one(data: DataFolder, tmp_pa
 
     new = DataFolder(tmp_path / "moved" / "data")
     shutil.move(old.root, new.root)
-    tracking.set_alias(new, "toy", tracking.CHAMPION, number)
-    assert tracking.load_artifact(new, "toy", number) == artifact()
+    tracking.set_alias(new, "toy", registered.CHAMPION, number)
+    assert registered_policy(new, "toy", number) == artifact()
     assert mlflow_store.store_uri(new).endswith("/moved/data/mlflow/mlflow.db")
     with closing(sqlite3.connect(new.mlflow / "mlflow.db")) as connection:
         dump = "\n".join(connection.iterdump())
@@ -174,10 +179,10 @@ def test_a_path_that_a_uri_would_read_otherwise_is_one_store(data: DataFolder, t
     odd = DataFolder(tmp_path / "5%41" / "who? x=1#2")
     shutil.copytree(data.root, odd.root)
     number = tracking.register(odd, "toy", artifact(), tags={}, description="d", metrics={})
-    tracking.set_alias(odd, "toy", tracking.CHAMPION, number)
+    tracking.set_alias(odd, "toy", registered.CHAMPION, number)
     champion = tracking.champion(odd, "toy")
     assert champion is not None and champion.version == number
-    assert tracking.load_artifact(odd, "toy", number) == artifact()
+    assert registered_policy(odd, "toy", number) == artifact()
     assert [one.name for one in tmp_path.iterdir()] == ["5%41"], "no second store beside it"
 
 
@@ -187,7 +192,7 @@ def test_a_store_that_cannot_be_written_says_so(data: DataFolder, tmp_path: Path
     with closing(sqlite3.connect(copy.mlflow / "mlflow.db")) as connection, connection:
         connection.execute("CREATE TRIGGER no BEFORE UPDATE ON experiments BEGIN SELECT raise(ABORT, 'read-only'); END")
     with pytest.raises(WorkError, match=r"mlflow\.db holds runs .* make the file writable"):
-        mlflow_sql.follow(copy.mlflow / "mlflow.db", mlflow_store.EXPERIMENT, "file:///elsewhere")
+        moved.follow(copy.mlflow / "mlflow.db", mlflow_store.EXPERIMENT, "file:///elsewhere")
 
 
 LOOK_FROM_OUTSIDE = """
@@ -210,7 +215,7 @@ def test_the_champion_predicts_in_an_empty_environment(data: DataFolder, global_
     policy.rounds = 20
     one, _ = policy.fit(queue_table(0, starts=40), 0)
     tracking.set_alias(
-        data, "toy", tracking.CHAMPION, tracking.register(data, "toy", one, tags={}, description="d", metrics={})
+        data, "toy", registered.CHAMPION, tracking.register(data, "toy", one, tags={}, description="d", metrics={})
     )
     fetched = mlflow.artifacts.download_artifacts(
         artifact_uri=tracking.champion_uri("toy"), dst_path=str(tmp_path / "got")
@@ -260,7 +265,7 @@ def shared(data: DataFolder, *clusters: str) -> None:
         made = client.create_model_version(
             tracking.SHARED_MODEL, source.source, source.run_id, tags={"cluster": cluster}
         )
-        client.set_registered_model_alias(tracking.SHARED_MODEL, tracking.CHAMPION, made.version)
+        client.set_registered_model_alias(tracking.SHARED_MODEL, registered.CHAMPION, made.version)
 
 
 def test_the_model_of_an_older_store_becomes_its_one_clusters(data: DataFolder, tmp_path: Path) -> None:
@@ -272,7 +277,7 @@ def test_the_model_of_an_older_store_becomes_its_one_clusters(data: DataFolder, 
     tracking.take_over(old, "lab")
     champion = tracking.champion(old, "lab")
     assert champion is not None and champion.version == 2 and tracking.versions(old, "lab") == [1, 2]
-    assert tracking.load_artifact(old, "lab", 1) == artifact()
+    assert registered_policy(old, "lab", 1) == artifact()
     tracking.take_over(old, "lab")
 
 
@@ -289,7 +294,7 @@ def test_the_model_of_several_clusters_is_refused_by_name(data: DataFolder, tmp_
 def test_a_champion_is_one_clusters(data: DataFolder) -> None:
     ours = tracking.register(data, "ours", artifact(), tags={}, description="d", metrics={})
     theirs = tracking.register(data, "theirs", artifact(default=2.0), tags={}, description="d", metrics={})
-    tracking.set_alias(data, "ours", tracking.CHAMPION, ours)
+    tracking.set_alias(data, "ours", registered.CHAMPION, ours)
     assert tracking.champion(data, "theirs") is None
-    tracking.set_alias(data, "theirs", tracking.CHAMPION, theirs)
-    assert [tracking.load_artifact(data, name, 1).manifest["default_setting"] for name in ("ours", "theirs")] == [1, 2]
+    tracking.set_alias(data, "theirs", registered.CHAMPION, theirs)
+    assert [registered_policy(data, name, 1).manifest["default_setting"] for name in ("ours", "theirs")] == [1, 2]

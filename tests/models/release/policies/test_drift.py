@@ -8,10 +8,9 @@ import polars as pl
 import pytest
 
 from agent.artifact import Artifact
-from models.release.policies import drift as study_drift
 from models.release.policies.drift import cause, drift
 from models.tables import CHAMPION_DRIFT, frame
-from models.tracking import versions
+from models.tracking import exported, versions
 from models.tracking.versions import RegisteredVersion
 from tests.models.pair_tables import artifact
 from tests.pipelines.conftest import HEADER
@@ -54,7 +53,7 @@ def champion(monkeypatch: pytest.MonkeyPatch) -> Artifact:
     made = artifact()
     made.manifest["trained_on"] = {"cluster": "lab", "until_s": instants.epoch_s(UNTIL)}
     monkeypatch.setattr(versions, "champion", lambda *_: RegisteredVersion(3, "", {}))
-    monkeypatch.setattr(study_drift, "_released", lambda *_: made)
+    monkeypatch.setattr(exported, "load_policy", lambda *_: made)
     return made
 
 

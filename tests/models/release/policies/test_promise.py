@@ -25,7 +25,7 @@ from models.release.policies.promise import measured_on, promised
 from models.release.policies.publish import best_rule
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
-from models.tracking.exported import folder
+from models.tracking.registered import folder
 from tests.models.pair_tables import FIRST_S, artifact, context, quiet, random_pairs, trained, unlike_days
 from traces.store.folder import DataFolder
 

@@ -22,6 +22,7 @@ from models.release.policies.decision import ReleaseDecision, ReleaseOffer, rele
 from models.release.policies.gate import GateVerdict
 from models.release.policies.note import WORDS, release_note
 from models.tables import RELEASE_LOG, frame
+from models.tracking import exported
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
 from models.tracking.versions import RegisteredVersion
@@ -154,7 +155,7 @@ def test_the_life_of_a_champion(data: DataFolder) -> None:
     assert champion_folder(data).name == "3"
 
     assert rollback(data, "toy") == 1 and registered(data).version == 1 and champion_folder(data).name == "1"
-    back = run(tracking.load_artifact(data, "toy", 3))
+    back = run(exported.load_policy(data, "toy", 3))
     assert not back.passed and back.version == 1 and "version 3, which was rolled back" in back.reason
     with pytest.raises(WorkError, match=r"version 1 .* is the first champion"):
         rollback(data, "toy")
@@ -204,7 +205,7 @@ def test_the_first_champion_may_be_provisional_and_no_later_one(data: DataFolder
 def test_what_is_released_is_the_refit_and_it_is_judged_too(data: DataFolder) -> None:
     refit = artifact(settings=(1.25,), default=1.25)
     found = release(data, offer(BETTER, refit=refit))
-    assert found.passed and tracking.load_artifact(data, "toy", 1).settings == (1.25,)
+    assert found.passed and exported.load_policy(data, "toy", 1).settings == (1.25,)
     assert "nothing new" in release(data, offer(BETTER, refit=refit)).reason
     data_of_other = replace(context(), scenario=Scenario("other", capacity=8))
     worse = replace(offer(reactive(), quiet(LONG, 1.0), refit=BAD), context=data_of_other)
@@ -216,6 +217,7 @@ def test_what_is_released_is_the_refit_and_it_is_judged_too(data: DataFolder) ->
 def test_a_champion_that_cannot_be_read_stops_the_release(data: DataFolder) -> None:
     release(data, offer(reactive()))
     (tracking.download(data, "toy", 1) / "artifacts" / "policy" / "manifest.json").unlink()
+    (champion_folder(data) / "manifest.json").unlink()
     for _ in range(2):
         with pytest.raises(
             WorkError, match=r"champion version 1 cannot be compared with: .*The candidate is version 2"
@@ -223,7 +225,6 @@ def test_a_champion_that_cannot_be_read_stops_the_release(data: DataFolder) -> N
             release(data, offer(BETTER))
     assert registered(data).version == 1 and tracking.versions(data, "toy") == [1, 2]
     assert promote(data, "toy", 2, "the first is damaged") == 2 and champion_folder(data).name == "2"
-    (champion_folder(data).parent / "1" / "manifest.json").unlink()
     with pytest.raises(WorkError, match=r"version 1 of baton-policy-toy cannot be released: .*manifest\.json"):
         rollback(data, "toy")
     assert registered(data).version == 2

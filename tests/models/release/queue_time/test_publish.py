@@ -17,7 +17,7 @@ from models.release.log import QUEUE_TIME_DECISIONS, DecisionLog
 from models.release.queue_time import publish as module
 from models.release.queue_time.gate import BETTER, CANNOT_TELL, WORSE, judge
 from models.release.queue_time.publish import Published, publish
-from models.tracking import exported as export
+from models.tracking import registered
 from models.tracking import versions as tracking
 from models.tracking.kinds import QUEUE_TIME
 from tests.features.submission.logs import generated_log
@@ -82,7 +82,7 @@ def test_a_first_release_makes_tables_a_champion_and_a_folder(lab: Any) -> None:
     champion = tracking.champion(data, "lab", QUEUE_TIME)
     assert champion is not None and champion.version == row["registered_version"]
     assert row["method"] == "trout-boosting" and row["provisional"] == (row["verdict"] != BETTER)
-    place = export.folder(data, "lab", QUEUE_TIME) / "champion"
+    place = registered.folder(data, "lab", QUEUE_TIME) / "champion"
     model = Distribution.load(place, FEATURES)
     assert model.manifest["method"] == row["champion_method"] and model.checks is not None
     release = model.manifest["release"]
@@ -135,7 +135,7 @@ def test_a_killed_process_leaves_what_the_next_one_finishes(lab: Any, monkeypatc
         raise KeyboardInterrupt
 
     # Nobody is champion: the second release gives the alias again.
-    tracking.delete_alias(data, "lab", tracking.CHAMPION, QUEUE_TIME)
+    tracking.delete_alias(data, "lab", registered.CHAMPION, QUEUE_TIME)
     monkeypatch.setattr(DecisionLog, "add", kill)
     with pytest.raises(KeyboardInterrupt):
         publish(data, LAB)
@@ -167,7 +167,7 @@ def test_a_person_promotes_the_challenger_and_rolls_it_back(lab: Any) -> None:
     challenger = tracking.aliased(data, "lab", tracking.CHALLENGER, QUEUE_TIME)
     assert before is not None and challenger is not None and challenger.version != before.version
     policy = tracking.champion(data, "lab")
-    link = export.folder(data, "lab", QUEUE_TIME) / "champion"
+    link = registered.folder(data, "lab", QUEUE_TIME) / "champion"
 
     assert promote(data, "lab", challenger.version, " more  of it ", QUEUE_TIME_DECISIONS) == challenger.version
     row = QUEUE_TIME_DECISIONS.read(data, "lab").row(-1, named=True)
