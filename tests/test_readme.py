@@ -120,9 +120,9 @@ def test_every_block_is_known() -> None:
 
 def test_every_command_is_in_the_table_and_every_link_leads_somewhere() -> None:
     named = set(re.findall(r"^\|.*$", TEXT, re.MULTILINE))
-    told = {name for row in named for name in re.findall(r"`baton ([a-z-]+)", row.split("|")[1])}
+    found = {name for row in named for name in re.findall(r"`baton ([a-z-]+)", row.split("|")[1])}
     there = {typer.main.get_command_name(c.name or c.callback.__name__) for c in app.registered_commands}  # type: ignore[union-attr]
-    assert told == there
+    assert found == there
     for target in re.findall(r"\]\(([^)#]+)", TEXT):
         assert (REPOSITORY / target).exists(), target
 
@@ -158,8 +158,8 @@ def test_the_first_five_minutes(analysed: list[str]) -> None:
 def test_a_log_too_short_for_policies_ends_in_the_report(
     checkout: Path, environment: dict[str, str], analysed: list[str]
 ) -> None:
-    told = shell(block("run"), checkout, environment)
-    assert "no policies: " in told and "report.html" in told
+    done = shell(block("run"), checkout, environment)
+    assert "no policies: " in done and "report.html" in done
 
 
 @pytest.fixture(scope="module")
@@ -178,8 +178,8 @@ def test_the_released_policy_is_loaded(checkout: Path, environment: dict[str, st
     export, python = block("export").splitlines()
     script = checkout / "load.py"
     script.write_text(block("load"))
-    told = shell(f"{export}\n{python} {script}", checkout, environment)
-    assert "submit" in told and "True" in told  # the predecessor has ended: remaining_h is 0
+    done = shell(f"{export}\n{python} {script}", checkout, environment)
+    assert "submit" in done and "True" in done  # the predecessor has ended: remaining_h is 0
 
 
 def test_without_mlflow(checkout: Path, environment: dict[str, str], released: Artifact) -> None:
@@ -259,6 +259,6 @@ def a100(shared_traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 def test_the_sample_of_the_output_is_what_is_printed(a100: Path) -> None:
     command, *lines = block("sample").splitlines()
-    told = shell(command.replace("$ baton", BATON), REPOSITORY, {**os.environ, "BATON_DATA": str(a100)})
+    done = shell(command.replace("$ baton", BATON), REPOSITORY, {**os.environ, "BATON_DATA": str(a100)})
     for line in lines:
-        assert line in told.splitlines(), line
+        assert line in done.splitlines(), line

@@ -98,7 +98,7 @@ def test_the_figures_of_a_small_house(checkout: Path) -> None:
     rooms = house.rooms(checkout)
     assert rooms.names == ["downstairs", "downstairs.kitchen", "upstairs"]
     assert rooms.crossing == {("upstairs", "downstairs.kitchen"): 2, ("downstairs", "downstairs.kitchen"): 1}
-    told = house.figures(checkout)
+    found = house.figures(checkout)
     for line in (
         "| most files in a folder | downstairs/kitchen 2, upstairs 1, downstairs 1 |",
         "| functions over 50 lines, packages | 0, 0 without a reason |",
@@ -109,9 +109,9 @@ def test_the_figures_of_a_small_house(checkout: Path) -> None:
         "| downstairs/kitchen | 5 | 3 | 0.60 |",
         "| all packages, all of tests | 9 | 3 | 0.33 |",
     ):
-        assert line in told.splitlines(), told
+        assert line in found.splitlines(), found
 
 
 def test_the_figures_of_this_house() -> None:
-    told = house.figures(house.ROOT)
-    assert all(f"\n| {package} | " in told for package in house.packages(house.ROOT))
+    found = house.figures(house.ROOT)
+    assert all(f"\n| {package} | " in found for package in house.packages(house.ROOT))

@@ -10,10 +10,10 @@ from features.conventions import BLOCK_DAYS
 from reports import format as fmt
 from reports.layout import Section, TableView, columns, cut
 from reports.source import Source
+from simulator.gpu.registry import KNOW_RUN_TIMES
 from simulator.metrics import PODS_HELD
 from traces.counted import counted
 
-KNOW_RUN_TIMES = ("sjf", "srtf")  # bounds: no cluster can run them
 NOT_TO_CHOOSE = ("mix=", "elastic=", "arrivals=")  # changes that an operator cannot make
 PODS = ("kubernetes", "as it is"), ("kubernetes", "kubernetes.gang=1")
 MOST_PARTS = 20  # groups shown, by the time that they gain or lose in total
@@ -70,10 +70,11 @@ def _schedulers(source: Source, base: dict[str, Any], rows: list[dict[str, Any]]
         "All replays use the same engine and the same cost of a restart. Change: mean completion time minus that "
         f"under {fmt.text(base['scheduler'])} with nothing changed, below 0 is shorter, with its 95 % interval over "
         f"blocks of {BLOCK_DAYS} days. Over draws: the smallest and the largest change over "
-        f"{counted(base['draws'], 'random draw')} of the values missing from the log. sjf and srtf know every run "
-        "time, so they are bounds that no cluster can run. Preemptions: stops of running jobs before their end. Lost: "
-        "GPU time that restarts held without progress. Finish-time fairness rho: completion time over that alone on "
-        f"an equal share of the GPUs. {_caption(source, base)}",
+        f"{counted(base['draws'], 'random draw')} of the values missing from the log. "
+        f"{' and '.join(KNOW_RUN_TIMES)} know every run time, so they are bounds that no cluster can run. Preemptions: "
+        "stops of running jobs before their end. Lost: GPU time that restarts held without progress. Finish-time "
+        "fairness rho: completion time over that alone on an equal share of the GPUs. "
+        f"{_caption(source, base)}",
         columns(
             "scheduler|scheduler|name", "change|what differs", "capacity_gpus|GPUs|count",
             "mean_jct_s|mean completion|duration", "jct_change_s|change|duration", "interval|95 %|interval_s",

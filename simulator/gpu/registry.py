@@ -28,6 +28,7 @@ SCHEDULERS: dict[str, str] = {
     "kubernetes": "simulator.gpu.policies.kubernetes",
     "guided": "simulator.gpu.policies.guided",
 }
+KNOW_RUN_TIMES = ("sjf", "srtf")  # bounds to compare with: no cluster can run them
 
 
 def scheduler(name: str) -> EventScheduler | RoundScheduler:

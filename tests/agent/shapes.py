@@ -13,7 +13,7 @@ from typing import Any
 
 from agent.slurm.commands import SlurmError
 from agent.slurm.queue import SqueueJob
-from tests.agent.told import Told, ToldSlurm
+from tests.agent.replayed_slurm import RecordedJob, ReplayedSlurm
 
 VERSIONS = ("22.05", "23.11", "24.11", "25.11")
 PLAIN = ("22.05",)  # numbers are plain and states one word
@@ -86,7 +86,7 @@ def answer(version: str, key: str, rows: Sequence[dict[str, Any]]) -> str:
 
 
 @dataclass
-class JsonSlurm(ToldSlurm):
+class JsonSlurm(ReplayedSlurm):
     """Tells the same by JSON alone: its text forms are refused, or another version's."""
 
     version: str = "24.11"
@@ -103,7 +103,7 @@ class JsonSlurm(ToldSlurm):
             return answer(self.version, "nodes" if self.version in PLAIN else "sinfo", rows)
         return answer(self.version, "jobs", [row for one in self.jobs if (row := self._record(one))])
 
-    def _record(self, one: Told) -> dict[str, Any] | None:
+    def _record(self, one: RecordedJob) -> dict[str, Any] | None:
         state = one.state(self.now_s)
         is_over = state in ("COMPLETED", "CANCELLED")
         if not state or (is_over and one.end_s < self.now_s - self.remembers_s):

@@ -9,8 +9,8 @@ import pytest
 from agent.check import Finding, check_agent
 from agent.sight import SlurmRequest
 from agent.slurm.commands import SlurmError
+from tests.agent.replayed_slurm import ReplayedSlurm
 from tests.agent.test_sight import ME, NOW, OTHER, cluster
-from tests.agent.told import ToldSlurm
 
 HOUR = 3600
 
@@ -58,9 +58,9 @@ def test_an_accounting_that_is_not_there_and_queues_that_are_private() -> None:
 
 
 def test_rows_that_cannot_be_parsed_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    squeue = ToldSlurm._squeue
+    squeue = ReplayedSlurm._squeue
     monkeypatch.setattr(
-        ToldSlurm, "_squeue", lambda self, argv: squeue(self, argv).replace(str(NOW - 3 * HOUR), "soon")
+        ReplayedSlurm, "_squeue", lambda self, argv: squeue(self, argv).replace(str(NOW - 3 * HOUR), "soon")
     )
     assert "1 row of squeue could not be parsed and are left out" in found()["warning queue"]
 

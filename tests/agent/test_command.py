@@ -35,8 +35,8 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def test_it_says_what_it_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(folder)]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["policy"], told["default_setting"], told["features"]) == ("test", 2.0, FEATURES)
+    message = json.loads(capsys.readouterr().out)
+    assert (message["policy"], message["default_setting"], message["features"]) == ("test", 2.0, FEATURES)
 
 
 def test_it_decides_line_by_line(

@@ -43,7 +43,7 @@ from models.provisioning.policies.simulate_ahead import SimulateAhead
 from models.provisioning.policies.xgboost import xgboost_ahead
 from simulator.recorded.parameters import Parameters
 from simulator.recorded.record import NEVER, NONE, RecordedTrace
-from tests.agent.told import FOR_EVER, Told, ToldSlurm
+from tests.agent.replayed_slurm import FOR_EVER, RecordedJob, ReplayedSlurm
 from tests.models.generated import queue_table
 from tests.models.provisioning.futures.generated import DAY, FIRST_S, HOUR, busy
 
@@ -61,10 +61,10 @@ def _rules() -> Iterator[None]:
         yield
 
 
-def told_slurm(record: RecordedTrace, now_s: int, **values: Any) -> ToldSlurm:
+def told_slurm(record: RecordedTrace, now_s: int, **values: Any) -> ReplayedSlurm:
     """The record in Slurm's text; ids are its rows, so that the same jobs draw the same numbers."""
     jobs = [
-        Told(
+        RecordedJob(
             str(row), f"u{record.user[row]}", int(record.size[row]), int(record.limit_s[row]),
             int(record.submit_s[row]), int(record.start_s[row]) if record.start_s[row] < NEVER else FOR_EVER,
             int(record.end_s[row]), 10_000 - row, name=f"script {record.name[row]}|",
@@ -80,7 +80,7 @@ def told_slurm(record: RecordedTrace, now_s: int, **values: Any) -> ToldSlurm:
         placed.append(job if job.state(now_s) != "COMPLETED" else replace(job, node_list="n1"))
     states = {f"n{node}": "idle" if f"n{node}" in free else "mixed" for node in range(1, 5)}
     given = {"max_jobs": "3", "config": {"PriorityType": BASIC}, **values}
-    return ToldSlurm(placed, now_s, nodes=states, partitions={"gpu": "n[1-4]"}, **given)
+    return ReplayedSlurm(placed, now_s, nodes=states, partitions={"gpu": "n[1-4]"}, **given)
 
 
 def request_of(record: RecordedTrace, row: int) -> SlurmRequest:
@@ -182,10 +182,10 @@ def test_a_live_decision_on_fewer_futures_is_that_on_all(setting: float, tmp_pat
         predecessor = next(job for job in eyes.look(now_s).jobs if job.id == str(row))
         some, every = eyes.sight(predecessor, policy.decides_alike), eyes.sight(predecessor)
         assert policy.decide(some.observation).submit == policy.decide(every.observation).submit
-        told = re.match(rf"wait in (\d+)( of 16)? futures: [^;]*(; {SETTLED})?$", some.ahead)
-        assert told is not None and (told[2] is None) == (told[3] is None) == (told[1] == "16")
+        found = re.match(rf"wait in (\d+)( of 16)? futures: [^;]*(; {SETTLED})?$", some.ahead)
+        assert found is not None and (found[2] is None) == (found[3] is None) == (found[1] == "16")
         assert set(some.observation) == set(SEEN_AHEAD)
-        played.append(int(told[1]))
+        played.append(int(found[1]))
     assert min(played) < FUTURES
 
 
@@ -235,7 +235,7 @@ def test_most_nodes_held_at_once_in_three_days() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "message",
     [
         None,
         {},
@@ -244,9 +244,9 @@ def test_most_nodes_held_at_once_in_three_days() -> None:
         {"max_jobs": 3, "max_nodes": None, "points_per_hour": 1.0, "siblings": 1},
     ],
 )
-def test_rules_that_are_none_are_refused(told: object) -> None:
+def test_rules_that_are_none_are_refused(message: object) -> None:
     with pytest.raises(ValueError, match=r"needs trained_on\.site with max_jobs"):
-        site_of({"trained_on": {"site": told}})
+        site_of({"trained_on": {"site": message}})
 
 
 def test_names_that_imitate_rows_are_names() -> None:

@@ -23,7 +23,7 @@ def released(folder: Path, hidden: Any) -> Artifact:
     return Artifact.load(artifact(folder / "released", release={"results": {"hidden": hidden}}))
 
 
-def told(folder: Path, hidden: Any, **fields: Any) -> list[str]:
+def warnings(folder: Path, hidden: Any, **fields: Any) -> list[str]:
     request = SlurmRequest(2, 8 * 3600, "me")
     found = check_agent(
         cluster(ME, OTHER, **fields), request, now_s=lambda: NOW, artifact=released(folder, hidden)
@@ -73,7 +73,7 @@ def test_check_says_what_the_hidden_group_costs_and_no_other(
     tmp_path: Path, fields: dict[str, Any], group: str
 ) -> None:
     hidden = {name: ROW | {"difference_h": number / 100} for number, name in enumerate(HIDDEN_TOGETHER, 1)}
-    (text,) = told(tmp_path, hidden, **fields)
+    (text,) = warnings(tmp_path, hidden, **fields)
     number = list(HIDDEN_TOGETHER).index(group) + 1
     assert text.endswith(
         f"; {group} hidden: +0.0{number} h per handover in the simulator (95 % +0.10 to +0.40, n = 360)"
@@ -82,8 +82,8 @@ def test_check_says_what_the_hidden_group_costs_and_no_other(
 
 
 def test_nothing_hidden_costs_nothing_and_private_queues_leave_no_policy(tmp_path: Path) -> None:
-    assert told(tmp_path, {"recent": ROW}) == ["nothing: every feature is observed"]
-    (text,) = [one for one in told(tmp_path, {"recent": ROW}, private="me") if "PrivateData" in one]
+    assert warnings(tmp_path, {"recent": ROW}) == ["nothing: every feature is observed"]
+    (text,) = [one for one in warnings(tmp_path, {"recent": ROW}, private="me") if "PrivateData" in one]
     assert text.endswith("the agent falls back to the safe rule")
 
 

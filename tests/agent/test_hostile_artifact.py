@@ -116,8 +116,8 @@ def with_zip64(content: bytes) -> bytes:
 def test_a_hostile_npz_is_refused_in_bounds(tmp_path: Path, content: Any, message: str) -> None:
     trees().save(tmp_path / "policy")
     sign(tmp_path / "policy", "arrays.npz", content())
-    told = refused_in_bounds(tmp_path / "policy")
-    assert "unreadable artifact" in told and message in told
+    text = refused_in_bounds(tmp_path / "policy")
+    assert "unreadable artifact" in text and message in text
 
 
 def chain(length: int) -> dict[str, Any]:
@@ -245,12 +245,12 @@ def test_a_name_of_control_characters_reaches_no_terminal(tmp_path: Path) -> Non
     trees().save(folder)
     hostile = "a\x1b[2J\u202e"
     rewrite(folder, lambda m: m.update(parameters={"base": hostile, "inputs": [hostile]}))
-    told = refused_in_bounds(folder)
-    assert "\x1b" not in told and "\u202e" not in told and "\\x1b[2J" in told
+    message = refused_in_bounds(folder)
+    assert "\x1b" not in message and "\u202e" not in message and "\\x1b[2J" in message
     rewrite(folder, lambda m: m.update(parameters=[]))
     folder.rename(tmp_path / hostile)
-    told = refused_in_bounds(tmp_path / hostile)
-    assert "\x1b" not in told and "\u202e" not in told and "\\x1b[2J\\u202e" in told
+    message = refused_in_bounds(tmp_path / hostile)
+    assert "\x1b" not in message and "\u202e" not in message and "\\x1b[2J\\u202e" in message
 
 
 def test_the_helpers_make_what_they_say(tmp_path: Path) -> None:

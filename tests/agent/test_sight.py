@@ -14,22 +14,22 @@ from agent.slurm.commands import SlurmError
 from agent.slurm.queue import SqueueJob
 from features.observe import FEATURES, FILLS, observe
 from features.snapshot import NO_LIMIT
-from tests.agent.told import Told, ToldSlurm
+from tests.agent.replayed_slurm import RecordedJob, ReplayedSlurm
 
 HOUR, DAY = 3600, 86400
 NOW = 1_700_000_000
 NODES = {f"n{k}": "idle" for k in range(1, 9)}
-ME = Told("10", "me", 2, 8 * HOUR, NOW - 5 * HOUR, NOW - 4 * HOUR, priority=500, node_list="n[1-2]")
-OTHER = Told("11", "you", 1, 8 * HOUR, NOW - 5 * HOUR, NOW - 3 * HOUR, node_list="n3")
+ME = RecordedJob("10", "me", 2, 8 * HOUR, NOW - 5 * HOUR, NOW - 4 * HOUR, priority=500, node_list="n[1-2]")
+OTHER = RecordedJob("11", "you", 1, 8 * HOUR, NOW - 5 * HOUR, NOW - 3 * HOUR, node_list="n3")
 
 
-def waiting(number: int, **fields: Any) -> Told:
-    return replace(Told(str(number), "you", 1, HOUR, NOW - HOUR), **fields)
+def waiting(number: int, **fields: Any) -> RecordedJob:
+    return replace(RecordedJob(str(number), "you", 1, HOUR, NOW - HOUR), **fields)
 
 
-def cluster(*jobs: Told, **fields: Any) -> ToldSlurm:
+def cluster(*jobs: RecordedJob, **fields: Any) -> ReplayedSlurm:
     known: dict[str, Any] = {"nodes": NODES, "partitions": {"gpu": "n[1-6]", "wide": "n[5-8]", "apart": "n9"}}
-    return ToldSlurm(list(jobs), NOW, **(known | fields))
+    return ReplayedSlurm(list(jobs), NOW, **(known | fields))
 
 
 def predecessor(eyes: Eyes, number: str = "10") -> SqueueJob:
@@ -37,7 +37,7 @@ def predecessor(eyes: Eyes, number: str = "10") -> SqueueJob:
     return next(job for job in eyes.queue.jobs if job.id == number)
 
 
-def sight(slurm: ToldSlurm, request: SlurmRequest | None = None, **fields: Any) -> ClusterObservation:
+def sight(slurm: ReplayedSlurm, request: SlurmRequest | None = None, **fields: Any) -> ClusterObservation:
     eyes = Eyes(slurm, request or SlurmRequest(2, 8 * HOUR, "me"))
     eyes.look(NOW)
     return eyes.sight(replace(predecessor(eyes), **fields))
@@ -69,14 +69,14 @@ def test_what_is_the_queue_or_a_limit_on_its_user(reason: str) -> None:
     assert not is_held(reason)
 
 
-class Tiers(ToldSlurm):
+class Tiers(ReplayedSlurm):
     """The partition `wide` goes first."""
 
     def _scontrol(self, argv: Any) -> str:
         return super()._scontrol(argv).replace("Nodes=n[5-8] PriorityTier=1", "Nodes=n[5-8] PriorityTier=7")
 
 
-def tiers(*jobs: Told) -> Tiers:
+def tiers(*jobs: RecordedJob) -> Tiers:
     return Tiers(list(jobs), NOW, nodes=NODES, partitions={"gpu": "n[1-6]", "wide": "n[5-8]"})
 
 
@@ -92,19 +92,19 @@ def test_the_order_of_the_queue_is_tier_then_priority_then_id() -> None:
         replace(waiting(22, priority=1), id="22_3"), replace(waiting(22, priority=1), id="22_12"),
     ]  # fmt: skip
     limits = {"20": 1, "21": 2, "9": 3, "22_3": 4, "22_12": 5}
-    told = [replace(job, limit_s=limits[job.id] * HOUR) for job in jobs]
-    assert sight(cluster(ME, *told)).snapshot.pending_limit_s.tolist() == [h * HOUR for h in (2, 3, 1, 4, 5)]
+    found = [replace(job, limit_s=limits[job.id] * HOUR) for job in jobs]
+    assert sight(cluster(ME, *found)).snapshot.pending_limit_s.tolist() == [h * HOUR for h in (2, 3, 1, 4, 5)]
 
-    first = replace(told[0], partition="wide", priority=0)
-    seen = sight(tiers(ME, *told[1:], first), priority=10_000).snapshot
+    first = replace(found[0], partition="wide", priority=0)
+    seen = sight(tiers(ME, *found[1:], first), priority=10_000).snapshot
     assert seen.pending_limit_s.tolist() == [h * HOUR for h in (1, 2, 3, 4, 5)]
     assert seen.successor_place == 1  # no priority carries it over a higher tier
 
 
 def test_partitions_that_share_nodes_compete_and_others_do_not() -> None:
     """Six nodes are asked for. A job of another partition holds two of them and two beside."""
-    across = Told("12", "you", 4, 8 * HOUR, NOW - 5 * HOUR, NOW - 3 * HOUR, partition="wide", node_list="n[5-8]")
-    far = Told("13", "you", 1, 8 * HOUR, NOW - 5 * HOUR, NOW - 3 * HOUR, partition="apart", node_list="n9")
+    across = RecordedJob("12", "you", 4, 8 * HOUR, NOW - 5 * HOUR, NOW - 3 * HOUR, partition="wide", node_list="n[5-8]")
+    far = RecordedJob("13", "you", 1, 8 * HOUR, NOW - 5 * HOUR, NOW - 3 * HOUR, partition="apart", node_list="n9")
     queue = [waiting(20, partition="wide"), waiting(21, partition="apart"), waiting(22, partition="apart,gpu")]
     states = NODES | {"n9": "allocated"}
     seen = sight(cluster(ME, across, far, *queue, nodes=states)).snapshot
@@ -136,7 +136,7 @@ def test_nodes_out_of_service_are_not_usable_until_jobs_on_them_end() -> None:
 
 
 def test_a_job_without_a_limit_has_its_partitions() -> None:
-    class Unlimited(ToldSlurm):
+    class Unlimited(ReplayedSlurm):
         def _squeue(self, argv: Any) -> str:
             return super()._squeue(argv).replace("08:00:00", "UNLIMITED")
 
@@ -145,7 +145,7 @@ def test_a_job_without_a_limit_has_its_partitions() -> None:
 
 
 def test_a_job_that_completes_has_ended() -> None:
-    class Completing(ToldSlurm):
+    class Completing(ReplayedSlurm):
         def _squeue(self, argv: Any) -> str:
             return super()._squeue(argv).replace("COMPLETED", "COMPLETING")
 

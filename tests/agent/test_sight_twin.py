@@ -18,7 +18,7 @@ from simulator.cluster import Branch, Cluster, Visible, advance, plain, visible_
 from simulator.recorded.record import NEVER, RecordedTrace
 from simulator.recorded.state import RecordedRules
 from simulator.workload import Workload
-from tests.agent.told import FOR_EVER, Told, ToldSlurm
+from tests.agent.replayed_slurm import FOR_EVER, RecordedJob, ReplayedSlurm
 from tests.twins import flat as flat_twin
 
 HOUR, DAY = 3600, 86400
@@ -40,11 +40,11 @@ def history(has_holds: bool) -> tuple[Workload, NDArray[np.int64], NDArray[np.in
     size = rng.choice([1, 1, 1, 2, 3], JOBS) + 7 * (rng.random(JOBS) < 0.01)
     cancelled = np.where(rng.random(JOBS) < 0.04, submit + 2 * HOUR, NEVER)
     workload = Workload(np.arange(1, JOBS + 1), submit, size, run, limit, np.full(JOBS, -1))
-    told = submit + np.where((rng.random(JOBS) < 0.06) & has_holds, 5 * HOUR, 0)
-    rows = np.argsort(told, kind="stable")
+    found = submit + np.where((rng.random(JOBS) < 0.06) & has_holds, 5 * HOUR, 0)
+    rows = np.argsort(found, kind="stable")
     rows = rows[cancelled[rows] == NEVER]
     start = np.full(JOBS, NEVER)
-    kept = replace(workload, submit_s=told).take(rows)
+    kept = replace(workload, submit_s=found).take(rows)
     start[rows] = flat_twin.simulate(kept, scheduler="easy", capacity=CAPACITY, kill_at_limit=True)
     return workload, start, cancelled
 
@@ -79,10 +79,10 @@ def seen_at(cluster: Cluster, branch: Branch, now_s: int) -> Visible:
     return visible_state(cluster, branch, now_s)
 
 
-def told_jobs(past: RecordedTrace, is_flat: bool) -> list[Told]:
+def told_jobs(past: RecordedTrace, is_flat: bool) -> list[RecordedJob]:
     """The record as jobs of a live Slurm, on nodes of their own."""
     return [
-        Told(
+        RecordedJob(
             id=key,
             user="all" if is_flat else f"u{past.user[row]}",
             nodes=int(past.size[row]),
@@ -96,7 +96,7 @@ def told_jobs(past: RecordedTrace, is_flat: bool) -> list[Told]:
     ]
 
 
-def told_slurm(seen: Visible, now_s: int, is_flat: bool) -> ToldSlurm:
+def told_slurm(seen: Visible, now_s: int, is_flat: bool) -> ReplayedSlurm:
     """The Slurm whose history the world has simulated, with the world's word on who is held."""
     past = record(not is_flat)
     if is_flat:
@@ -105,17 +105,17 @@ def told_slurm(seen: Visible, now_s: int, is_flat: bool) -> ToldSlurm:
     waiting = [row for row, job in enumerate(jobs) if job.state(now_s) == "PENDING"]
     assert len(waiting) == len(seen.pending_held)
     for row, held in zip(waiting, seen.pending_held, strict=True):  # the queue is in order of submission
-        jobs[row] = Told(**{**vars(jobs[row]), "reason": "Dependency" if held else "Priority"})
+        jobs[row] = RecordedJob(**{**vars(jobs[row]), "reason": "Dependency" if held else "Priority"})
     free = [f"n{node}" for node in range(1, CAPACITY + 1)]
     for row, job in enumerate(jobs):
         if job.state(now_s) == "RUNNING":
             taken, free = free[: job.nodes], free[job.nodes :]
-            jobs[row] = Told(**{**vars(job), "node_list": ",".join(taken)})
+            jobs[row] = RecordedJob(**{**vars(job), "node_list": ",".join(taken)})
         elif job.state(now_s) == "COMPLETED":
-            jobs[row] = Told(**{**vars(job), "node_list": "n1"})
+            jobs[row] = RecordedJob(**{**vars(job), "node_list": "n1"})
     states = {f"n{node}": "mixed" for node in range(1, CAPACITY + 1)} | dict.fromkeys(free, "idle")
     limits = {} if is_flat else {"max_jobs": str(MAX_JOBS), "max_tres": f"cpu=9999,node={MAX_NODES}"}
-    return ToldSlurm(jobs, now_s, nodes=states, partitions={"gpu": f"n[1-{CAPACITY}]"}, **limits)  # type: ignore[arg-type]
+    return ReplayedSlurm(jobs, now_s, nodes=states, partitions={"gpu": f"n[1-{CAPACITY}]"}, **limits)  # type: ignore[arg-type]
 
 
 def expected(seen: Visible, now_s: int, predecessor: SqueueJob, request: SlurmRequest, place: int) -> Snapshot:

@@ -44,8 +44,8 @@ def test_a_jump_while_sdiag_does_not_tell_moves_nothing(kind: str, jump_s: float
     clocks = Clocks()
     time = clocks.time()
     clocks.passed_s, clocks.wrong_s, clocks.fails = 100.0, 500.0 + jump_s, kind
-    told = time.check()
-    assert told is not None and f"jumped by {jump_s:+.0f} s" in told
+    found = time.check()
+    assert found is not None and f"jumped by {jump_s:+.0f} s" in found
     assert time.now_s() == SLURM_S + 100
     clocks.passed_s = 160.0
     assert time.check() is None and time.now_s() == SLURM_S + 160

@@ -20,7 +20,7 @@ NOW = 1_795_361_075
 REQUEST = SlurmRequest(2, 8 * 3600, "ada", account="science", qos="normal")
 
 
-class Told(Commands):
+class Printed(Commands):
     """Answers from the files of a version. form: in which squeue and sinfo answer."""
 
     def __init__(self, version: str, form: str = "txt") -> None:
@@ -46,7 +46,7 @@ class Told(Commands):
 
 
 def sight(version: str, form: str) -> tuple[Eyes, ClusterObservation]:
-    eyes = Eyes(Told(version, form), REQUEST)
+    eyes = Eyes(Printed(version, form), REQUEST)
     queue = eyes.look(NOW)
     assert queue.unread == 0 and (len(queue.jobs), len(queue.ended)) == (11, 2)
     return eyes, eyes.sight(next(job for job in queue.jobs if job.id == "101"))
@@ -60,8 +60,8 @@ def test_a_version_is_seen_whole(version: str) -> None:
     assert seen.snapshot.pending_held.tolist() == [0, 1, 1, 0, 1, 1, 1, 1]  # 106, 105, 107, 109, the array, 108
     assert sum(seen.snapshot.running_nodes) == 3  # the job of the partition `wide` holds none of these nodes
     assert (seen.snapshot.user_max_nodes, len(seen.snapshot.recent_wait_s)) == (6, 7)
-    assert read_settings(Told(version)).version.startswith(version)
-    assert SlurmTime(Told(version), lambda: NOW + 9.0, lambda: 0.0).now_s() == NOW
+    assert read_settings(Printed(version)).version.startswith(version)
+    assert SlurmTime(Printed(version), lambda: NOW + 9.0, lambda: 0.0).now_s() == NOW
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -81,6 +81,6 @@ def test_all_versions_are_observed_alike() -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_check_says_that_the_version_is_unproven(version: str) -> None:
-    found = check_agent(Told(version), REQUEST, now_s=lambda: float(NOW))
-    told = [one.text for one in found if one.subject == "slurm" and one.level == WARNING]
-    assert len(told) == 1 and told[0].startswith(f"version {version}") and "tested only on 22.05" in told[0]
+    found = check_agent(Printed(version), REQUEST, now_s=lambda: float(NOW))
+    result = [one.text for one in found if one.subject == "slurm" and one.level == WARNING]
+    assert len(result) == 1 and result[0].startswith(f"version {version}") and "tested only on 22.05" in result[0]

@@ -43,8 +43,8 @@ def asset_roots() -> dict[str, Roots]:
     """Of every asset what its code version is the digest of."""
     found: dict[str, Roots] = {}
     for spec in build_defs().resolve_all_asset_specs():
-        told = (str(spec.metadata.get(key, "")) for key in (promises.COMPUTED_BY, promises.NOT_BY))
-        by, but = (tuple(filter(None, names.split(promises.SEPARATOR))) for names in told)
+        result = (str(spec.metadata.get(key, "")) for key in (promises.COMPUTED_BY, promises.NOT_BY))
+        by, but = (tuple(filter(None, names.split(promises.SEPARATOR))) for names in result)
         found[spec.key.to_user_string()] = by, but
     return found
 

@@ -44,13 +44,13 @@ def fitted(name: str) -> FittedMethod:
 
 
 @cache
-def told(name: str) -> Forecast:
+def forecast_by(name: str) -> Forecast:
     return fitted(name).forecast(parts()[1])
 
 
 @pytest.mark.parametrize("name", PEERS)
 def test_a_forecast_is_a_distribution(name: str) -> None:
-    forecast, rows = told(name), parts()[1]
+    forecast, rows = forecast_by(name), parts()[1]
     assert forecast.quantiles_s.shape == (len(rows), len(LEVELS)) and forecast.p_under_600s.shape == (len(rows),)
     assert np.isfinite(forecast.quantiles_s).all() and (np.diff(forecast.quantiles_s, axis=1) >= 0).all()
     assert (forecast.quantiles_s >= 0).all() and (forecast.quantiles_s <= LONGEST_S).all()
@@ -66,13 +66,13 @@ def test_no_peer_sees_what_it_is_judged_on_or_a_later_start(name: str) -> None:
     altered = KnownStarts(past.start_s, past.wait_s * (1 + 5 * later), past.partition)
     hidden = replace(rows, wait_s=rows.wait_s[::-1] * 7, past=altered)
     again = fitted(name).forecast(hidden.take(np.arange(len(rows)) == 0))
-    assert np.allclose(again.quantiles_s, told(name).quantiles_s[:1], rtol=1e-9)
+    assert np.allclose(again.quantiles_s, forecast_by(name).quantiles_s[:1], rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", PEERS)
 def test_one_seed_gives_one_forecast(name: str) -> None:
     again = make_method(name).fit(parts()[0], 3).forecast(parts()[1])
-    assert (again.quantiles_s == told(name).quantiles_s).all()
+    assert (again.quantiles_s == forecast_by(name).quantiles_s).all()
 
 
 @pytest.mark.parametrize("name", PEERS)

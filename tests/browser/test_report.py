@@ -148,13 +148,13 @@ def test_the_line_of_a_closed_section_is_read_to_its_end(page: Any, width: int) 
     set_screen(page, width)
     _fold(page, is_open=False)
     assert page.execute_script("return document.querySelectorAll('.gist').length") == 10
-    told = page.execute_script("return document.querySelector('.gist').textContent")
-    page.execute_script("document.querySelector('.gist').textContent = arguments[0].repeat(9)", f"{told} ")
+    message = page.execute_script("return document.querySelector('.gist').textContent")
+    page.execute_script("document.querySelector('.gist').textContent = arguments[0].repeat(9)", f"{message} ")
     cut = page.execute_script(
         "return [...document.querySelectorAll('.gist')].filter(e => e.scrollHeight > e.clientHeight + 1"
         " || e.scrollWidth > e.clientWidth + 1 || !e.offsetHeight).map(e => e.textContent)"
     )
-    page.execute_script("document.querySelector('.gist').textContent = arguments[0]", told)
+    page.execute_script("document.querySelector('.gist').textContent = arguments[0]", message)
     assert cut == []
 
 

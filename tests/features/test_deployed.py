@@ -68,11 +68,11 @@ def test_a_chain_with_troubles_as_slurm_saw_it(tmp_path: Path) -> None:
         before = next(one for one in lab.slurm.jobs if str(one.id) == row["predecessor_id"])
         assert before.end_s is not None and row["start_utc"] is not None
         assert row["interruption_s"] - row["overlap_s"] == epoch(row["start_utc"]) - before.end_s  # type: ignore[operator]
-    told = lab.journal("handover")
+    found = lab.journal("handover")
     every = policies["all"]
-    assert (every["handovers"], every["submissions"]) == (len(told), len(lab.slurm.jobs))
-    assert every["interruption_h"] == pytest.approx(np.mean([one["interruption_h"] for one in told]), abs=1e-3)
-    assert every["overlap_h"] == pytest.approx(np.mean([one["overlap_h"] for one in told]), abs=1e-3)
+    assert (every["handovers"], every["submissions"]) == (len(found), len(lab.slurm.jobs))
+    assert every["interruption_h"] == pytest.approx(np.mean([one["interruption_h"] for one in found]), abs=1e-3)
+    assert every["overlap_h"] == pytest.approx(np.mean([one["overlap_h"] for one in found]), abs=1e-3)
     assert every["decisions"] == len(lab.journal("decision"))
 
 

@@ -222,14 +222,15 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=0)
     given = parser.parse_args()
     began = time.monotonic()
-    told = run(
+    found = run(
         given.artifact, given.out.with_suffix(""), chains=given.chains, links=given.links,
         side_by_side=given.side_by_side, rate=given.rate, cycle_s=given.cycle, kills=given.kills,
     )  # fmt: skip
-    given.out.write_text(json.dumps(told, indent=1))
-    short = {name: round(value, 3) for name, value in told.items() if isinstance(value, float)}
+    given.out.write_text(json.dumps(found, indent=1))
+    short = {name: round(value, 3) for name, value in found.items() if isinstance(value, float)}
     print(
-        f"{told['policy']}: {told['chains']} chains, {told['links']} links, {short}, {time.monotonic() - began:.0f} s"
+        f"{found['policy']}: {found['chains']} chains, {found['links']} links, {short}, "
+        f"{time.monotonic() - began:.0f} s"
     )
 
 

@@ -79,7 +79,7 @@ def priorities(folder: Path, world: SlurmWorld) -> Int64s:
     jobs = recording.read(folder)
     rows = {job.job_id: row for row, job in enumerate(jobs)}
     differences: list[int] = []
-    for at, told in recording.priorities(folder).items():
+    for at, found in recording.priorities(folder).items():
         second = at - recording.zero(jobs)
         ready = prepared(world)
         kernel.free_from(ready.state, second)
@@ -88,7 +88,7 @@ def priorities(folder: Path, world: SlurmWorld) -> Int64s:
         simulated = {
             int(job): int(key) & LOW_WORD for job, key in zip(queue[:, QUEUE_JOB], queue[:, QUEUE_KEY], strict=True)
         }
-        differences += [simulated[rows[job]] - value for job, value in told.items() if rows.get(job) in simulated]
+        differences += [simulated[rows[job]] - value for job, value in found.items() if rows.get(job) in simulated]
     return np.array(differences, np.int64)
 
 

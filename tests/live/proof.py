@@ -29,7 +29,7 @@ from tests.live.chains import Link, figures, run
 from tests.live.slurm import missing
 from tests.models.generated import identity_table
 
-Told = dict[str, Any]
+Measured = dict[str, Any]
 
 
 def released(policy: Policy, folder: Path) -> Path:
@@ -44,44 +44,44 @@ def prove(policies: dict[str, Path], out: Path, *, repeats: int, kills: int, **s
     Returns the last line, and whether all kills were made and nothing is wrong.
     """
     first, *_, last = policies
-    told: dict[str, list[Told]] = {name: [] for name in policies}
+    result: dict[str, list[Measured]] = {name: [] for name in policies}
     for repeat in range(1, repeats + 1):
         for name, artifact in policies.items():
             logs = out / f"repeat{repeat}" / name
-            told[name].append(_kept(artifact, logs, kills=kills if name == last else 0, **shape))
-    together = {name: pooled(found) for name, found in told.items()}
+            result[name].append(_kept(artifact, logs, kills=kills if name == last else 0, **shape))
+    together = {name: pooled(found) for name, found in result.items()}
     for name, found in together.items():
         print(_in_words(name, found) + ("" if name == first else _against(found, together[first])))
-    every = [one for found in told.values() for one in found]
+    every = [one for found in result.values() for one in found]
     wrong = Audit(*(tuple(line for one in every for line in one[name]) for name in ("lost", "doubled", "strangers")))
     for line in (*wrong.lost, *wrong.doubled, *wrong.strangers):
         print(line)
-    made = sum(one["kills"] for one in told[last])
+    made = sum(one["kills"] for one in result[last])
     return last_line(together[last], together[first], made, wrong), wrong == Audit() and made == kills * repeats
 
 
-def _kept(artifact: Path, logs: Path, **shape: Any) -> Told:
+def _kept(artifact: Path, logs: Path, **shape: Any) -> Measured:
     """Chains under one policy: what came of them, printed and kept beside the logs."""
     record = logs.with_suffix(".json")
     if record.exists():
-        told: Told = json.loads(record.read_text())
-        told |= figures([Link(**link) for link in told["all"]])
+        answer: Measured = json.loads(record.read_text())
+        answer |= figures([Link(**link) for link in answer["all"]])
         print(f"{record} was there: not run again")
     else:
-        told = run(artifact, logs, **shape)
-        record.write_text(json.dumps(told, indent=1))
-    looks = f", clock x{told['rate']:g}, a look every {told['cycle_s'] / 60:g} min"
-    print(f"{logs.parent.name}, {_in_words(told['policy'], told)}{looks}", flush=True)
-    return told
+        answer = run(artifact, logs, **shape)
+        record.write_text(json.dumps(answer, indent=1))
+    looks = f", clock x{answer['rate']:g}, a look every {answer['cycle_s'] / 60:g} min"
+    print(f"{logs.parent.name}, {_in_words(answer['policy'], answer)}{looks}", flush=True)
+    return answer
 
 
-def pooled(repeats: list[Told]) -> Told:
+def pooled(repeats: list[Measured]) -> Measured:
     """The figures of all repeats. A chain meets the same hours in each: its links in all of them are drawn as one."""
     links = [Link(**link) for one in repeats for link in one["all"]]
     return figures(links) | {"all": links, "chains": sum(one["chains"] for one in repeats)}
 
 
-def _in_words(name: str, found: Told) -> str:
+def _in_words(name: str, found: Measured) -> str:
     ends = (
         f"{words} {found[key]:.2f} h [{found[f'{key}_low']:.2f}, {found[f'{key}_high']:.2f}]"
         for words, key in (("interruption", "interruption_h"), ("overlap", "overlap_h"))
@@ -110,7 +110,7 @@ def share_left(links: list[Link], others: list[Link]) -> tuple[float, float, flo
     return float(share[0]), float(low), float(high)
 
 
-def _against(found: Told, other: Told) -> str:
+def _against(found: Measured, other: Measured) -> str:
     share, low, high = share_left(found["all"], other["all"])
     return f", {share:.2f} [{low:.2f}, {high:.2f}] of the first's interruption"
 

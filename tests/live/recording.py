@@ -220,12 +220,12 @@ def passes(folder: Path, kind: str) -> list[int]:
 
 def priorities(folder: Path) -> dict[int, dict[int, int]]:
     """What sprio told: second since 1970 -> job id -> priority; of an array its own id stands for the pending tasks."""
-    told: dict[int, dict[int, int]] = {}
+    found: dict[int, dict[int, int]] = {}
     for line in _text(folder / "priorities.psv.gz").splitlines():
         at, kind, *fields = line.split("|")
         if kind == "job":
-            told.setdefault(int(at), {})[int(fields[0])] = int(fields[1])
-    return told
+            found.setdefault(int(at), {})[int(fields[0])] = int(fields[1])
+    return found
 
 
 def _moved(job: RecordedJob, by_s: int) -> RecordedJob:

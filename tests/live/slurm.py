@@ -98,8 +98,8 @@ class Slurm:
         env = self.real_env if real_clock else self.env
         done = subprocess.run(command, env=env, capture_output=True, timeout=timeout, check=False)
         if done.returncode:
-            told = done.stderr.strip() or done.stdout.strip()
-            raise RuntimeError(f"{command[0]}: {told.decode(errors='replace')}")
+            message = done.stderr.strip() or done.stdout.strip()
+            raise RuntimeError(f"{command[0]}: {message.decode(errors='replace')}")
         return done.stdout.decode(errors="surrogateescape")
 
     def sbatch(self, *options: str, script: str = "sleep 1") -> str:

@@ -159,14 +159,14 @@ def in_child(work: Callable[[], object]) -> int:
 
 def looked_at(data: DataFolder, before: Callable[[DataFolder], object] = lambda _: None) -> State:
     """What registry and log say to a process that has done something before."""
-    told = data.root / "state.json"
+    result = data.root / "state.json"
 
     def look() -> None:
         before(data)
-        told.write_text(json.dumps(state(data)))
+        result.write_text(json.dumps(state(data)))
 
     assert in_child(look) == 0
-    found: State = json.loads(told.read_text())
+    found: State = json.loads(result.read_text())
     return found
 
 
@@ -240,10 +240,10 @@ def at_once(folder: Path) -> list[State]:
 
         def stopped(*arguments: Any, **named: Any) -> int:
             (data.root / "in-the-middle").touch()
-            told = b""
-            while b"waiting for the release" not in told and (more := os.read(heard, 1000)):
-                told += more
-            (data.root / "told").write_bytes(told)
+            found = b""
+            while b"waiting for the release" not in found and (more := os.read(heard, 1000)):
+                found += more
+            (data.root / "message").write_bytes(found)
             return register(*arguments, **named)
 
         tracking.register = stopped
@@ -258,7 +258,7 @@ def at_once(folder: Path) -> list[State]:
     children = [fork(first), fork(second)]
     os.close(said)
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-    return [{"codes": codes, "told": (data.root / "told").read_text(), **looked_at(data)}]
+    return [{"codes": codes, "message": (data.root / "message").read_text(), **looked_at(data)}]
 
 
 def warm_up(folder: Path) -> None:

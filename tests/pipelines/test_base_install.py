@@ -76,8 +76,8 @@ def test_the_champion_loads_and_decides_within_a_second(base: Path) -> None:
 def test_the_loader_needs_numpy_alone(base: Path) -> None:
     released = exported(base.parent / "release")
     command = [str(base / "python"), "-m", "agent", str(base.parent / "release" / "champion")]
-    told = subprocess.run(command, capture_output=True, text=True, cwd=base, check=True)
-    assert json.loads(told.stdout)["features"] == released.manifest["features"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=base, check=True)
+    assert json.loads(done.stdout)["features"] == released.manifest["features"]
     observation = json.dumps(dict.fromkeys(released.manifest["features"], 0))
     decided = subprocess.run(
         [*command, "--decide"], capture_output=True, text=True, cwd=base, input=observation, check=True

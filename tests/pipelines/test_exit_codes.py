@@ -45,7 +45,7 @@ def lab(baton: Baton, places: dict[str, Path]) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize(
-    ("line", "code", "told"),
+    ("line", "code", "message"),
     [
         # raw logs
         ("ingest {tmp}/none --cluster lab", 2, "/none: no such file or folder"),
@@ -98,7 +98,7 @@ def lab(baton: Baton, places: dict[str, Path]) -> dict[str, Path]:
     ],
 )  # fmt: skip
 def test_a_failure_is_one_line_with_its_exit_status(
-    baton: Baton, lab: dict[str, Path], line: str, code: int, told: str
+    baton: Baton, lab: dict[str, Path], line: str, code: int, message: str
 ) -> None:
     words = [word.format(**lab).replace("LONG", LONG) for word in line.split()]
     if "--data" not in words and words[0] != "generate":
@@ -106,7 +106,7 @@ def test_a_failure_is_one_line_with_its_exit_status(
     result = baton(*words)
     assert result.code == code and result.out == "", result
     *progress, last = result.err.splitlines()
-    assert told.format(**lab) in last and "Errno" not in last and "no file named" not in last, result.err
+    assert message.format(**lab) in last and "Errno" not in last and "no file named" not in last, result.err
     assert last.startswith(("baton: ", "Error: ")) and "Traceback" not in result.err
     said_before = ("cluster", "capacity", "left out", "compiling the simulator", "Usage: ", "Try ")
     assert all(line.startswith(said_before) for line in progress if line), progress
@@ -141,7 +141,7 @@ def test_memory_that_is_not_enough_is_one_line(
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "told"),
+    ("error", "kind", "message"),
     [
         (FileNotFoundError(errno.ENOENT, "No such file", "/x"), InputError, "/x: No such file"),
         (PermissionError(errno.EACCES, "Permission denied", b"/\xff"), InputError, "/\udcff: Permission denied"),
@@ -150,9 +150,9 @@ def test_memory_that_is_not_enough_is_one_line(
         (OSError("strange"), WorkError, "out: strange"),
     ],
 )
-def test_what_the_system_says(error: OSError, kind: type[Exception], told: str) -> None:
+def test_what_the_system_says(error: OSError, kind: type[Exception], message: str) -> None:
     found = of_system(error, "out")
-    assert type(found) is kind and str(found) == told
+    assert type(found) is kind and str(found) == message
 
 
 def test_a_folder_without_permission_is_told_from_one_that_is_not_there(
@@ -180,26 +180,26 @@ def test_a_pipe_is_read_as_a_file_about_a_cluster_and_a_device_is_not(tmp_path: 
         given_paths.bytes_of(tmp_path / "none")
     with (tmp_path / "large").open("wb") as file:
         file.truncate(given_paths.MOST_TEXT_BYTES + 1)
-    for path, told in (
+    for path, found in (
         (Path("/dev/zero"), "device"),
         (tmp_path, "Is a directory"),
         (tmp_path / "large", "over 64 MiB"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=found):
             given_paths.bytes_of(path)
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ("[lab]\nfolder = '\udcff'\n", "not readable as TOML"),
         ("[lab]\ntimezone = 'localtime'\n", "unknown time zone 'localtime'"),
     ],
     ids=["no UTF-8", "zone"],
 )
-def test_clusters_toml_that_cannot_be_used(tmp_path: Path, content: str, told: str) -> None:
+def test_clusters_toml_that_cannot_be_used(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "clusters.toml").write_bytes(content.encode("utf-8", "surrogateescape"))
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         clusters.load(DataFolder(tmp_path))
 
 

@@ -25,8 +25,8 @@ PHILLY = (
 
 def assert_harmless(result: Result, code: int = 0) -> None:
     assert result.code == code, result
-    told = result.out + result.err
-    assert not set(told) - {"\n"} & set("\x1b\x07\r\u202e\x00") and "Traceback" not in told
+    message = result.out + result.err
+    assert not set(message) - {"\n"} & set("\x1b\x07\r\u202e\x00") and "Traceback" not in message
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +53,10 @@ def test_every_command_shows_hostile_names_as_escapes(baton: Baton, hostile_log:
     assert_harmless(read)
     assert read.out.count("\n") == 5 and f"/{ESCAPED}j\\xff/{ESCAPED}.psv: sacct, 7 records" in read.out
     assert f"{ESCAPED}.txt: skipped" in read.out and "1 reject" in read.out and read.out.count("skipped") == 4
-    for told in (f"/{ESCAPED}j\\xff", "nothing new since"):  # pipes and devices are neither waited for nor read
+    for found in (f"/{ESCAPED}j\\xff", "nothing new since"):  # pipes and devices are neither waited for nor read
         analyzed = baton("analyze", hostile_log, "--cluster", "lab", "--data", data)
         assert_harmless(analyzed)
-        assert f"{ESCAPED}.psv: sacct" in analyzed.out and shown in analyzed.out and told in analyzed.err
+        assert f"{ESCAPED}.psv: sacct" in analyzed.out and shown in analyzed.out and found in analyzed.err
     for arguments in (("101",), ("--user", user)):
         explained = baton("explain", *arguments, "--data", data)
         assert_harmless(explained)
@@ -128,7 +128,7 @@ def test_a_data_folder_may_have_an_odd_name(baton: Baton, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("q?x=1", "'?'"),
         ("p%41c", "'%41'"),
@@ -140,13 +140,13 @@ def test_a_data_folder_may_have_an_odd_name(baton: Baton, tmp_path: Path) -> Non
     ],
 )
 def test_data_folders_that_no_database_could_open_are_refused(
-    baton: Baton, tmp_path: Path, name: str, told: str
+    baton: Baton, tmp_path: Path, name: str, message: str
 ) -> None:
     raw = dump(tmp_path / "jobs.psv")
     for command in (("ingest", raw, "--cluster", "lab"), ("report",), ("dagster-home",)):
         refused = baton(*command, "--data", tmp_path / name)
         assert_harmless(refused, 2)
-        assert refused.out == "" and refused.err.count("\n") == 1 and told in refused.err
+        assert refused.out == "" and refused.err.count("\n") == 1 and message in refused.err
     assert [path.name for path in tmp_path.iterdir()] == ["jobs.psv"]
 
 

@@ -256,10 +256,10 @@ def test_logs_arrive_the_champion_drifts_is_trained_again_and_the_agent_takes_up
         agent.wait_for("link 2 (job 101): submitted")
         slurm.slurm.nodes = NODES
         agent.wait_for("decision, link 2: ")
-    told, released = agent.log, ReleasedPolicy(data.artifacts / "lab" / "champion")
+    found, released = agent.log, ReleasedPolicy(data.artifacts / "lab" / "champion")
     decided = [json.loads(line) for line in agent.journal.splitlines() if '"event": "decision"' in line]
-    assert told.index("decision, link 1: ") < told.index("loaded a new version of the policy: ")
-    assert told.index("loaded a new version of the policy: ") < told.index("decision, link 2: ")
+    assert found.index("decision, link 1: ") < found.index("loaded a new version of the policy: ")
+    assert found.index("loaded a new version of the policy: ") < found.index("decision, link 2: ")
     assert decided[0]["version"] != decided[-1]["version"] == released.version and {d["by"] for d in decided} == {
         "policy"
     }

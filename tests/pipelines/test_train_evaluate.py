@@ -50,14 +50,14 @@ def test_train_then_evaluate(baton: Baton, data: Path) -> None:
     missing = baton(*asked)
     assert missing.code == 2 and "average-wait" in missing.err and "baton train" in missing.err
     compare = ("evaluate", *WORLD, "--policies", "reactive,start-estimate,forest", "--from", FROM, "--to", TO)
-    told = baton(*compare, "--hidden", "recent,held", "--data", data, "--json").json
-    assert [row["policy"] for row in told["hidden"]] == ["reactive", "start-estimate", "forest"]
-    by_recent = {row["policy"]: row["difference_h"] for row in told["hidden"]}
+    answer = baton(*compare, "--hidden", "recent,held", "--data", data, "--json").json
+    assert [row["policy"] for row in answer["hidden"]] == ["reactive", "start-estimate", "forest"]
+    by_recent = {row["policy"]: row["difference_h"] for row in answer["hidden"]}
     assert by_recent["reactive"] == by_recent["start-estimate"] == 0 != by_recent["forest"]
-    rows = [row for row in told["results"] if row["load"] == "all"]
+    rows = [row for row in answer["results"] if row["load"] == "all"]
     assert {row["policy"] for row in rows} == {*ALWAYS, "forest", "forest-untrained"}
-    assert told["is_development_window"] is False
-    assert told["world_error"]["jobs"] > 100 and -1 <= told["world_error"]["spearman"] <= 1
+    assert answer["is_development_window"] is False
+    assert answer["world_error"]["jobs"] > 100 and -1 <= answer["world_error"]["spearman"] <= 1
     assert {row["difference_to_best_rule"]["rule"] for row in rows} <= {*ALWAYS, "forest-untrained"} - {"oracle"}
     for row in rows:
         assert set(row) >= FIGURES
@@ -73,10 +73,10 @@ def test_train_then_evaluate(baton: Baton, data: Path) -> None:
     )
     half = baton(*compare, "--every", "8h", "--data", data, "--json").json["results"]
     assert {row["n"] for row in half if row["load"] == "all"} == {15}
-    promised = [row for row in told["promises"] if row["policy"] == "forest"]
+    promised = [row for row in answer["promises"] if row["policy"] == "forest"]
     assert [row["risk"] for row in promised] == [0.05, 0.1, 0.2] and {row["n"] for row in promised} == {30}
     assert all(row["weeks"] == 1 and row["seeds"] == 2 and row["weekly"][0]["known"] > 0 for row in promised)
-    assert told["fitted_on"] == "lab"
+    assert answer["fitted_on"] == "lab"
     text = baton(*compare, "--data", data).out
     assert "reactive" in text and "world compared with the record" in text
     assert "share of pairs interrupted for over 10 minutes, promised and observed" in text
@@ -146,9 +146,9 @@ def test_policies_of_one_cluster_are_judged_on_another(baton: Baton, data: Path)
         trained = ("train", "--cluster", "lab", "--limit", "24h", "--policies", "forest", "--until", UNTIL)
         assert baton(*trained, "--seeds", 1, "--data", data).code == 0
         judged = ("evaluate", "--cluster", "twin", "--limit", "24h", "--policies", "forest", "--from", FROM, "--to", TO)
-        told = baton(*judged, "--fitted-on", "lab", "--data", data, "--json").json
-        assert told["fitted_on"] == "lab" and {row["cluster"] for row in told["results"]} == {"twin"}
-        forest = [row for row in told["results"] if row["policy"] == "forest" and row["load"] == "all"]
+        answer = baton(*judged, "--fitted-on", "lab", "--data", data, "--json").json
+        assert answer["fitted_on"] == "lab" and {row["cluster"] for row in answer["results"]} == {"twin"}
+        forest = [row for row in answer["results"] if row["policy"] == "forest" and row["load"] == "all"]
         assert [(row["pair_nodes"], row["limit_h"]) for row in forest] == [(2, 24), (3, 24)]
         assert all(row["chosen"] is not None for row in forest)
         own = baton(*judged, "--data", data)

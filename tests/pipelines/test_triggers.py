@@ -134,8 +134,8 @@ def test_a_content_that_always_fails_is_given_up_and_its_last_run_named(
     clock(10**7)
     last = tick(tmp_path, instance)
     assert requests(last) == [] and last.skip_reason
-    told = str(last.skip_reason.skip_message)
-    assert f"attempt 4 of 4 (run {run_ids[-1]}) failed" in told and "until a file changes" in told
+    message = str(last.skip_reason.skip_message)
+    assert f"attempt 4 of 4 (run {run_ids[-1]}) failed" in message and "until a file changes" in message
     dump(path, 5)
     os.utime(path, (OLD_S + 60, OLD_S + 60))
     launched(instance, tick(tmp_path, instance), fails=False)

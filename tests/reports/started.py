@@ -19,9 +19,9 @@ def _parts(names: list[tuple[str, str]]) -> str:
     rows = [
         {
             key: name, "n": 50, "crps_h": 1.0, "coverage_95": covered, "mean_wait_h": waited * 1.5,
-            "median_wait_h": waited, "median_predicted_h": told,
+            "median_wait_h": waited, "median_predicted_h": found,
         }
-        for (key, name), (covered, waited, told) in zip(names, WEEKS, strict=False)
+        for (key, name), (covered, waited, found) in zip(names, WEEKS, strict=False)
     ]  # fmt: skip
     return json.dumps(rows)
 

@@ -114,9 +114,9 @@ def test_the_plain_world_is_said_to_be_far_and_why_it_was_taken(tmp_path: Path) 
     select = pairs_of([1, 1, 1], [48] * 3, [[-3.0, 0.5, 2.0]] * 3, [None] * 3)
     data = folder(tmp_path, pairs, world_error=FAR, world="plain", select=select)
     why = "the log shows 0 jobs cut by a limit"
-    told = section_data(data, "tiny", "policies", remarks={"tiny": Remarks(why_plain=why)})["sentences"]
-    assert "The plain world is far from the log: trust directions, not sizes." in " ".join(told)
-    assert any(sentence.endswith(f", not taken from the log: {why}.") for sentence in told)
+    message = section_data(data, "tiny", "policies", remarks={"tiny": Remarks(why_plain=why)})["sentences"]
+    assert "The plain world is far from the log: trust directions, not sizes." in " ".join(message)
+    assert any(sentence.endswith(f", not taken from the log: {why}.") for sentence in message)
     (offered,) = [action for action in actions(Source(data, "tiny")) if action.unit == "h"]
     assert "far from the log" in offered.trust and "beats" not in offered.trust
 

@@ -41,7 +41,7 @@ def test_what_is_asked_of_gpu_schedulers_is_a_table(tmp_path: Path) -> None:
     path.write_text('[mine.what_if]\nschedulers = ["fifo"]\nchanges = []\nseeds = 2\njobs = 500\n')
     known = clusters.load(DataFolder(tmp_path))
     assert known["mine"].what_if == {"schedulers": ["fifo"], "changes": [], "seeds": 2, "jobs": 500}
-    for line, told in {
+    for line, found in {
         "what_if = 3": "a table with some of schedulers, changes, seeds, jobs, got 3",
         "what_if.schedulers = []": "what_if.schedulers: must be a list of 1 to 8 texts",
         "what_if.changes = [1]": "what_if.changes: must be a list of 0 to 8 texts",
@@ -50,7 +50,7 @@ def test_what_is_asked_of_gpu_schedulers_is_a_table(tmp_path: Path) -> None:
         "what_if.draws = 3": "unknown setting 'draws': allowed are schedulers",
     }.items():
         path.write_text(f"[mine]\n{line}\n")
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=found):
             clusters.load(DataFolder(tmp_path))
 
 
@@ -58,7 +58,7 @@ def test_gpu_types_are_nodes_of_each_in_their_order(tmp_path: Path) -> None:
     path = tmp_path / "clusters.toml"
     path.write_text("[mine]\ngpu_types = { T4 = 12, A100 = 4 }\n")
     assert list(clusters.load(DataFolder(tmp_path))["mine"].gpu_types.items()) == [("T4", 12), ("A100", 4)]
-    for value, told in {
+    for value, found in {
         '"T4:12,A100:4"': (
             "gpu_types: must be a table of 1 to 16 types such as { T4 = 12, A100 = 4 }, got 'T4:12,A100:4'"
         ),
@@ -69,7 +69,7 @@ def test_gpu_types_are_nodes_of_each_in_their_order(tmp_path: Path) -> None:
         "{ T4 = true }": r"gpu_types\.T4: must be a whole number from 0 to",
     }.items():
         path.write_text(f"[mine]\ngpu_types = {value}\n")
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=found):
             clusters.load(DataFolder(tmp_path))
 
 
@@ -80,7 +80,7 @@ def test_the_resource_and_the_size_of_a_node_are_declared(tmp_path: Path) -> Non
     mine = clusters.load(DataFolder(tmp_path))["mine"]
     assert (mine.resource, mine.resources) == ("core", {"gpu": "GPU", "long name": "node"})
     assert (mine.cpus_per_node, mine.memory_gib_per_node) == (64, 500)
-    for line, told in {
+    for line, found in {
         'resource = "disk"': r"\[mine\] resource: must be one of GPU, core, memory, node, got 'disk'",
         "resource = 1": "resource: must be one of GPU, core, memory, node, got 1",
         'resources = "core"': "resources: must be a table of partition = resource, got 'core'",
@@ -90,7 +90,7 @@ def test_the_resource_and_the_size_of_a_node_are_declared(tmp_path: Path) -> Non
         "cpus_per_node = 1.5": r"cpus_per_node: must be a whole number from 0 to 268,435,456, got 1\.5",
     }.items():
         path.write_text(f"[mine]\n{line}\n")
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=found):
             clusters.load(DataFolder(tmp_path))
 
 
@@ -106,7 +106,7 @@ def test_found_by_name_or_folder_and_flags_override(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "message"),
     [
         ({"cluster": "unheard"}, "known are .*ls6"),
         ({"raw": Path("elsewhere")}, "known: .*ls6"),
@@ -119,8 +119,8 @@ def test_found_by_name_or_folder_and_flags_override(tmp_path: Path) -> None:
         ({"cluster": "ls6", "resource": "disk"}, "--resource: must be one of GPU, core, memory, node, got 'disk'"),
     ],
 )
-def test_refused(tmp_path: Path, how: dict[str, object], told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_refused(tmp_path: Path, how: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         clusters.resolve(DataFolder(tmp_path), **how)  # type: ignore[arg-type]
 
 

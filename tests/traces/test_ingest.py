@@ -111,7 +111,7 @@ def test_a_folder_names_what_it_skips(lake: Lake, sacct_row: Row) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"", "empty"),
         (b"\n \n", "empty"),
@@ -122,12 +122,12 @@ def test_a_folder_names_what_it_skips(lake: Lake, sacct_row: Row) -> None:
     ],
 )
 def test_a_named_file_of_no_use_is_refused_and_nothing_written(
-    lake: Lake, sacct_row: Row, content: bytes | None, told: str
+    lake: Lake, sacct_row: Row, content: bytes | None, message: str
 ) -> None:
     good, bad = lake.put("good.psv", dump(sacct_row())), lake.inbox / "bad"
     if content is not None:
         bad.write_bytes(content)
-    with pytest.raises(InputError, match=told) as caught:
+    with pytest.raises(InputError, match=message) as caught:
         lake.ingest(good, bad)
     assert str(bad) in str(caught.value) and "\n" not in str(caught.value)
     assert not snapshot(lake.data.root)
@@ -178,9 +178,9 @@ def test_a_lake_of_another_schema_version_is_refused_by_name(lake: Lake, sacct_r
     path = lake.put("a.psv", dump(sacct_row()))
     lake.ingest(path)
     (side,) = lake.data.lake.glob("lab/*/file.json")
-    told = side.read_text()
+    found = side.read_text()
     side.write_text(
-        told.replace(f'"schema_version": {schema.SCHEMA_VERSION}', '"schema_version": 0').replace(
+        found.replace(f'"schema_version": {schema.SCHEMA_VERSION}', '"schema_version": 0').replace(
             '"fingerprint": "', '"fingerprint": "x'
         )
     )

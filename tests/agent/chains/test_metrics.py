@@ -19,8 +19,8 @@ def test_figures_are_in_base_units() -> None:
     text = exposition(
         ChainState("00000000", "t", "/j.sh", 5, attempts), {"squeue": 9, "sbatch": 3}, 2, START_S + 0.6, is_blind=True
     )
-    told = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-    assert told == {
+    found = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert found == {
         'baton_chain_links{chain="t"}': "5",
         'baton_chain_link{chain="t"}': "3",
         'baton_chain_status{chain="t",status="going"}': "1",

@@ -48,7 +48,7 @@ def program(folder: Path, name: str, body: str) -> Path:
     return path
 
 
-def told(folder: Path, timeout_s: float = 20.0, **variables: str) -> Commands:
+def commands(folder: Path, timeout_s: float = 20.0, **variables: str) -> Commands:
     return Commands({**variables, "PATH": f"{folder}:{os.environ['PATH']}"}, timeout_s)
 
 
@@ -58,7 +58,7 @@ def told(folder: Path, timeout_s: float = 20.0, **variables: str) -> Commands:
 def test_a_failure_is_told_by_what_slurm_says(tmp_path: Path, message: str, kind: str) -> None:
     program(tmp_path, "squeue", f"import sys; sys.exit({message!r})")
     with pytest.raises(SlurmError) as caught:
-        told(tmp_path).run("squeue")
+        commands(tmp_path).run("squeue")
     assert (caught.value.kind, caught.value.command) == (kind, "squeue")
     assert caught.value.detail == " ".join(message.split())
 
@@ -71,7 +71,7 @@ def test_no_answer_in_time_is_away_and_nothing_is_left_running(tmp_path: Path) -
     program(tmp_path, "sbatch", body)
     began = time.monotonic()
     with pytest.raises(SlurmError) as caught:
-        told(tmp_path, timeout_s=2.0).run("sbatch")
+        commands(tmp_path, timeout_s=2.0).run("sbatch")
     assert (caught.value.kind, caught.value.detail) == ("away", "no answer within 2 s")
     assert time.monotonic() - began < 20
     with pytest.raises(ProcessLookupError):
@@ -82,7 +82,7 @@ def test_a_program_that_is_killed_is_away_and_one_that_is_not_there_is_refused(t
     program(tmp_path, "sinfo", "import os; os.kill(os.getpid(), 9)")
     for name, kind, detail in (("sinfo", "away", "ended by signal 9"), ("snone", "refused", "No such file")):
         with pytest.raises(SlurmError) as caught:
-            told(tmp_path).run(name)
+            commands(tmp_path).run(name)
         assert caught.value.kind == kind and detail in caught.value.detail
 
 
@@ -90,14 +90,14 @@ def test_an_endless_answer_is_nonsense(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(module, "MOST_BYTES", 1 << 20)
     program(tmp_path, "squeue", "while True: print('x' * 1000)")
     with pytest.raises(SlurmError) as caught:
-        told(tmp_path).run("squeue")
+        commands(tmp_path).run("squeue")
     assert caught.value.kind == "nonsense"
 
 
 def test_a_message_is_one_visible_line(tmp_path: Path) -> None:
     program(tmp_path, "squeue", r"import sys; sys.exit('a\x1b[2Jb\nc ' + 'd' * 999)")
     with pytest.raises(SlurmError) as caught:
-        told(tmp_path).run("squeue")
+        commands(tmp_path).run("squeue")
     assert caught.value.detail.startswith(r"a\x1b[2Jb c ddd") and len(caught.value.detail) < 320
     assert "\n" not in str(caught.value)
 
@@ -106,11 +106,11 @@ def test_arguments_arrive_as_they_are_and_nothing_waits_for_input(tmp_path: Path
     body = "import json, sys; print(json.dumps([sys.argv[1:], sys.stdin.read()]))"
     program(tmp_path, "sbatch", body)
     hostile = ("--comment=$(touch x); `id` 'a\"", "--x=a b\nc")
-    assert json.loads(told(tmp_path).run("sbatch", *hostile)) == [list(hostile), ""]
+    assert json.loads(commands(tmp_path).run("sbatch", *hostile)) == [list(hostile), ""]
     reader, writer = os.pipe()
     try:
         program(tmp_path, "squeue", f"import os; os.write({writer}, b'k')")
-        told(tmp_path).run("squeue", pass_fds=[writer])
+        commands(tmp_path).run("squeue", pass_fds=[writer])
         assert os.read(reader, 1) == b"k"
     finally:
         os.close(reader)
@@ -142,5 +142,5 @@ def test_variables_that_change_an_answer_are_taken_out() -> None:
 def test_another_environment_is_cleaned_too(tmp_path: Path) -> None:
     program(tmp_path, "sbatch", "import os, json; print(json.dumps(dict(os.environ)))")
     own = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SBATCH_QOS": "x", "WANDB": "1"}
-    seen = json.loads(told(tmp_path, HOME="/a").run("sbatch", environment=own))
+    seen = json.loads(commands(tmp_path, HOME="/a").run("sbatch", environment=own))
     assert "SBATCH_QOS" not in seen and "HOME" not in seen and seen["WANDB"] == "1"

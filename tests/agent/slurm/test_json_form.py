@@ -19,8 +19,8 @@ from agent.slurm.json_form import node_state
 from agent.slurm.numbers import UNLIMITED_S
 from agent.slurm.queue import Queue, SqueueJob
 from tests.agent import shapes
+from tests.agent.replayed_slurm import FOR_EVER, RecordedJob, ReplayedSlurm
 from tests.agent.shapes import NODE_WORDS, VERSIONS, JsonSlurm
-from tests.agent.told import FOR_EVER, Told, ToldSlurm
 from traces.slurm.text import job_state
 
 HOUR = 3600
@@ -33,7 +33,7 @@ def cluster(seed: int) -> dict[str, Any]:
     """A cluster at NOW: who runs, waits, has ended or was cancelled, and what its nodes do."""
     rng = np.random.default_rng(seed)
     names = [f"n{k}" for k in range(1, 13)]
-    jobs = [Told("1", "me", 2, 8 * HOUR, NOW - 5 * HOUR, NOW - 4 * HOUR, priority=500, node_list="n[1-2]")]
+    jobs = [RecordedJob("1", "me", 2, 8 * HOUR, NOW - 5 * HOUR, NOW - 4 * HOUR, priority=500, node_list="n[1-2]")]
     for number in range(2, 40):
         submit_s = NOW - int(rng.integers(60, 8 * HOUR))
         kind = rng.integers(0, 4)
@@ -41,7 +41,7 @@ def cluster(seed: int) -> dict[str, Any]:
         end_s = FOR_EVER if kind in (0, 1) else NOW - int(rng.integers(1, 900))
         identity = str(rng.choice([f"{number}", f"{number}_{number % 5}", f"{number}+1"]))
         limit_s = UNLIMITED_S if number == 20 else int(rng.integers(1, 12 * 60)) * 60
-        jobs.append(Told(
+        jobs.append(RecordedJob(
             identity, f"u{rng.integers(0, 4)}", int(rng.integers(1, 3)), limit_s, submit_s, start_s, end_s,
             priority=int(rng.integers(0, 1000)), reason=str(rng.choice(["Priority", "Dependency", "Resources"])),
             partition=str(rng.choice(["gpu", "wide", "gpu,wide"])), node_list=names[number % 12],
@@ -61,9 +61,9 @@ def ordered(queue: Queue) -> tuple[list[SqueueJob], list[SqueueJob], frozenset[s
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("seed", range(5))
 def test_one_cluster_is_seen_alike_by_text_and_by_json(version: str, seed: int) -> None:
-    told = cluster(seed)
+    found = cluster(seed)
     request = SlurmRequest(2, 8 * HOUR, "me")
-    by_text, by_json = Eyes(ToldSlurm(**told), request), Eyes(JsonSlurm(**told, version=version), request)
+    by_text, by_json = Eyes(ReplayedSlurm(**found), request), Eyes(JsonSlurm(**found, version=version), request)
     text, other = by_text.look(NOW), by_json.look(NOW)
     assert ordered(text) == ordered(other)
     assert text.form == "" and other.form.startswith("squeue is read as JSON") and "sinfo is read as JSON" in other.form
@@ -92,8 +92,8 @@ def test_a_recorded_slurm_is_read_alike(shared_traces: Path) -> None:
         )  # fmt: skip
     assert len(whole) == 30 and sum(job.id.startswith("164_") for job in queue.jobs) == 500
     nodes = json_form.parse_nodes((lab / "sinfo.json").read_text())
-    told = [line.split("|") for line in (lab / "sinfo_N.psv").read_text().splitlines()[1:]]
-    assert nodes.states == {row[0]: row[2] for row in told}
+    found = [line.split("|") for line in (lab / "sinfo_N.psv").read_text().splitlines()[1:]]
+    assert nodes.states == {row[0]: row[2] for row in found}
 
 
 @pytest.mark.parametrize(("word", "words"), NODE_WORDS.items())

@@ -12,7 +12,7 @@ from agent.slurm.numbers import UNLIMITED_S
 from agent.slurm.queue import FIELDS, parse_queue
 from agent.slurm.settings import parse_partitions, parse_settings
 from features.snapshot import NO_LIMIT
-from tests.agent.told import Told, ToldSlurm
+from tests.agent.replayed_slurm import RecordedJob, ReplayedSlurm
 
 HOUR, DAY = 3600, 86400
 MARK = "|c0ffee|"
@@ -129,7 +129,7 @@ def test_partitions_as_scontrol_prints_them() -> None:
     assert (partition.whole["node"], partition.whole["gres/gpu"], partition.whole["cpu"]) == (4, 16, 32)
 
 
-class Sacctmgr(ToldSlurm):
+class Sacctmgr(ReplayedSlurm):
     """Answers with one association and some QOS."""
 
     def __init__(self, association: str, *qos: str) -> None:
@@ -218,10 +218,10 @@ def test_the_past_as_sacct_prints_it() -> None:
 @pytest.mark.parametrize(("started_in_a_day", "calls"), [(99, 2), (100, 1)])
 def test_few_jobs_in_a_day_are_looked_for_in_a_week(started_in_a_day: int, calls: int) -> None:
     now_s = 1_700_000_000
-    lately = [Told(str(k), "u", 1, HOUR, now_s - 9 * HOUR, now_s - 8 * HOUR, now_s - 7 * HOUR, node_list="n1")
+    lately = [RecordedJob(str(k), "u", 1, HOUR, now_s - 9 * HOUR, now_s - 8 * HOUR, now_s - 7 * HOUR, node_list="n1")
               for k in range(started_in_a_day)]  # fmt: skip
-    before = Told("1000", "u", 1, HOUR, now_s - 3 * DAY, now_s - 3 * DAY, now_s - 3 * DAY + 9, node_list="n1")
-    slurm = ToldSlurm([*lately, before], now_s)
+    before = RecordedJob("1000", "u", 1, HOUR, now_s - 3 * DAY, now_s - 3 * DAY, now_s - 3 * DAY + 9, node_list="n1")
+    slurm = ReplayedSlurm([*lately, before], now_s)
     past = read_past(slurm, now_s)
     assert slurm.calls["sacct"] == calls
     assert ("1000" in {job.id for job in past.jobs}) is (calls == 2)

@@ -73,7 +73,7 @@ def test_users_rules_come_first_and_weak_ones_last(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("[[signature]]\nreason = 'x'\ncategory = 'user'\npattern = '('", "no regular expression"),
         ("[[signature]]\nreason = 'x'\ncategory = 'nobody'\npattern = 'a'", "allowed are user, engine"),
@@ -83,9 +83,9 @@ def test_users_rules_come_first_and_weak_ones_last(tmp_path: Path) -> None:
         ("= =", "not readable as TOML"),
     ],
 )
-def test_a_broken_rules_file_says_where(tmp_path: Path, text: str, told: str) -> None:
+def test_a_broken_rules_file_says_where(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "log_signatures.toml").write_text(text)
-    with pytest.raises(InputError, match=told) as error:
+    with pytest.raises(InputError, match=message) as error:
         signatures.signatures(DataFolder(tmp_path))
     assert str(tmp_path) in str(error.value)
 

@@ -37,8 +37,8 @@ def weeks(rng: np.random.Generator, count: int, **named: int) -> pl.DataFrame:
 def test_a_week_like_the_others_is_beyond_as_often_as_said(count: int, chance: float) -> None:
     rng, tries = np.random.default_rng(count), 200
     found = [against(weeks(rng, count), week(rng, count), numbers=NUMBERS, names=NAMES) for _ in range(tries)]
-    told = {(one.weeks, one.chance) for one in found if one is not None}
-    assert told == {(count, chance)} and chance <= max(CHANCE, 1 / (count + 1))
+    result = {(one.weeks, one.chance) for one in found if one is not None}
+    assert result == {(count, chance)} and chance <= max(CHANCE, 1 / (count + 1))
     beyond = sum(bool(one.beyond) for one in found if one is not None) / tries
     assert abs(beyond - chance) < 3.5 * (chance * (1 - chance) / tries) ** 0.5
 

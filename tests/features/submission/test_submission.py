@@ -47,8 +47,8 @@ def test_what_is_shared_with_pairs_is_the_same_number() -> None:
     fill_submission(out, seen, SubmissionRequest(64.0, 24.0, 2.0, 900.0, 1.0))
     pair = dict(zip(OF_PAIRS, observe(seen), strict=True))
     assert {name: float(out[AT[name]]) for name in SHARED} == {name: float(pair[name]) for name in SHARED}
-    told = {name: float(out[AT[name]]) for name in ("size", "limit_h", "size_h", "cpus", "gpus", "priority")}
-    assert told == {"size": 8, "limit_h": 48, "size_h": 384, "cpus": 64, "gpus": 24, "priority": 900}
+    found = {name: float(out[AT[name]]) for name in ("size", "limit_h", "size_h", "cpus", "gpus", "priority")}
+    assert found == {"size": 8, "limit_h": 48, "size_h": 384, "cpus": 64, "gpus": 24, "priority": 900}
 
 
 def test_what_is_ahead_leaves_out_the_held_and_those_behind() -> None:

@@ -50,7 +50,7 @@ def with_one_more(log: SubmissionLog, size: int, limit_s: int, of: int) -> Submi
         np.append(record.user, record.user[of]),
         np.append(record.priority, 0),
     ]
-    names = {name: [*told, told[of]] for name, told in log.names.items()}
+    names = {name: [*found, found[of]] for name, found in log.names.items()}
     asked = np.vstack([log.asked, [size * 8.0, size * 4.0, 0.0, 0.0, 0.0]])
     keys = [*record.job_key, "new"]
     fields = dict(zip(ARRAYS, columns, strict=True))
@@ -73,11 +73,11 @@ def test_what_is_asked_about_is_observed_as_if_it_had_been_submitted(log: Submis
 
 
 def test_an_answer_has_rising_quantiles_reasons_and_what_is_sooner(stored: Stored) -> None:
-    told = answer(stored, WaitRequest(4, DAY_S, user="u1"))
-    values = list(told["quantiles_s"].values())
-    assert values == sorted(values) and 0 <= told["p_under_600s"] <= 1 and told["never"] is None
-    assert 1 <= len(told["reasons"]) <= 3 and all(isinstance(reason, str) for reason in told["reasons"])
-    assert all(one["median_s"] <= 0.9 * told["quantiles_s"]["0.5"] for one in told["sooner"])
+    result = answer(stored, WaitRequest(4, DAY_S, user="u1"))
+    values = list(result["quantiles_s"].values())
+    assert values == sorted(values) and 0 <= result["p_under_600s"] <= 1 and result["never"] is None
+    assert 1 <= len(result["reasons"]) <= 3 and all(isinstance(reason, str) for reason in result["reasons"])
+    assert all(one["median_s"] <= 0.9 * result["quantiles_s"]["0.5"] for one in result["sooner"])
 
 
 def test_what_is_kept_answers_as_what_was_made(stored: Stored, tmp_path: Path) -> None:
@@ -91,9 +91,9 @@ def test_what_is_kept_answers_as_what_was_made(stored: Stored, tmp_path: Path) -
 
 
 def test_what_no_node_can_satisfy_never_starts(stored: Stored) -> None:
-    told = answer(stored, WaitRequest(11, HOUR_S))
-    assert told["never"] == "never: it asks for 11 nodes, and the cluster has 10"
-    assert told["p_under_600s"] == 0 and set(told["quantiles_s"].values()) == {None}
+    result = answer(stored, WaitRequest(11, HOUR_S))
+    assert result["never"] == "never: it asks for 11 nodes, and the cluster has 10"
+    assert result["p_under_600s"] == 0 and set(result["quantiles_s"].values()) == {None}
     longest_s = stored.manifest["partitions"]["p0"]
     assert why_never(stored, WaitRequest(1, longest_s, partition="p0")) is None
     above = why_never(stored, WaitRequest(1, longest_s + 1, partition="p0"))
@@ -101,11 +101,11 @@ def test_what_no_node_can_satisfy_never_starts(stored: Stored) -> None:
 
 
 def test_what_was_never_seen_falls_back_and_is_said(stored: Stored) -> None:
-    told = answer(stored, WaitRequest(1, HOUR_S, partition="new", user="nobody", account="none", qos="odd"))
-    assert [note.split(" is not in the log")[0] for note in told["notes"][:4]] == [
+    result = answer(stored, WaitRequest(1, HOUR_S, partition="new", user="nobody", account="none", qos="odd"))
+    assert [note.split(" is not in the log")[0] for note in result["notes"][:4]] == [
         "user 'nobody'", "account 'none'", "partition 'new'", "qos 'odd'",
     ]  # fmt: skip
-    assert told["never"] is None and told["quantiles_s"]["0.5"] >= 0
+    assert result["never"] is None and result["quantiles_s"]["0.5"] >= 0
 
 
 def test_a_short_history_widens_the_interval_and_says_so(stored: Stored) -> None:
@@ -115,16 +115,16 @@ def test_a_short_history_widens_the_interval_and_says_so(stored: Stored) -> None
     a, b = answer(long, request), answer(short, request)
     assert any("7 days of history" in note for note in b["notes"]) and not any("history" in n for n in a["notes"])
 
-    def width(told: dict[str, dict[str, float]]) -> float:
-        return told["quantiles_s"]["0.9"] - told["quantiles_s"]["0.1"]
+    def width(found: dict[str, dict[str, float]]) -> float:
+        return found["quantiles_s"]["0.9"] - found["quantiles_s"]["0.1"]
 
     assert width(b) > width(a)
 
 
 def test_an_empty_queue_is_answered(stored: Stored) -> None:
     empty = {name: column[:0] for name, column in stored.seen.items()}
-    told = answer(replace(stored, seen=empty, pending_key=stored.pending_key[:0]), WaitRequest(1, HOUR_S))
-    assert told["never"] is None and np.isfinite(list(told["quantiles_s"].values())).all()
+    result = answer(replace(stored, seen=empty, pending_key=stored.pending_key[:0]), WaitRequest(1, HOUR_S))
+    assert result["never"] is None and np.isfinite(list(result["quantiles_s"].values())).all()
 
 
 def test_a_log_that_cannot_be_rebuilt_is_refused(log: SubmissionLog) -> None:
@@ -138,13 +138,13 @@ def test_a_model_fitted_earlier_is_corrected_by_what_became_of_the_jobs_since(
 ) -> None:
     now_s = int(stored.manifest["now_s"])
     request = WaitRequest(4, DAY_S, partition="p0", qos=stored.manifest["usual"]["qos"])
-    told = answer(stored, request)
-    assert told["outcomes"] == 0 and not any("outcomes of" in note for note in told["notes"])
+    result = answer(stored, request)
+    assert result["outcomes"] == 0 and not any("outcomes of" in note for note in result["notes"])
     earlier = replace(stored.model, manifest={**stored.model.manifest, "trained_on": {"until_s": now_s - 10 * DAY_S}})
     made = make(log, LAB, {"made_from": "", "code": "", "champion": 1}, earlier)
-    told = answer(made, request)
-    assert told["outcomes"] > 0
-    assert f"corrected by the outcomes of {told['outcomes']} jobs since the model was fitted" in told["notes"]
+    result = answer(made, request)
+    assert result["outcomes"] > 0
+    assert f"corrected by the outcomes of {result['outcomes']} jobs since the model was fitted" in result["notes"]
 
     rows = submitted_jobs(log, now_s).rows
     since = rows.take((rows.submit_s >= now_s - 10 * DAY_S) & (rows.submit_s < now_s))
@@ -159,7 +159,7 @@ def test_a_model_fitted_earlier_is_corrected_by_what_became_of_the_jobs_since(
     assert wanted[19] != pytest.approx(asked.quantiles_s[0, 19])
 
     made.save(tmp_path)
-    assert answer(Stored.load(tmp_path), request) == told
+    assert answer(Stored.load(tmp_path), request) == result
     arrays = unpack_arrays((tmp_path / "arrays.npz").read_bytes())
     moves, outcomes = arrays["moves"], arrays["outcomes"]
     for name, damage in (("moves", moves[:1]), ("moves", moves * np.nan), ("outcomes", -outcomes), ("outcomes", moves)):

@@ -87,22 +87,22 @@ def test_a_cluster_seen_live_is_the_one_that_the_log_ends_with(log: SubmissionLo
         if not np.isclose(a, b, rtol=1e-4, atol=1e-4)
     }
     assert not differing
-    told, from_log = answer(live, REQUEST), answer(stored, REQUEST)
-    assert told["quantiles_s"] == pytest.approx(from_log["quantiles_s"])
-    assert any(note.startswith("live: the outcomes of earlier jobs are from the log") for note in told["notes"])
-    assert not any("partition" in one["change"] for one in told["sooner"]), "one look sees the queue of one partition"
+    result, from_log = answer(live, REQUEST), answer(stored, REQUEST)
+    assert result["quantiles_s"] == pytest.approx(from_log["quantiles_s"])
+    assert any(note.startswith("live: the outcomes of earlier jobs are from the log") for note in result["notes"])
+    assert not any("partition" in one["change"] for one in result["sooner"]), "one look sees the queue of one partition"
 
 
 def test_what_is_hidden_keeps_its_usual_value_and_is_said(log: SubmissionLog, stored: Stored) -> None:
     seen, jobs = sight(log, stored, hides=True)
     live = seen_live(stored, seen, jobs, "u1", "p0")
     (found,) = observed_of(live, REQUEST)
-    told = dict(zip(FEATURES, found.tolist(), strict=True))
+    result = dict(zip(FEATURES, found.tolist(), strict=True))
     usual = dict(zip(FEATURES, stored.typical.tolist(), strict=True))
     for name in ("pending_jobs", "ahead_jobs", "everybody_running_jobs", "partition_pending_size"):
-        assert told[name] == usual[name]
+        assert result[name] == usual[name]
     own = [job for job in jobs if job.state == "RUNNING"]
-    assert told["user_running_jobs"] == len(own)
+    assert result["user_running_jobs"] == len(own)
     assert any("usual values: other users' jobs are not shown" in note for note in answer(live, REQUEST)["notes"])
 
 

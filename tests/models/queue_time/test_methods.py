@@ -44,13 +44,13 @@ def fitted(name: str) -> FittedMethod:
 
 
 @cache
-def told(name: str) -> Forecast:
+def forecast_by(name: str) -> Forecast:
     return fitted(name).forecast(parts()[1])
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_forecast_is_a_distribution(name: str) -> None:
-    forecast, rows = told(name), parts()[1]
+    forecast, rows = forecast_by(name), parts()[1]
     assert forecast.quantiles_s.shape == (len(rows), len(LEVELS)) and forecast.p_under_600s.shape == (len(rows),)
     assert np.isfinite(forecast.quantiles_s).all() and (np.diff(forecast.quantiles_s, axis=1) >= 0).all()
     assert (forecast.quantiles_s >= 0).all() and (forecast.quantiles_s <= LONGEST_S).all()
@@ -67,13 +67,13 @@ def test_no_method_sees_what_it_is_judged_on_or_a_later_start(name: str) -> None
     hidden = replace(rows, wait_s=rows.wait_s[::-1] * 7, past=altered)
     first = np.arange(len(rows)) == 0
     again = fitted(name).forecast(hidden.take(first))
-    assert np.allclose(again.quantiles_s, told(name).quantiles_s[:1], rtol=1e-9)
+    assert np.allclose(again.quantiles_s, forecast_by(name).quantiles_s[:1], rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["boosting", "trout-boosting"])
 def test_one_seed_gives_one_forecast(name: str) -> None:
     again = make_method(name).fit(parts()[0], 3).forecast(parts()[1])
-    assert (again.quantiles_s == told(name).quantiles_s).all()
+    assert (again.quantiles_s == forecast_by(name).quantiles_s).all()
 
 
 AHEAD = ["simulate-ahead", "boosting-ahead", "combination-ahead"]
@@ -83,8 +83,8 @@ SEEING = ["limits", "expected", "trout-boosting", "boosting", "combination", *AH
 @pytest.mark.parametrize("name", SEEING)
 def test_those_that_see_the_queue_beat_those_that_do_not(name: str) -> None:
     wait_s = parts()[1].wait_s
-    naive = crps_h(told("partition-median"), wait_s).mean()
-    assert crps_h(told(name), wait_s).mean() < 0.7 * naive
+    naive = crps_h(forecast_by("partition-median"), wait_s).mean()
+    assert crps_h(forecast_by(name), wait_s).mean() < 0.7 * naive
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "combination"])  # which is made of the others
@@ -140,7 +140,7 @@ def test_the_mean_and_the_median_are_those_of_the_partition() -> None:
     rows, later = parts()
     for name, figure in (("partition-mean", np.mean), ("partition-median", np.median)):
         for one in (0, 1):
-            point = told(name).median_s[later.partition == one]
+            point = forecast_by(name).median_s[later.partition == one]
             assert np.allclose(point, figure(rows.wait_s[rows.partition == one]))
     unseen = fitted("partition-median").forecast(replace(later, partition=np.full(len(later), 9)))
     assert np.allclose(unseen.median_s, np.median(rows.wait_s))

@@ -32,8 +32,8 @@ def test_intervals_cover_again_once_outcomes_are_known(factor: float) -> None:
     forecast, submit, wait = drawn(3000, factor)
     late = slice(2 * WINDOW, None)
     found = rolled(forecast, submit, wait)
-    told = Forecast(found.quantiles_s[late], found.p_under_600s[late])
-    assert abs(covered(told, wait[late]) - 0.95) < 0.02
+    result = Forecast(found.quantiles_s[late], found.p_under_600s[late])
+    assert abs(covered(result, wait[late]) - 0.95) < 0.02
     assert (covered(forecast, wait) < 0.85) == (factor != 1.0)
     assert (np.diff(found.quantiles_s, axis=1) >= 0).all() and (found.p_under_600s == forecast.p_under_600s).all()
 

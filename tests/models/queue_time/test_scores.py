@@ -127,7 +127,7 @@ def test_futures_see_no_more_than_the_queue_and_the_bound_sees_all(ground: Submi
     end_s = record.end_s + 9000 * (record.end_s > at_s)
     altered = replace(record, start_s=start_s, end_s=end_s, size=np.where(record.submit_s > at_s, 4, record.size))
     judged = ground.within(from_s, to_s)
-    blind_s, told_s = (waits_in_futures(ground.log, judged, told) for told in (NOTHING, ALL))
+    blind_s, told_s = (waits_in_futures(ground.log, judged, result) for result in (NOTHING, ALL))
     error_s = [np.abs(np.median(one, axis=1) - found.rows.wait_s).mean() for one in (blind_s, told_s)]
     assert told_s.shape[1] == 1 and error_s[1] < 0.5 * error_s[0]
     same = waits_in_futures(replace(ground.log, record=altered), wanted)

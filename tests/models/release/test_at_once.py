@@ -74,7 +74,7 @@ def test_a_rollback_killed_anywhere_has_happened_or_not(found: dict[str, list[di
 def test_of_two_at_once_one_releases_and_both_end_well(found: dict[str, list[dict[str, Any]]]) -> None:
     (both,) = found["at once"]
     assert both["codes"] == [0, 0]
-    assert both["told"].startswith("waiting for the release of ") and "has held it since" in both["told"]
+    assert both["message"].startswith("waiting for the release of ") and "has held it since" in both["message"]
     assert (both["champion"], both["versions"], log(both)) == (
         1,
         ["start-estimate"],

@@ -58,8 +58,8 @@ def test_pairs_that_the_recorded_wait_world_leaves_out_are_told(
     toy = toy_study(tmp_path)
     study = replace(toy, scenario=replace(toy.scenario, world=RECORDED_WAIT))
     study.__dict__["usable"] = toy.usable
-    told = warnings_about(study, toy.usable, fitted_until_s=0)
-    assert [warning.partition(" because")[0] for warning in told] == said
+    found = warnings_about(study, toy.usable, fitted_until_s=0)
+    assert [warning.partition(" because")[0] for warning in found] == said
     assert warnings_about(toy, toy.usable, fitted_until_s=0) == []
 
 

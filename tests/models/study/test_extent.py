@@ -46,8 +46,8 @@ def test_a_trace_within_the_bounds_is_taken_whole(data: DataFolder) -> None:
     study = open_study(data, clusters.resolve(data, cluster="lab"))
     assert len(study.workload) == DAYS * A_DAY and study.scenario.from_s is None
     assert study.scenario.every_s == 4 * 3600 and "longer trace" not in str(study.scenario)
-    told = study.context(study.windows.report.from_s)
-    assert "trace_from_utc" not in told.as_dict() and told.scenario.brief == "mirage, 4 nodes, plain"
+    found = study.context(study.windows.report.from_s)
+    assert "trace_from_utc" not in found.as_dict() and found.scenario.brief == "mirage, 4 nodes, plain"
 
 
 def test_of_a_longer_one_the_newest_days_are(data: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,8 +62,8 @@ def test_of_a_longer_one_the_newest_days_are(data: DataFolder, monkeypatch: pyte
     assert study.usable.until_s == whole.usable.until_s
     from_utc = instants.text(study.scenario.from_s)
     assert str(study.scenario).endswith(f", of a longer trace what was submitted from {from_utc}")
-    told = study.context(study.windows.report.from_s)
-    assert told.as_dict()["trace_from_utc"] == from_utc and told.scenario.brief.endswith(f"the trace from {from_utc}")
+    found = study.context(study.windows.report.from_s)
+    assert found.as_dict()["trace_from_utc"] == from_utc and found.scenario.brief.endswith(f"the trace from {from_utc}")
 
 
 def test_windows_that_were_declared_are_kept(data: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:

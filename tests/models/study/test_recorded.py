@@ -275,9 +275,9 @@ def test_injected_futures_know_whose_the_jobs_are(data: DataFolder) -> None:
         who = owners_of(data, one.workload, one.scenario)
         assert len(who.user) == len(who.name) == len(one.workload)
         of_log = [names[job] for job in one.workload.job_id.tolist()]
-        for numbers, told in ((who.user, [user for user, _ in of_log]), (who.name, [name for _, name in of_log])):
-            pairs = set(zip(numbers.tolist(), told, strict=True))
-            assert len(pairs) == len(set(told)) == len(set(numbers.tolist())) > 1
+        for numbers, found in ((who.user, [user for user, _ in of_log]), (who.name, [name for _, name in of_log])):
+            pairs = set(zip(numbers.tolist(), found, strict=True))
+            assert len(pairs) == len(set(found)) == len(set(numbers.tolist())) > 1
     assert len(known.workload) < len(study.workload)
 
 

@@ -57,8 +57,8 @@ def study_of(root: Path, hours: tuple[int, int, int], hole_h: tuple[int, int] = 
 def test_the_most_there_can_be_is_counted_before_pairs_are_built(
     tmp_path: Path, hours: tuple[int, int, int], hole_h: tuple[int, int], why: str | None
 ) -> None:
-    told = too_few_pairs(study_of(tmp_path, hours, hole_h))
-    assert told is None if why is None else told is not None and all(part in told for part in why.split("|")), told
+    found = too_few_pairs(study_of(tmp_path, hours, hole_h))
+    assert found is None if why is None else found is not None and all(part in found for part in why.split("|")), found
 
 
 @pytest.mark.parametrize(("late", "why"), [(1, None), (2, "holds 11 pairs of 8 nodes that start among the log's jobs")])
@@ -79,8 +79,8 @@ def test_pairs_that_are_built_are_counted(tmp_path: Path, late: int, why: str | 
         successor_start_s=starts,
         offset=np.arange(0, len(starts) + 1, 2),
     )
-    told = too_few_pairs(study)
-    assert told is None if why is None else told is not None and why in told and "at most" not in told
+    found = too_few_pairs(study)
+    assert found is None if why is None else found is not None and why in found and "at most" not in found
 
 
 @pytest.mark.parametrize(("place", "name", "least"), [(0, "fit", 42), (1, "select", 12), (2, "report", 6)])
@@ -105,13 +105,13 @@ def test_jobs_that_were_cut_are_counted_in_each_window(
     window, first = windows[place], (0, 42, 54)[place]
     beyond = (window.until_s if place == 2 else window.from_s - 1, window.until_s - 1)
     monkeypatch.setattr(inputs, "cut_by_limit", cut([*rows[:first], beyond, *rows[first + 1 :]]))
-    told = too_few_pairs(study)
+    found = too_few_pairs(study)
     said = f"shows {least - 1} jobs cut by a limit of at least 4 h in the {name} window"
-    assert told is not None and said in told and told.endswith(f"at least {least} are needed")
+    assert found is not None and said in found and found.endswith(f"at least {least} are needed")
     ends = (window.from_s, window.until_s)
     monkeypatch.setattr(inputs, "cut_by_limit", cut([*rows[:first], ends, *rows[first + 1 :]]))
-    told = too_few_pairs(study)
-    assert told is None if name == "report" else told is not None and said in told
+    found = too_few_pairs(study)
+    assert found is None if name == "report" else found is not None and said in found
     assert set(asked) == {4 * HOUR_S}
 
 

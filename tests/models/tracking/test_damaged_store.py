@@ -48,11 +48,11 @@ def one_line(data: DataFolder, work: Callable[[], object]) -> str:
     try:
         work()
     except BatonError as error:
-        told = str(error)
+        message = str(error)
     else:
         return ""
-    assert "\n" not in told and len(told) < 1000
-    return told
+    assert "\n" not in message and len(message) < 1000
+    return message
 
 
 def noise(path: Path) -> None:
@@ -82,9 +82,9 @@ def other_release(path: Path) -> None:
 @pytest.mark.parametrize("damage", [noise, half, schema, folder, other_release])
 def test_a_damaged_store_is_named(data: DataFolder, damage: Callable[[Path], None]) -> None:
     damage(mlflow_store.database(data))
-    with pytest.raises(WorkError, match=r"mlflow\.db: the MLflow store ") as told:
+    with pytest.raises(WorkError, match=r"mlflow\.db: the MLflow store ") as raised:
         mlflow_store.initialise(data)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(raised.value)
     for work in (
         lambda data: champion.rollback(data, "toy"),
         lambda data: tracking.versions(data, "toy"),

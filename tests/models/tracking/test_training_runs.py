@@ -80,8 +80,8 @@ def test_runs_carry_what_they_earned_and_the_parent_the_table(data: DataFolder, 
     gone = TrainedPolicy("forest", 2, fits[-1].artifact, "0" * 32, 0.0)
     untracked = TrainedPolicy("forest", 3, fits[-1].artifact, "", 0.0)
     results = results_frame([{**row, "cluster": "=toy"} for row in compared.results])
-    told = [*fits, gone, untracked]
-    assert add_comparison(data, compared, told, measured_on, results, {"curves.png": b"\x89PNG"}) == len(fits)
+    result = [*fits, gone, untracked]
+    assert add_comparison(data, compared, result, measured_on, results, {"curves.png": b"\x89PNG"}) == len(fits)
 
     by_cost = found(data, "metrics.report_cost_w1_h >= 0")
     assert {run.info.run_id for run in by_cost} == {one.run_id for one in fits}

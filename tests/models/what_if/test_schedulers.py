@@ -35,8 +35,8 @@ def test_changes_do_what_they_say() -> None:
     faster = changed(base, "arrivals=+100%", ALL).jobs
     assert np.ptp(faster.submit_s) == pytest.approx(np.ptp(base.jobs.submit_s) / 2)
     assert changed(base, "quota.vision=9", ALL).quotas == {"vision": 9}
-    told = changed(base, "yarn.hold_s=60", ALL)
-    assert (told.only, told.parameters) == ("yarn", {"hold_s": 60.0})
+    found = changed(base, "yarn.hold_s=60", ALL)
+    assert (found.only, found.parameters) == ("yarn", {"hold_s": 60.0})
     drawn = GpuScene(base.cluster, base.jobs.drawn(0))
     assert (changed(drawn, "type=A100", ALL).jobs.run_s < base.jobs.run_s).all()
     assert set(changed(drawn, "mix=bert:1", ALL).jobs.model.tolist()) == {1}
@@ -110,9 +110,9 @@ def test_each_change_is_replayed_with_each_scheduler_that_it_concerns() -> None:
 
 def test_differences_are_to_the_first_and_the_parts_add_up() -> None:
     base = scene()
-    told: list[str] = []
-    outcomes = replays(combinations(base, ["fifo", "sjf"], ["nodes=+3"]), told.append, workers=1)
-    assert told == ["fifo, as it is", "fifo, nodes=+3", "sjf, as it is", "sjf, nodes=+3"]
+    result: list[str] = []
+    outcomes = replays(combinations(base, ["fifo", "sjf"], ["nodes=+3"]), result.append, workers=1)
+    assert result == ["fifo, as it is", "fifo, nodes=+3", "sjf, as it is", "sjf, nodes=+3"]
     found = {(row["scheduler"], row["change"], row["figure"]): row for row in rows(base.jobs, outcomes)}
     first, more = found["fifo", AS_IT_IS, "mean_jct_s"], found["fifo", "nodes=+3", "mean_jct_s"]
     assert first["difference"] == 0.0

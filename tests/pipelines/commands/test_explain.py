@@ -88,14 +88,14 @@ def test_what_is_proposed_when_nothing_is_asked_for(baton: Baton, data: Path) ->
 
 
 def test_the_text_for_a_person_holds_no_control_characters(baton: Baton, data: Path) -> None:
-    told = baton("explain", 4, "--data", data).out
-    assert told.startswith("job 4 of anna on cluster lab, partition gpu: COMPLETED\n")
-    assert "waited 7 h 40 min (inferred from placements; scheduler's reason: Priority)" in told
-    assert "52.2 %  cluster full" in told and "47.8 %  behind others" in told
-    assert "\x1b" not in told and "\\x1b[2J<b>" in told
-    assert "cluster full: too little was free on the nodes that it could use (4 nodes, seen in use)\n" in told
-    assert "\n  3 of cy (1 node, 4 GPUs) for 4 h\n" in told  # on the node that job 4 then got, in every line
-    assert "\n  3 of cy (1 node, 4 GPUs) ended just before this job started, at 2026-03-04 12:00" in told
+    answer = baton("explain", 4, "--data", data).out
+    assert answer.startswith("job 4 of anna on cluster lab, partition gpu: COMPLETED\n")
+    assert "waited 7 h 40 min (inferred from placements; scheduler's reason: Priority)" in answer
+    assert "52.2 %  cluster full" in answer and "47.8 %  behind others" in answer
+    assert "\x1b" not in answer and "\\x1b[2J<b>" in answer
+    assert "cluster full: too little was free on the nodes that it could use (4 nodes, seen in use)\n" in answer
+    assert "\n  3 of cy (1 node, 4 GPUs) for 4 h\n" in answer  # on the node that job 4 then got, in every line
+    assert "\n  3 of cy (1 node, 4 GPUs) ended just before this job started, at 2026-03-04 12:00" in answer
     assert "scheduler's reason" not in baton("explain", "5_1", "--data", data).out  # it is None
 
 
@@ -104,10 +104,11 @@ def test_a_user(baton: Baton, data: Path) -> None:
     assert (found["jobs"], found["wait_s"], found["never_ran"]) == (3, 27_600, 0)
     assert sum(found["wait_s_by_cause"].values()) == found["wait_s"]
     assert found["waited_longest"][0]["job_id"] == "4" and found["states"] == [{"state": "COMPLETED", "jobs": 3}]
-    told = baton("explain", "--user", "anna", "--data", data).out
-    assert told.startswith("user anna on cluster lab: 3 jobs (3 COMPLETED)\n")
+    answer = baton("explain", "--user", "anna", "--data", data).out
+    assert answer.startswith("user anna on cluster lab: 3 jobs (3 COMPLETED)\n")
     assert (
-        "\nwaited longest:\n  4, submitted 2026-03-04 04:20: waited 7 h 40 min, main cause: cluster full\n  5_" in told
+        "\nwaited longest:\n  4, submitted 2026-03-04 04:20: waited 7 h 40 min, main cause: cluster full\n  5_"
+        in answer
     )
 
 
@@ -161,11 +162,11 @@ def test_jobs_of_a_dump_without_times_did_run(baton: Baton, tmp_path: Path) -> N
         "2|bob|FAILED|0|gres/gpu=2|1:0\n3|bob|CANCELLED by 7|0||0:0\n4|bob|PENDING|0||0:0\n"
     )
     assert baton("ingest", log, "--cluster", "lab", "--data", data).code == 0
-    told = {job: baton("explain", job, "--data", data).out for job in (1, 2, 3, 4)}
-    assert "never ran" not in told[1] and "its wait is unknown" in told[1] and "4.00 GPU h" in told[1]
-    assert "never ran" not in told[2] and "\nran 0 s on" in told[2]
-    assert "\nit never ran" in told[3] and "\nran " not in told[3]
-    assert "\nit still waits" in told[4] and "never ran" not in told[4]
+    result = {job: baton("explain", job, "--data", data).out for job in (1, 2, 3, 4)}
+    assert "never ran" not in result[1] and "its wait is unknown" in result[1] and "4.00 GPU h" in result[1]
+    assert "never ran" not in result[2] and "\nran 0 s on" in result[2]
+    assert "\nit never ran" in result[3] and "\nran " not in result[3]
+    assert "\nit still waits" in result[4] and "never ran" not in result[4]
     found = baton("explain", "--user", "bob", "--data", data, "--json").json
     assert (found["never_ran"], found["gpu_time_s"], found["gpu_time_share"]) == (2, 14_400, 1)
 
@@ -198,9 +199,9 @@ def test_a_requeued_job_tells_the_wait_of_each_attempt(baton: Baton, tmp_path: P
     log, data = tmp_path / "jobs.psv", tmp_path / "data"
     log.write_text("\n".join([COLUMNS, *rows]) + "\n")
     assert baton("ingest", log, "--cluster", "lab", "--nodes", 4, "--data", data).code == 0
-    told = baton("explain", 1, "--data", data).out
-    assert "attempt 0: waited 10 min, started 2026-03-04 01:10" in told
-    assert "attempt 1: waited 1 h 30 min, started 2026-03-04 03:30" in told
+    answer = baton("explain", 1, "--data", data).out
+    assert "attempt 0: waited 10 min, started 2026-03-04 01:10" in answer
+    assert "attempt 1: waited 1 h 30 min, started 2026-03-04 03:30" in answer
 
 
 def test_what_still_runs_counts_until_the_log_ends(baton: Baton, tmp_path: Path) -> None:

@@ -55,8 +55,8 @@ def test_every_method_is_scored_on_a_window(lab: Baton) -> None:
         assert keys <= row.keys() and row["n"] == found["jobs"] > 50
         assert row["coverage"].keys() == {"0.5", "0.8", "0.95"}
         assert {"crps_h", "ci95"} <= row["difference_to_best_naive"].keys()
-    told = lab("wait", *window, "--methods", "limits,expected").out
-    assert "limits*" in told and "fitted on" in told and "expected*" in told
+    answer = lab("wait", *window, "--methods", "limits,expected").out
+    assert "limits*" in answer and "fitted on" in answer and "expected*" in answer
     again = lab("wait", *window, "--methods", "partition-mean", "--refit", "4d", "--json").json
     assert again["refitted_utc"] == ["2023-12-09T00:00", "2023-12-13T00:00"]
     corrected = lab("wait", *window, "--methods", "partition-mean", "--rolling", "--json").json["results"]
@@ -92,9 +92,9 @@ def test_what_cannot_be_scored_is_refused_in_a_line(lab: Baton, arguments: tuple
 
 @pytest.mark.slow
 def test_one_job_is_answered_and_what_is_missing_is_said(lab: Baton, tmp_path: Path) -> None:
-    told = lab("wait", "--cluster", "lab", "--nodes", "2", "--limit", "6h", "--json").json
-    assert {"quantiles_s", "p_under_600s", "reasons", "sooner"} <= told.keys()
-    assert {"0.1", "0.5", "0.9"} <= told["quantiles_s"].keys() and told["request"]["nodes"] == 2
+    answer = lab("wait", "--cluster", "lab", "--nodes", "2", "--limit", "6h", "--json").json
+    assert {"quantiles_s", "p_under_600s", "reasons", "sooner"} <= answer.keys()
+    assert {"0.1", "0.5", "0.9"} <= answer["quantiles_s"].keys() and answer["request"]["nodes"] == 2
     text = lab("wait", "--cluster", "lab", "--like", "40").out
     assert "50 %: within" in text and "under ten minutes:" in text and "because" in text
     script = tmp_path / "job.sh"
@@ -126,12 +126,12 @@ def test_the_slurm_of_this_machine_is_asked(lab: Baton, tmp_path: Path, monkeypa
             for user, nodes in (("u1", 3), ("u2", 2), (ME, 2), ("u3", 4)):
                 slurm.submit("job", user=user, nodes=nodes)
         asked = ("wait", "--cluster", "lab", "--nodes", "2", "--limit", "2h", "--live")
-        told = lab(*asked, "--json").json
-        assert told["live"] and told["request"]["user"] == ME and told["request"]["partition"] == "gpu"
-        submitted_s = instants.epoch_s(instants.parse(told["submitted_utc"]))
+        answer = lab(*asked, "--json").json
+        assert answer["live"] and answer["request"]["user"] == ME and answer["request"]["partition"] == "gpu"
+        submitted_s = instants.epoch_s(instants.parse(answer["submitted_utc"]))
         assert 0 <= slurm.now_s - submitted_s < 120, "to the minute"
         assert any(
-            "live: the outcomes of earlier jobs are from the log, which ends at 2023-12" in n for n in told["notes"]
+            "live: the outcomes of earlier jobs are from the log, which ends at 2023-12" in n for n in answer["notes"]
         )
         assert ", now\n" in lab(*asked).out
         assert "never: it asks for 5 nodes, and the cluster has 4" in lab(*asked, "--nodes", "5").out

@@ -33,9 +33,9 @@ def test_every_combination_with_what_was_assumed(baton: Baton, data: Path) -> No
     assert found["tiresias", "limit=1h", "mean_jct_s"] == 3600.0
     assert any("draws one from the stated mix, seed 0 (generated)" in line for line in result["said"])
     assert any("6 jobs are cut" in line for line in result["said"])
-    told = baton("whatif", *wanted, *machine)
-    assert "fifo, nodes=+1" in told.out
-    assert "groups whose jobs complete later (the 95 % interval excludes 0): none" in told.out
+    answer = baton("whatif", *wanted, *machine)
+    assert "fifo, nodes=+1" in answer.out
+    assert "groups whose jobs complete later (the 95 % interval excludes 0): none" in answer.out
 
 
 SMALL = ("--cluster", "small", "--nodes", 2, "--gpus-per-node", 4, "--workers", 1)
@@ -44,9 +44,9 @@ SMALL = ("--cluster", "small", "--nodes", 2, "--gpus-per-node", 4, "--workers", 
 def test_what_was_found_is_kept_and_an_interrupted_run_leaves_it(
     baton: Baton, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = baton("whatif", *SMALL, "--schedulers", "fifo,sjf", "--seeds", 2, "--seed", 5, "--data", data)
-    assert "saved in the tables what_if_schedulers and what_if_groups" in told.err
-    assert "drawn again with the seeds up to 6: figures are means over 2 draws" in told.err
+    answer = baton("whatif", *SMALL, "--schedulers", "fifo,sjf", "--seeds", 2, "--seed", 5, "--data", data)
+    assert "saved in the tables what_if_schedulers and what_if_groups" in answer.err
+    assert "drawn again with the seeds up to 6: figures are means over 2 draws" in answer.err
     kept = "SELECT place, scheduler, change, seed, draws, jobs, capacity_gpus FROM what_if_schedulers ORDER BY place"
     of_groups = "SELECT DISTINCT scheduler FROM what_if_groups"
     there = [(1, "fifo", "as it is", 5, 2, 6, 8), (2, "sjf", "as it is", 5, 2, 6, 8)]
@@ -105,8 +105,8 @@ def test_whole_nodes_in_the_base_of_the_report(baton: Baton, data: Path) -> None
     assert found["easy", "limit=0-01:00:00", "mean_jct_s"] == 3600.0
     assert found["easy", "arrivals=+100%", "makespan_s"] < found["easy", "as it is", "makespan_s"]
     assert any("recorded mean wait" in line and "replayed under mirage" in line for line in result["said"])
-    told = baton("whatif", *wanted)
-    assert "small: 6 jobs on 2 nodes" in told.out and "saved in the tables" not in told.err
+    answer = baton("whatif", *wanted)
+    assert "small: 6 jobs on 2 nodes" in answer.out and "saved in the tables" not in answer.err
 
 
 def test_every_scheduler_that_the_report_may_name_can_be_asked_for(baton: Baton, data: Path) -> None:

@@ -23,9 +23,9 @@ BEGIN = """
 import sys, threading, time
 from pipelines.process.interrupts import orderly_end
 def ready(after_s=0.5):
-    told = threading.Timer(after_s, lambda: print("ready", flush=True))
-    told.daemon = True
-    told.start()
+    timer = threading.Timer(after_s, lambda: print("ready", flush=True))
+    timer.daemon = True
+    timer.start()
 """
 # A queue of 300,000 jobs on one processor: every pass of the conservative scheduler plans them all, for hours.
 KERNEL = """

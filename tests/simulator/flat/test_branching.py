@@ -51,19 +51,19 @@ def test_submitting_into_a_branch_equals_a_trace_with_that_job(knobs: dict[str, 
     size, run_s, limit_s = data.draw(
         st.tuples(st.integers(1, capacity), st.integers(0, 900), st.integers(1, 900)), label="injected"
     )
-    told = checked_knobs(capacity=capacity, **knobs)
+    found = checked_knobs(capacity=capacity, **knobs)
     rows = with_extra(jobs, size=size, run_s=run_s, limit_s=limit_s)
     count = len(jobs)
-    trunk = new_state(told, count, count + 1, capacity)
+    trunk = new_state(found, count, count + 1, capacity)
     starts = np.full(count + 1, NONE)
-    assert advance(rows, told, trunk, starts, at - 1, NONE) == NONE
+    assert advance(rows, found, trunk, starts, at - 1, NONE) == NONE
 
-    branch, branch_starts = new_state(told, count, count + 1, capacity), starts.copy()
+    branch, branch_starts = new_state(found, count, count + 1, capacity), starts.copy()
     copy_state(branch, trunk)
     submit(branch, count, at)
-    start = advance(rows, told, branch, branch_starts, NEVER, count)
+    start = advance(rows, found, branch, branch_starts, NEVER, count)
     assert start == branch_starts[count]
-    advance(rows, told, branch, branch_starts, NEVER, NONE)
+    advance(rows, found, branch, branch_starts, NEVER, NONE)
 
     position = int(np.searchsorted(jobs.submit_s, at, side="right"))
     columns = zip(
@@ -74,7 +74,7 @@ def test_submitting_into_a_branch_equals_a_trace_with_that_job(knobs: dict[str, 
     assert start == expected.pop(position)
     assert branch_starts[:count].tolist() == expected
 
-    advance(rows, told, trunk, starts, NEVER, NONE)
+    advance(rows, found, trunk, starts, NEVER, NONE)
     assert starts[:count].tolist() == reference.simulate(jobs, capacity=capacity, **knobs)
 
 

@@ -27,16 +27,16 @@ def instance(seed: int, jobs: int = 40) -> tuple[GpuCluster, GpuJobs]:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [*((name, {}) for name in EVENTS), ("tetris", {"fairness": 0.7}), ("yarn", {"hold_s": 0.0})]
+    ("name", "message"), [*((name, {}) for name in EVENTS), ("tetris", {"fairness": 0.7}), ("yarn", {"hold_s": 0.0})]
 )
-def test_equal_to_the_plain_twin(name: str, told: dict[str, float]) -> None:
+def test_equal_to_the_plain_twin(name: str, message: dict[str, float]) -> None:
     stopped = 0
     for seed in range(12):
         cluster, jobs = instance(seed)
         declared = {jobs.groups[0]: cluster.gpus // 2, jobs.groups[1]: cluster.gpus // 4} if seed % 2 else {}
-        result = simulate(cluster, jobs, name, told, declared).result
+        result = simulate(cluster, jobs, name, message, declared).result
         share = quota(cluster, jobs, declared)[0].tolist()
-        plain = twin.simulate(cluster, jobs, name, parameters(name) | told, share)
+        plain = twin.simulate(cluster, jobs, name, parameters(name) | message, share)
         stopped += sum(row[2] for row in plain)
         np.testing.assert_allclose(result.start_s, [row[0] for row in plain], atol=1e-3)
         np.testing.assert_allclose(result.end_s, [row[1] for row in plain], atol=1e-3)
@@ -52,10 +52,10 @@ def test_every_job_gets_its_work_and_nobody_more_gpus_than_there_are(name: str) 
         assert (result.start_s >= jobs.submit_s - np.floor(jobs.submit_s.min())).all()
         np.testing.assert_allclose(result.gpu_s - result.lost_gpu_s, jobs.run_s * jobs.gpus, atol=1e-3)
         np.testing.assert_allclose(result.ran_s * jobs.gpus, result.gpu_s, atol=1e-3)
-        told = figures(cluster, jobs, result)
-        assert set(told) == set(FIGURES)
-        assert 0.0 < told["utilization"] <= 1.0
-        assert told["fragmentation"] <= 1.0 - told["utilization"] + 1e-9
+        found = figures(cluster, jobs, result)
+        assert set(found) == set(FIGURES)
+        assert 0.0 < found["utilization"] <= 1.0
+        assert found["fragmentation"] <= 1.0 - found["utilization"] + 1e-9
         if not twin.POLICIES[name].preempts:
             assert not result.preemptions.any()
             moments = np.concatenate([result.start_s, result.end_s])

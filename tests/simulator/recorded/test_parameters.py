@@ -117,7 +117,7 @@ def test_a_month_of_a_long_record_is_played_from_14_days_before_each_week(
 ) -> None:
     month, happened = months(record)[1], events(record)
     near, fitted = replace(month, is_near=True), fits(record, month)
-    told: list[int] = []
+    result: list[int] = []
     played: list[RecordedTrace] = []
     whole = judged_starts(form, record, happened, month, fitted)
 
@@ -126,9 +126,9 @@ def test_a_month_of_a_long_record_is_played_from_14_days_before_each_week(
         return single_starts(part, *rest, **of)
 
     monkeypatch.setattr(judge, "single_starts", spied)
-    found = judged_starts(form, record, happened, near, fitted, on_progress=told.append)
+    found = judged_starts(form, record, happened, near, fitted, on_progress=result.append)
     np.testing.assert_array_equal(found[month.of(record)], whole[month.of(record)])
-    assert len(told) == steps(form, near) == len(played) == 5
+    assert len(result) == steps(form, near) == len(played) == 5
     for part, from_s in zip(played, near.weeks, strict=True):
         assert (
             from_s - 14 * DAY_S <= part.end_s.min() < from_s - 13 * DAY_S

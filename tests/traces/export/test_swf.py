@@ -103,9 +103,9 @@ def test_nodes_come_back_as_nodes(tmp_path: Path) -> None:
     assert read_swf(tmp_path / "out.swf").header["MaxProcs"] == "32"
 
 
-@pytest.mark.parametrize(("processors", "told"), [("gpus", "no job has a count"), ("cores", "allowed are cpus")])
-def test_what_cannot_be_written_is_refused(tmp_path: Path, processors: str, told: str) -> None:
-    with pytest.raises(InputError, match=told):
+@pytest.mark.parametrize(("processors", "message"), [("gpus", "no job has a count"), ("cores", "allowed are cpus")])
+def test_what_cannot_be_written_is_refused(tmp_path: Path, processors: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         write_swf(table({}), tmp_path / "out.swf", cluster="lab", processors=processors)
 
 

@@ -87,7 +87,7 @@ def test_files_hold_every_row(data: DataFolder, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "format", "cluster", "told"),
+    ("names", "format", "cluster", "message"),
     [
         (["nothing"], "csv", None, "no table 'nothing'.*known are agent_decisions, "),
         (["job"], "csv", None, "no table 'job'.*did you mean jobs"),
@@ -97,9 +97,9 @@ def test_files_hold_every_row(data: DataFolder, tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_there_is_told_in_one_line(
-    data: DataFolder, names: list[str], format: str, cluster: str | None, told: str
+    data: DataFolder, names: list[str], format: str, cluster: str | None, message: str
 ) -> None:
-    with pytest.raises(InputError, match=told) as error:
+    with pytest.raises(InputError, match=message) as error:
         write_tables(data, names, data.root / "out", format, cluster=cluster, change=unchanged)
     assert "\n" not in str(error.value)
 

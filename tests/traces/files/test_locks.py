@@ -61,8 +61,8 @@ def test_the_second_waits_and_says_once_for_whom(tmp_path: Path) -> None:
 def test_a_wait_may_be_bounded(tmp_path: Path) -> None:
     first = holder(tmp_path)
     try:
-        told = pytest.raises(WorkError, match=rf"lake of .* is not free after 0.3 s: process {first.pid} ")
-        with told, locked(tmp_path, "lake", wait_s=0.3, say=lambda _: None):
+        found = pytest.raises(WorkError, match=rf"lake of .* is not free after 0.3 s: process {first.pid} ")
+        with found, locked(tmp_path, "lake", wait_s=0.3, say=lambda _: None):
             pytest.fail("two at once")
     finally:
         end(first)

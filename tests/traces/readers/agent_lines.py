@@ -47,8 +47,8 @@ class Row:
     refused: str | None = None
 
 
-def _refused(name: str, lines: str, told: str, becomes: str = "refused") -> Row:
-    return Row(name, lines, becomes, refused=told)
+def _refused(name: str, lines: str, message: str, becomes: str = "refused") -> Row:
+    return Row(name, lines, becomes, refused=message)
 
 
 ROWS = (

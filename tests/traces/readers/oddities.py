@@ -187,28 +187,28 @@ def _fixed(
 ) -> str:
     head = " ".join(name[:width].rjust(width) for name, width in zip(names, widths, strict=True))
     dashes = " ".join("-" * width for width in widths)
-    told = (
+    found = (
         " ".join(
             (text if len(text) <= width else text[: width - 1] + "+").rjust(width)
             for text, width in zip(({**_PLAIN, "Comment": "", **r}[name] for name in names), widths, strict=True)
         )
         for r in rows
     )
-    return "".join(f"{line} \n" for line in (head, dashes, *told))
+    return "".join(f"{line} \n" for line in (head, dashes, *found))
 
 
 def _json(number: int, state: Any = "COMPLETED", since_s: int = 0, **other: Any) -> str:
     """A job of `sacct --json` like the plain one, `since_s` later."""
     times = {"submission": 1_714_557_600, "start": 1_714_559_400, "end": 1_714_563_000}
-    told = {"account": "ml", "job_id": number, "state": {"current": state}, **other, "user": "alice"}
+    found = {"account": "ml", "job_id": number, "state": {"current": state}, **other, "user": "alice"}
     shifted = {**{name: at + since_s for name, at in times.items()}, "elapsed": 3600}
-    return json.dumps({**told, "time": {**shifted, **({"limit": other["limit"]} if "limit" in other else {})}})
+    return json.dumps({**found, "time": {**shifted, **({"limit": other["limit"]} if "limit" in other else {})}})
 
 
 def _documents(*jobs: str, meta: str = '{"Slurm": {}}') -> str:
     """The last job in a document of its own, the others in one before it."""
     lists = [", ".join(jobs[:-1]), jobs[-1]]
-    return "\n".join(f'{{"meta": {meta}, "jobs": [{told}], "errors": []}}' for told in lists)
+    return "\n".join(f'{{"meta": {meta}, "jobs": [{found}], "errors": []}}' for found in lists)
 
 
 _ALL = "Account|AdminComment|Comment|Constraints|Elapsed|JobID|JobName|Layout|NCPUS|NNodes|" + (

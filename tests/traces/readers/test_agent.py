@@ -25,7 +25,7 @@ def whole() -> list[str]:
     return [agent_line(event) for event in EVENTS]
 
 
-def told(lake: Lake) -> list[dict[str, Any]]:
+def events_of(lake: Lake) -> list[dict[str, Any]]:
     """Every row of the log's tables, without the file that it came from."""
     rows = [row | {"event": row.get("event", "decision")} for name in TABLES for row in lake.rows(name)]
     return [{k: v for k, v in row.items() if k not in ("trace_sha256", "line")} for row in rows]
@@ -73,12 +73,12 @@ def test_a_log_that_has_grown_and_its_copies_hold_every_line_once(lake: Lake) ->
     lines = [agent_line(event, time_s=n) for n in range(9) for event in EVENTS]
     path = lake.put("decisions.jsonl", "\n".join(lines[:40]) + "\n" + lines[40][:30])
     lake.ingest(path)
-    assert len(told(lake)) == 40 and len(lake.rows("rejects")) == 1
+    assert len(events_of(lake)) == 40 and len(lake.rows("rejects")) == 1
     lake.ingest(lake.put("decisions.jsonl", "\n".join(lines) + "\n"))
-    once = told(lake)
+    once = events_of(lake)
     assert len(once) == len(lines) and lake.rows("rejects") == [] and len(lake.rows("trace_files")) == 1
     lake.ingest(lake.put("copy of yesterday", "\n".join(lines[:40]) + "\n"), lake.put("rest", "\n".join(lines[30:])))
-    assert told(lake) == once and len(lake.rows("trace_files")) == 3
+    assert events_of(lake) == once and len(lake.rows("trace_files")) == 3
 
 
 def test_a_log_in_which_no_line_can_be_read_is_refused_in_one_line(lake: Lake) -> None:

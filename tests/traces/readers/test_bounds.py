@@ -50,13 +50,13 @@ def test_in_bulk_as_one_by_one(rows: list[tuple[int | None, float | None]]) -> N
     names = ("allocated_gpus", "cpu_time_s")
     frame = pl.DataFrame(rows, schema={names[0]: pl.Int64, names[1]: pl.Float64}, orient="row")
     for values, wrong in zip(rows, implausible(frame), strict=True):
-        told = []
+        found = []
         for name, value in zip(names, values, strict=True):
             try:
                 check_plausible(name, value or 0)
             except ValueError as error:
-                told.append(str(error).split()[0])
-        assert (wrong or "").split(" ")[:1] == (told[:1] or [""])
+                found.append(str(error).split()[0])
+        assert (wrong or "").split(" ")[:1] == (found[:1] or [""])
 
 
 def test_times_that_no_calendar_of_python_holds() -> None:
@@ -83,7 +83,7 @@ VALUES: dict[str, tuple[int, list[str], str]] = {
 @pytest.mark.parametrize("name", VALUES)
 def test_a_whole_line_and_one_put_together_again_fare_the_same(lake: Lake, name: str) -> None:
     """The first goes through in bulk; the second has the delimiter in its name, and goes the slow way."""
-    fine, values, told = VALUES[name]
+    fine, values, found = VALUES[name]
     other = {"ReqTRES": ""} if name == "ReqMem" else {}
     bulk = [sacct_line(**{**other, name: value}).replace("{id}", str(100 + n)) for n, value in enumerate(values)]
     slow = [sacct_line(JobName="a|b", **{**other, name: v}).replace("{id}", str(200 + n)) for n, v in enumerate(values)]
@@ -91,7 +91,7 @@ def test_a_whole_line_and_one_put_together_again_fare_the_same(lake: Lake, name:
     assert {job["job_id_raw"] for job in lake.rows("jobs")} == {n for k in (100, 200) for n in range(k, k + fine)}
     assert (result.allocations, result.rejects) == (2 * fine, 2 * (len(values) - fine))
     reasons = [reject["reason"] for reject in lake.rows("rejects") if reject["line"] <= 1 + len(values)]
-    assert len(reasons) == len(values) - fine and all(re.search(told, reason) for reason in reasons), reasons
+    assert len(reasons) == len(values) - fine and all(re.search(found, reason) for reason in reasons), reasons
 
 
 def test_json(lake: Lake) -> None:
@@ -108,8 +108,8 @@ def test_json(lake: Lake) -> None:
     (result,) = lake.ingest(lake.put("dump.json", json.dumps({"jobs": [*jobs, job(False, steps=[])]})))
     assert (result.allocations, result.rejects) == (1, len(odd))
     rejects = sorted(lake.rows("rejects"), key=lambda reject: reject["line"])
-    for reject, (_, told) in zip(rejects, odd, strict=True):
-        assert told in reject["reason"], reject["reason"]
+    for reject, (_, found) in zip(rejects, odd, strict=True):
+        assert found in reject["reason"], reject["reason"]
 
 
 def test_whole_nodes_of_gpus_are_bounded_too(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ PUBLISHED: dict[str, tuple[str, str, str]] = {
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_logs(lake: Lake, name: str) -> None:
-    header, lines, told = PUBLISHED[name]
+    header, lines, found = PUBLISHED[name]
     good = {
         HELIOS: f"8,u,v,1,1,1,FAILED,{TIMES}",
         SEREN: "6,u,1,1,1,Other,FAILED,2023-03-01 00:18:22+08:00,,,117,32,9.0",
@@ -154,7 +154,7 @@ def test_published_logs(lake: Lake, name: str) -> None:
     }.get(header, f"2 1 2 3 4 -1 -1 1 7{REST}")  # fmt: skip
     (result,) = lake.ingest(lake.put("log", f"{header}\n{lines}\n{good}\n"))
     assert (result.jobs, result.rejects) == (1, lines.count("\n") + 1)
-    assert all(told in reject["reason"] for reject in lake.rows("rejects")), lake.rows("rejects")
+    assert all(found in reject["reason"] for reject in lake.rows("rejects")), lake.rows("rejects")
 
 
 SAMPLES = {
@@ -181,7 +181,7 @@ def test_samples_and_machines(lake: Lake, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("attempt", "told"),
+    ("attempt", "message"),
     [
         ({"detail": 5}, "detail '5' is not a list"),
         ({"detail": [{"ip": "m1", "gpus": 7}]}, "gpus '7' is not a list"),
@@ -191,7 +191,7 @@ def test_samples_and_machines(lake: Lake, name: str) -> None:
         ({"start_time": "1969-12-30 23:59:59"}, "start_time '1969-12-30 23:59:59' is not from 1969"),
     ],
 )
-def test_philly(lake: Lake, attempt: dict[str, Any], told: str) -> None:
+def test_philly(lake: Lake, attempt: dict[str, Any], message: str) -> None:
     run = {
         "start_time": "2017-10-07 01:10:00",
         "end_time": "2017-10-07 02:10:00",
@@ -206,7 +206,7 @@ def test_philly(lake: Lake, attempt: dict[str, Any], told: str) -> None:
     (result,) = lake.ingest(lake.put("log", text))
     assert (result.jobs, result.rejects) == (2, 1)
     (reject,) = lake.rows("rejects")
-    assert reject["line"] == 2 and told in reject["reason"]
+    assert reject["line"] == 2 and message in reject["reason"]
 
 
 def test_an_end_before_its_start_is_flagged_and_counted(lake: Lake) -> None:
@@ -218,9 +218,9 @@ def test_an_end_before_its_start_is_flagged_and_counted(lake: Lake) -> None:
     lines.append(sacct_line(Submit="2024-11-03T01:00:00", Eligible="2024-11-03T01:00:00", **hour))
     numbered = [line.replace("{id}", key) for line, key in zip(lines, "12334", strict=True)]
     times = {**job(False)["time"], "start": 1_714_563_001}
-    told = json.dumps({"jobs": [job(False, job_id=5, time=times, steps=[])]})
+    found = json.dumps({"jobs": [job(False, job_id=5, time=times, steps=[])]})
     dump = lake.put("dump.psv", "\n".join([HEADER, *numbered]) + "\n")
-    lake.ingest(dump, lake.put("dump.json", told), timezone="America/Chicago")
+    lake.ingest(dump, lake.put("dump.json", found), timezone="America/Chicago")
     jobs = lake.table("jobs")
     flags = dict(jobs.select("job_key", "is_end_before_start").iter_rows())
     assert flags == {"1": False, "2": True, "3": True, "4": False, "5": True}

@@ -35,8 +35,8 @@ def check(base: Base, data: bytes, untouched: int, result: FileResult, folder: P
     assert result.rows > 0 and result.jobs <= result.allocations
     if base.by_line:
         lines = data.decode(errors="replace").replace("\r\n", "\n").split("\n")[1:]
-        told = [line for line in lines if line.strip(" \t\r\x0b\x0c\x85\xa0\u3000")]
-        given = sum(base.format != "swf" or line.strip()[:1] != ";" for line in told)
+        found = [line for line in lines if line.strip(" \t\r\x0b\x0c\x85\xa0\u3000")]
+        given = sum(base.format != "swf" or line.strip()[:1] != ";" for line in found)
         assert abs(result.rows - given) <= 1, (result, given)  # a byte may be a blank of Unicode
         assert result.rejects <= given - untouched + 1
     elif base.between != b"\n":
@@ -57,11 +57,11 @@ def become(base: Base, path: Path, data: bytes, untouched: int, *, whole: bool) 
         cluster = ClusterSettings("lab", timezone="America/Chicago")
         (result,) = ingest([path], cluster=cluster, data=folder, format=base.format)
     except InputError as error:
-        told = str(error)
+        found = str(error)
     else:
-        told = ""
-    assert "\n" not in told and len(told) < 4_000, told
-    if told:
+        found = ""
+    assert "\n" not in found and len(found) < 4_000, found
+    if found:
         return "refused", 0
     if whole:
         check(base, data, untouched, result, folder.root)
@@ -73,10 +73,10 @@ def test_mutated_files(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatc
     base, began = bases()[name], time.process_time()
     monkeypatch.setattr("traces.clusters.DECLARED", tmp_path / "none.toml")
     path = tmp_path / ("clusters.toml" if name == "clusters.toml" else "file")
-    due, seed, told = LINES / len(bases()), 0, Counter[str]()
+    due, seed, found = LINES / len(bases()), 0, Counter[str]()
     kinds = Counter[str]()
     with Growth() as grown:
-        while told["mutated"] < due:
+        while found["mutated"] < due:
             rng = random.Random(f"{name} {seed}")
             size = len(base.records) if base.reads else FILE_LINES
             share = SHARES[seed % 2] if not base.reads else 2 / size
@@ -90,11 +90,11 @@ def test_mutated_files(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatc
             fate, rejects = become(base, path, data, untouched, whole=kind == "mutated lines alone")
             shutil.rmtree(tmp_path / "data", ignore_errors=True)
             kinds[kind] += 1
-            told.update({"mutated": size - untouched, "lines": size, "rejects": rejects, fate: 1})
+            found.update({"mutated": size - untouched, "lines": size, "rejects": rejects, fate: 1})
             seed += 1
     print(
-        f"\n{name}: {told['mutated']:,} of {told['lines']:,} lines mutated in {seed:,} files of {len(kinds)} kinds: "
-        f"{told['read']:,} read, {told['refused']:,} refused, {told['rejects']:,} records refused; "
+        f"\n{name}: {found['mutated']:,} of {found['lines']:,} lines mutated in {seed:,} files of {len(kinds)} kinds: "
+        f"{found['read']:,} read, {found['refused']:,} refused, {found['rejects']:,} records refused; "
         f"{time.process_time() - began:.1f} s of processor time, grew by {grown.mib:,.0f} MiB"
     )
     assert grown.mib < 2 << 10

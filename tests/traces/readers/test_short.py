@@ -53,8 +53,8 @@ def read_in(data: DataFolder, path: Path) -> None:
 def test_a_disk_full_while_a_log_is_read(lake: Lake, log: Path, size: int) -> None:
     with files_up_to(size), pytest.raises(WorkError) as caught:
         read_in(lake.data, log)
-    told = str(caught.value)
-    assert "File too large" in told and str(lake.data.root) in told and "\n" not in told
+    message = str(caught.value)
+    assert "File too large" in message and str(lake.data.root) in message and "\n" not in message
     assert len(lake_files(lake.data)) == 1 and hidden(lake.data) == {".locks"}
     read_in(lake.data, log)
     warehouse.build(lake.data)
@@ -66,10 +66,10 @@ def test_a_disk_full_while_the_warehouse_is_built(lake: Lake, log: Path, size: i
     read_in(lake.data, log)
     with (
         files_up_to(size),
-        pytest.raises(WorkError, match=r"warehouse\.duckdb could not be built.*File too large") as told,
+        pytest.raises(WorkError, match=r"warehouse\.duckdb could not be built.*File too large") as raised,
     ):
         warehouse.build(lake.data)
-    assert "\n" not in str(told.value) and "is unchanged" in str(told.value)
+    assert "\n" not in str(raised.value) and "is unchanged" in str(raised.value)
     assert len(lake.rows("jobs")) == 300 and hidden(lake.data) == {".locks"}
     warehouse.build(lake.data)
     assert len(lake.rows("jobs")) == 3_000

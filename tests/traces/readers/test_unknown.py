@@ -26,9 +26,9 @@ def refused(path: Path, text: str) -> str:
     path.write_text(text)
     with pytest.raises(InputError) as caught:
         registry.reader_for(RawFile(path, ClusterSettings("lab")))
-    told = str(caught.value)
-    assert told.startswith(f"{path}:1: ") and "\n" not in told
-    return told
+    message = str(caught.value)
+    assert message.startswith(f"{path}:1: ") and "\n" not in message
+    return message
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def refused(path: Path, text: str) -> str:
     ],
 )
 def test_it_says_what_it_looks_like(tmp_path: Path, text: str, parts: tuple[str, ...]) -> None:
-    told = refused(tmp_path / "log", text)
-    assert all(part in told for part in parts), told
-    assert "--fields" not in told
+    message = refused(tmp_path / "log", text)
+    assert all(part in message for part in parts), message
+    assert "--fields" not in message
 
 
 @pytest.mark.parametrize("delimiter", ["|", "^|^", ";"])
@@ -70,9 +70,9 @@ def test_a_dump_without_a_header_is_shown_fields_of_its_own_number(tmp_path: Pat
     """The example is taken as it stands; a trailing delimiter makes no column more."""
     rows = "".join(ROW.format(id=job) for job in ("7", "8_1", "8_[2-9]", "8_1.batch", "9+0"))
     for text in (rows, rows.replace("\n", "|\n")):
-        told = refused(tmp_path / "log", text.replace("|", delimiter))
-        assert "without a header: name its 8 columns with --fields" in told
-        example = told.rsplit("--fields ", 1)[1]
+        message = refused(tmp_path / "log", text.replace("|", delimiter))
+        assert "without a header: name its 8 columns with --fields" in message
+        example = message.rsplit("--fields ", 1)[1]
         assert len(sacct_columns.from_fields(tuple(example.split(",")))) == 8
 
 
@@ -93,8 +93,8 @@ def test_a_last_column_that_steps_leave_blank_counts(tmp_path: Path) -> None:
 
 
 def test_rows_under_names_of_columns_are_no_dump_without_a_header(tmp_path: Path) -> None:
-    told = refused(tmp_path / "log", "host,at,load\nn1,2026-03-01T00:00:00,7\nn2,2026-03-01T00:00:00,8\n")
-    assert "--fields" not in told and "CSV with the columns 'host, at, load'" in told
+    message = refused(tmp_path / "log", "host,at,load\nn1,2026-03-01T00:00:00,7\nn2,2026-03-01T00:00:00,8\n")
+    assert "--fields" not in message and "CSV with the columns 'host, at, load'" in message
 
 
 def test_numbers_in_columns_are_no_dump(tmp_path: Path) -> None:
@@ -107,5 +107,5 @@ def test_numbers_in_columns_are_no_dump(tmp_path: Path) -> None:
     )
 )
 def test_there_are_words_for_anything(head: bytes) -> None:
-    told = what_it_is(head, {"helios": {"a", "b"}})
-    assert told and "\n" not in told
+    found = what_it_is(head, {"helios": {"a", "b"}})
+    assert found and "\n" not in found

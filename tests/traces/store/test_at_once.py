@@ -107,8 +107,8 @@ def test_an_ingest_waits_for_a_build_and_neither_loses_a_row(lake: Lake, sacct_r
     with stopped("settle.fill", lake.data, a) as first:
         second = start("nowhere", lake.data.root, b, "other")
         try:
-            told = waits(second)
-            assert told.startswith(f"waiting for the lake of {lake.data.root}: process {first.pid} (")
+            found = waits(second)
+            assert found.startswith(f"waiting for the lake of {lake.data.root}: process {first.pid} (")
             assert held(lake.data) == [("lab", "1")], "who reads the warehouse does not wait"
             assert second.poll() is None
             go_on(first)

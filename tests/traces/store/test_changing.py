@@ -92,9 +92,9 @@ def test_what_changes_every_time_is_refused_by_name(
     readings = meanwhile(monkeypatch, nothing, grow, times=99)
     with pytest.raises(
         InputError, match=r"log\.psv: another program is writing to it: it changed during each of 3 readings"
-    ) as told:
+    ) as raised:
         lake.ingest(path)
-    assert len(readings) == 3 and "\n" not in str(told.value)
+    assert len(readings) == 3 and "\n" not in str(raised.value)
     assert [job["job_key"] for job in lake.rows("jobs")] == ["1"], "what was in stays"
     assert not list(lake.data.lake.glob("*/.*")), "and nothing is left half way"
 

@@ -78,8 +78,8 @@ def test_a_parquet_file_of_the_lake(lake: Lake, sacct_row: Row, harm: Callable[[
     if harm in (delete, cut):  # by its size; a bit that turned is noticed by who reads the file
         with pytest.raises(WorkError) as caught:
             warehouse.build(lake.data)
-        told = str(caught.value)
-        assert told.startswith(str(harmed)) and f"ingest {path} again" in told and "\n" not in told
+        message = str(caught.value)
+        assert message.startswith(str(harmed)) and f"ingest {path} again" in message and "\n" not in message
     if harm is garble:
         with pytest.raises(WorkError) as caught:
             warehouse.build(lake.data)
@@ -154,9 +154,9 @@ def test_garbage_anywhere_gives_one_line(lake: Lake, sacct_row: Row, seed: int) 
         lambda: warehouse.build(lake.data),
         lambda: read_in(lake, lake.inbox / "a.psv"),
     ):
-        told = str(lake.data.root)
+        message = str(lake.data.root)
         try:
             work()
         except BatonError as error:
-            told = str(error)
-        assert "\n" not in told and str(lake.data.root) in told
+            message = str(error)
+        assert "\n" not in message and str(lake.data.root) in message

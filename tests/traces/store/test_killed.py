@@ -243,8 +243,8 @@ def test_a_name_is_shared_within_a_process_and_gone_with_the_last(tmp_path: Path
 def test_only_the_older_content_of_a_changed_file_goes(tmp_path: Path, kept: bool) -> None:
     for digest, source in (("old", "/raw/a"), ("new", "/raw/a"), ("other", "/raw/b"), ("unsourced", None)):
         (tmp_path / digest).mkdir()
-        told = {"schema_version": 2, "fingerprint": "", "sha256": digest, "path": "a", "source": source}
-        raw_files.write(tmp_path / digest, {**told, "result": {"rows": 1, "rejects": 0, "jobs": 1}})
+        found = {"schema_version": 2, "fingerprint": "", "sha256": digest, "path": "a", "source": source}
+        raw_files.write(tmp_path / digest, {**found, "result": {"rows": 1, "rejects": 0, "jobs": 1}})
     place = tmp_path / ".place"
     removed = staging.retire(tmp_path, {"/raw/a": "new"}, {"old"} if kept else set(), place)
     assert removed == ([] if kept else ["old"])

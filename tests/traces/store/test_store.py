@@ -45,8 +45,8 @@ def test_an_empty_warehouse_has_every_table_with_comments(tmp_path: Path) -> Non
         assert frame.columns == list(table.names) and frame.is_empty()
         assert dict(frame.schema) == dict(empty(table).schema)
     comments = warehouse.read(data, "SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'jobs'")
-    told = dict(comments.iter_rows())
-    assert told["wait_s"].endswith("[s]") and all(told[name] for name in schema.JOBS.names)
+    found = dict(comments.iter_rows())
+    assert found["wait_s"].endswith("[s]") and all(found[name] for name in schema.JOBS.names)
 
 
 def test_reading_takes_parameters_and_leaves_nothing_open(lake: Lake, sacct_row: Row) -> None:
@@ -129,15 +129,15 @@ def test_derived_tables_enter_the_warehouse(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("frame", "told"),
+    ("frame", "message"),
     [
         (pl.DataFrame({"n": [1]}), "cluster is missing"),
         (pl.DataFrame({"n": [None], "cluster": ["a"]}, schema={"n": pl.Int64, "cluster": pl.String}), "1 nulls"),
         (pl.DataFrame({"n": [1], "cluster": ["a"], "m": [1]}), "unknown columns"),
     ],
 )
-def test_a_frame_that_does_not_fit_its_table_is_refused(frame: pl.DataFrame, told: str) -> None:
-    with pytest.raises(WorkError, match=told):
+def test_a_frame_that_does_not_fit_its_table_is_refused(frame: pl.DataFrame, message: str) -> None:
+    with pytest.raises(WorkError, match=message):
         conform(FIGURES, frame)
 
 
@@ -177,5 +177,5 @@ def test_a_long_query_draws_nothing_on_standard_output() -> None:
         "with connections.in_memory() as connection:\n"
         "    print(connection.execute(\"SELECT current_setting('enable_progress_bar')\").fetchone())"
     )
-    told = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    assert told.stdout == "(False,)\n"
+    done = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert done.stdout == "(False,)\n"

@@ -60,7 +60,7 @@ class PlainSia:
 
     def decide(self, there: list[PlainGpuJob], now: float) -> dict[int, Placed]:
         """Decide as `PlainPolicy` requires. Raises ValueError for an answer that is not one of the best."""
-        told = {number: self._told(placed) for number, placed in next(self.answers).items()}
+        result = {number: self._told(placed) for number, placed in next(self.answers).items()}
         self.given = {job.number: self.given[job.number] for job in there if job.placed}
         pinned = {job.number for job in there if job.placed and job.resume > now}
         wanted = {number: self.given[number] for number in pinned}
@@ -70,9 +70,9 @@ class PlainSia:
         ]
         asking = [job for job in there if job.number not in pinned]
         tables = {job.number: self._costs(job, now) for job in asking}
-        answer = {job.number: told.get(job.number) for job in asking}
+        answer = {job.number: result.get(job.number) for job in asking}
         found = _sum([tables[number][given] for number, given in answer.items()])
-        if any(told.get(number) != given for number, given in wanted.items()) or found != best(tables, room):
+        if any(result.get(number) != given for number, given in wanted.items()) or found != best(tables, room):
             raise ValueError(f"at {now:.0f} s the answer costs {found}, but the best costs {best(tables, room)}")
         wanted |= {number: given for number, given in answer.items() if given is not None}
         return self._place({job.number: job for job in there}, wanted)

@@ -49,8 +49,8 @@ def test_the_difference_of_a_few_pairs_by_hand() -> None:
     report.observations[report.offset[2] + 1, FEATURES.index("start_estimate_h")] = 0.0
     policies = [*trained("start-estimate", artifact(settings=(1.0,))), *lead("lead", 1.0)]
     compared = compare(report, policies, context=context(), select=select)
-    told = row_of(compared, "lead")["difference_to_best_rule"]
-    assert told == {
+    found = row_of(compared, "lead")["difference_to_best_rule"]
+    assert found == {
         "rule": "start-estimate",
         "cost_w1": pytest.approx(2.5 / 3 - 2.5 / 3),
         "interruption_h_at_overlap_0.25": None,
@@ -87,8 +87,8 @@ def test_every_draw_of_a_difference_is_that_of_the_twin() -> None:
     expected = [sum(w * d for w, d in zip(draw, less, strict=True)) / sum(draw) for draw in weights]
     assert one.figures["cost_w1"][0] == pytest.approx(less.mean())
     np.testing.assert_allclose(one.figures["cost_w1"][1:], expected)
-    told = row_of(compared, "lead", "8")["difference_to_best_rule"]
-    assert told["ci95"]["cost_w1"] == pytest.approx(np.percentile(expected, [2.5, 97.5]))  # type: ignore[index]
+    found = row_of(compared, "lead", "8")["difference_to_best_rule"]
+    assert found["ci95"]["cost_w1"] == pytest.approx(np.percentile(expected, [2.5, 97.5]))  # type: ignore[index]
 
 
 def test_the_rule_is_picked_on_the_select_window_among_those_that_learned_nothing() -> None:

@@ -187,13 +187,13 @@ def test_more_jobs_that_wait_than_there_is_room_for_get_more_room(monkeypatch: p
     expected, rooms = few(3600), []
     chunk = module._chunk
 
-    def told(*arguments: Any) -> int:
+    def counted_chunk(*arguments: Any) -> int:
         result: int = chunk(*arguments)
         rooms.append(result)
         return result
 
     monkeypatch.setattr(module, "_FIRST_ROOM", 1)
-    monkeypatch.setattr(module, "_chunk", told)
+    monkeypatch.setattr(module, "_chunk", counted_chunk)
     assert few(3600, threads=1).digest == expected.digest
     assert rooms.count(NO_ROOM) >= 1
 

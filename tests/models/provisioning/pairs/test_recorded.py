@@ -119,8 +119,8 @@ def test_each_pair_observes_its_own_predecessor_and_its_users_place() -> None:
     table = built(record, parameters(), of=Predecessors(np.array([1, 2, 4]), np.full(3, NONE)))
     assert table.decision_s[:8].tolist() == [350, 600, 850, 1100, 450, 700, 950, 1200]
     assert table.observations[:8, AT.pending_jobs].tolist() == [1] * 8
-    told = [AT.predecessor_elapsed_h, AT.predecessor_wait_h, AT.successor_nodes, AT.successor_limit_h]
-    seen = table.observations[[0, 4]][:, [*told, AT.own_pending_jobs]] * np.array([3600, 3600, 1, 3600, 1])
+    found = [AT.predecessor_elapsed_h, AT.predecessor_wait_h, AT.successor_nodes, AT.successor_limit_h]
+    seen = table.observations[[0, 4]][:, [*found, AT.own_pending_jobs]] * np.array([3600, 3600, 1, 3600, 1])
     np.testing.assert_allclose(seen, [[250, 60, 2, 1000, 0], [250, 10, 4, 1500, 1]], rtol=1e-5)
 
 

@@ -84,8 +84,8 @@ def test_an_agent_takes_it_with_the_rules_of_its_site_alone(name: str, tmp_path:
     with pytest.raises(ValueError, match=r"needs trained_on\.site with max_jobs, .*train it again"):
         load(tmp_path / "policy", None)
     site = {"max_jobs": 8, "max_nodes": None, "points_per_hour": 21.0, "siblings": True}
-    told = replace(artifact, manifest={**artifact.manifest, "trained_on": {"site": site}})
-    told.save(tmp_path / "policy")
+    found = replace(artifact, manifest={**artifact.manifest, "trained_on": {"site": site}})
+    found.save(tmp_path / "policy")
     assert load(tmp_path / "policy", None).manifest["fills"]["ahead_wait_p50_h"] == "start_estimate_h"
     assert ReleasedPolicy(tmp_path / "policy").site == Site(8, None, 21.0, siblings=True)
 

@@ -65,8 +65,8 @@ class Notes:
         self.trainings.append((context, list(policies), len(pairs)))
         yield self
 
-    def record(self, *_: Any, **told: Any) -> str:
-        self.runs.append(told)
+    def record(self, *_: Any, **fields: Any) -> str:
+        self.runs.append(fields)
         return f"run-{len(self.runs)}"
 
 

@@ -59,11 +59,11 @@ def data(store: Path, tmp_path: Path) -> DataFolder:
 
 
 def test_what_it_did_is_measured_on_the_report_window_alone() -> None:
-    told = measured_on(REPORT, ONE, SELECT, "injected")
-    assert [one["risk"] for one in told["promises"]] == [0.05, 0.1, 0.2]
-    for one, row in zip(told["promises"], promises_of(REPORT, ONE, SELECT), strict=True):
+    found = measured_on(REPORT, ONE, SELECT, "injected")
+    assert [one["risk"] for one in found["promises"]] == [0.05, 0.1, 0.2]
+    for one, row in zip(found["promises"], promises_of(REPORT, ONE, SELECT), strict=True):
         assert one == {name: row[name] for name in one} and "weekly" not in one
-    results = told["results"]
+    results = found["results"]
     assert results["n"] == len(REPORT) and results["cost_h"] == pytest.approx(cost_h(REPORT, ONE).mean())
     assert results["interruption_h"] + results["overlap_h"] == pytest.approx(results["cost_h"])
     low, high = results["ci95"]["cost_h"]
@@ -114,12 +114,12 @@ def test_a_release_carries_its_promises_and_the_agent_shows_them(
     release(data, offer(candidate(ONE, "start-estimate"), None))
     place = folder(data, "toy") / "champion"
     loaded = Artifact.load(place)
-    told = measured_on(REPORT, ONE, SELECT, "injected")
-    assert loaded.promises == told["promises"]
-    assert loaded.manifest["release"]["results"] == told["results"]
+    found = measured_on(REPORT, ONE, SELECT, "injected")
+    assert loaded.promises == found["promises"]
+    assert loaded.manifest["release"]["results"] == found["results"]
     assert "**Promises**" in (place / "MODEL_CARD.md").read_text()
     assert main([str(place)]) == 0
-    assert json.loads(capsys.readouterr().out)["promises"] == told["promises"]
+    assert json.loads(capsys.readouterr().out)["promises"] == found["promises"]
 
 
 @pytest.mark.parametrize(("is_kept", "passed"), [(True, True), (None, True), (False, False)])

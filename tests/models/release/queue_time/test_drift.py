@@ -106,15 +106,15 @@ def test_nothing_is_said_where_nothing_can_be(
 
 def test_scores_of_whole_weeks_by_hand() -> None:
     rows = generated_rows(700, days=42)
-    told = Forecast(np.broadcast_to(LEVELS * 1e9, (len(rows), len(LEVELS))), np.zeros(len(rows)))
+    result = Forecast(np.broadcast_to(LEVELS * 1e9, (len(rows), len(LEVELS))), np.zeros(len(rows)))
     first_s, last_s = int(rows.submit_s[0]), int(rows.submit_s[-1])
-    found = by_week(told, rows, first_s, last_s)
+    found = by_week(result, rows, first_s, last_s)
     assert [one.week_s % WEEK_S for one in found] == [4 * DAY_S] * 5, "Mondays; what is left at both ends is no week"
     assert first_s <= found[0].week_s and found[-1].week_s + WEEK_S <= last_s
     for one in found:
         inside = (rows.submit_s >= one.week_s) & (rows.submit_s < one.week_s + WEEK_S)
         assert one.n == inside.sum() > 0 and one.missed_95 == 1.0, "every wait is below .025 of 1e9 s"
-    assert by_week(told, rows, first_s, first_s + WEEK_S) == []
+    assert by_week(result, rows, first_s, first_s + WEEK_S) == []
 
 
 def test_a_week_is_beyond_where_one_score_is_worse_than_every_week_before() -> None:

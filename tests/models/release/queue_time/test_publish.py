@@ -116,8 +116,8 @@ def test_the_registered_model_answers_without_baton(lab: Any, tmp_path: Path) ->
         "import mlflow, pandas\n"
         "model = mlflow.pyfunc.load_model(sys.argv[1])\n"
         "names = [name for name in model.metadata.get_input_schema().input_names() if name != 'partition']\n"
-        "told = model.predict(pandas.DataFrame([[1.0] * len(names)] * 2, columns=names).assign(partition='p0'))\n"
-        "print(list(told.columns)[0], list(told.columns)[-1], told.shape, bool((told['q0.5'] <= told['q0.9']).all()))\n"
+        "rows = model.predict(pandas.DataFrame([[1.0] * len(names)] * 2, columns=names).assign(partition='p0'))\n"
+        "print(list(rows.columns)[0], list(rows.columns)[-1], rows.shape, bool((rows['q0.5'] <= rows['q0.9']).all()))\n"
     )
     done = subprocess.run([sys.executable, "-c", program, str(folder)], capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout.splitlines()[-1:] == ["q0.025 p_under_600s (2, 40) True"], done.stderr
@@ -148,7 +148,7 @@ def test_a_killed_process_leaves_what_the_next_one_finishes(lab: Any, monkeypatc
 
 
 def test_a_champion_is_held_against_jobs_that_it_was_not_fitted_on(lab: Any) -> None:
-    """With the same log the champion has seen every job of the window: nothing can be told, and it stays."""
+    """With the same log the champion has seen every job of the window: nothing can be said, and it stays."""
     data, now, _ = lab
     champion = tracking.champion(data, "lab", QUEUE_TIME)
     assert champion is not None

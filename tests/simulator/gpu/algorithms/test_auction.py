@@ -51,8 +51,8 @@ def test_no_lie_pays(bids: list[Bid], lie: Bid, capacity: int) -> None:
     # A bundle that the truth does not name is worth what the largest smaller one of it is.
     lying = auction([lie, *bids[1:]], capacity)
     got = max((value for gpus, value in truth if gpus <= lying.gpus[0]))
-    told = worth(truth, honest.gpus[0])
-    assert lying.kept[0] * got <= honest.kept[0] * told * (1.0 + 1e-9)
+    found = worth(truth, honest.gpus[0])
+    assert lying.kept[0] * got <= honest.kept[0] * found * (1.0 + 1e-9)
 
 
 def test_a_lone_bidder_pays_nothing() -> None:

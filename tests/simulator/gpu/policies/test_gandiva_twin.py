@@ -21,8 +21,8 @@ def test_equal_to_the_plain_twin(slices: bool, migrates: bool, grows: bool) -> N
     for seed in range(40):
         machine, jobs = instance(seed, 24, ("T4",) if seed % 2 else ("T4", "A100"))
         round_s, pause_s = (300.0, None) if seed % 3 else (60.0, 2.0)  # a slice is longer than any restart
-        told = (round_s, pause_s, 1.2, slices, migrates, grows)
-        run = assert_equal(machine, jobs, Gandiva(*told), gandiva.PlainGandiva(machine, *told))
+        found = (round_s, pause_s, 1.2, slices, migrates, grows)
+        run = assert_equal(machine, jobs, Gandiva(*found), gandiva.PlainGandiva(machine, *found))
         asked = {job.number: job.gpus for job in jobs}
         ended = {job.number: job.end for job in run.jobs}
         for before, after in zip(run.decisions, run.decisions[1:], strict=False):

@@ -21,6 +21,6 @@ def test_equal_to_the_plain_twin(seed: int, filter_share: float) -> None:
     submit[18:] += 200_000.0  # the cluster is empty in between
     gpus = np.minimum(rng.choice([1, 1, 2, 3, 4, 8], 24), cluster.gpus)
     jobs = of_arrays(submit, gpus, rng.integers(60, 6000, 24).astype(float))
-    told = (360.0, 1200.0, filter_share, seed)
-    run = assert_equal(cluster.machine(), jobs.objects(), Themis(*told), themis.PlainThemis(cluster, *told))
+    found = (360.0, 1200.0, filter_share, seed)
+    run = assert_equal(cluster.machine(), jobs.objects(), Themis(*found), themis.PlainThemis(cluster, *found))
     assert sum(job.preemptions for job in run.jobs) > 0

@@ -38,7 +38,7 @@ def test_one_oddity(lake: Lake, row: Row) -> None:
         assert (result.rejects, reject["raw"]) == (1, row.lines) and "z" in nodes
         return
     assert result.rejects == 0 and row.nodes.keys() <= nodes.keys()
-    assert {name: {column: nodes[name][column] for column in told} for name, told in row.nodes.items()} == row.nodes
+    assert {name: {column: nodes[name][column] for column in found} for name, found in row.nodes.items()} == row.nodes
 
 
 def test_a_line_that_says_nothing_new_is_a_duplicate(lake: Lake) -> None:

@@ -122,8 +122,8 @@ def test_a_job_told_of_twice_is_a_duplicate(lake: Lake) -> None:
     done = entry("1", attempt("2017-10-07 01:10:00", "2017-10-07 01:40:00", m1=1))
     (job,) = jobs_of(lake, running, done, running)
     assert (job["state"], job["run_s"]) == ("COMPLETED", 1800)
-    (told,) = lake.rows("trace_files")
-    assert (told["records"], told["allocations"], told["duplicates"]) == (3, 1, 2)
+    (found,) = lake.rows("trace_files")
+    assert (found["records"], found["allocations"], found["duplicates"]) == (3, 1, 2)
 
 
 def test_the_order_of_events_settles_the_doubled_hour(lake: Lake) -> None:

@@ -102,8 +102,8 @@ def test_a_reader_is_found_by_content_counts_every_record_and_takes_a_file_once(
     assert result.allocations + result.samples == records and result.seconds > 0
     (again,) = lake.ingest(path)
     assert (again.duplicates, again.jobs) == (records, 0)
-    (told,) = lake.rows("trace_files")
-    assert (told["format"], told["records"]) == (name, records)
+    (found,) = lake.rows("trace_files")
+    assert (found["format"], found["records"]) == (name, records)
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -143,9 +143,9 @@ def test_the_error_for_an_unknown_file_says_what_was_tried_and_what_is_nearest(l
     path = lake.put("log.csv", "job_id,user,vc,gpu_num,cpu_num,state,submit_time,start_time,end_time\n")
     with pytest.raises(InputError) as caught:
         lake.ingest(path)
-    told = str(caught.value)
-    assert all(name in told for name in READERS)
-    assert "nearest is helios, but the file lacks duration, node_num, queue" in told
+    message = str(caught.value)
+    assert all(name in message for name in READERS)
+    assert "nearest is helios, but the file lacks duration, node_num, queue" in message
 
 
 def test_the_newest_of_several_rows_of_one_id_stands(lake: Lake) -> None:
@@ -168,8 +168,8 @@ def test_nodes_of_openb(lake: Lake) -> None:
     (result,) = lake.ingest(lake.put("nodes", text))
     assert (result.rows, result.samples, result.duplicates, result.rejects) == (4, 2, 1, 1)
     columns = ("node", "gpus", "gpu_type", "gpu_mem_gb", "cpus", "memory_mib")
-    told = [tuple(node[name] for name in columns) for node in lake.rows("nodes")]
-    assert told == [("n1", 8, "V100M32", 32.0, 96, 786_432), ("n3", 2, "P100", None, 64, 262_144)]
+    found = [tuple(node[name] for name in columns) for node in lake.rows("nodes")]
+    assert found == [("n1", 8, "V100M32", 32.0, 96, 786_432), ("n3", 2, "P100", None, 64, 262_144)]
 
 
 def test_a_node_of_openb_beyond_any_machine_is_refused(lake: Lake) -> None:

@@ -79,17 +79,17 @@ def test_the_parser_does_as_its_slow_twin(lines: list[str]) -> None:
 
 @given(LINES.filter(str.strip))
 def test_what_a_replay_refuses_the_lake_rejects_for_the_same_reason(line: str) -> None:
-    ((_, told),) = slowly(line)
+    ((_, found),) = slowly(line)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.swf"
         path.write_text(line)
-        if isinstance(told, list):
+        if isinstance(found, list):
             assert len(read_swf(path)) == 1
             return
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=found):
             read_swf(path)
         (reject,) = Swf().read(RawFile(path, ClusterSettings("lab"))).rejects
-        assert reject.reason.startswith(told)
+        assert reject.reason.startswith(found)
 
 
 PACKED = {"plain": bytes, "gzip": gzip.compress, "zstd": lambda text: pa.compress(text, "zstd", asbytes=True)}
@@ -106,13 +106,13 @@ def test_columns_and_their_stand_ins(tmp_path: Path, pack: Callable[[bytes], byt
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [("1 2 3", ":1: 3 fields"), ("x " * 18, "not a number"), ("; only\n", "no job"), (f"{'9' * 30} " * 18, "range")],
 )
-def test_other_lines_are_refused_by_place(tmp_path: Path, line: str, told: str) -> None:
+def test_other_lines_are_refused_by_place(tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "trace.swf"
     path.write_text(line)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         read_swf(path)
 
 

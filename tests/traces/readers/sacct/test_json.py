@@ -64,13 +64,13 @@ def test_what_is_whole_is_read_and_what_is_broken_is_one_reject(
 ) -> None:
     text, number, whole, last = "", 0, [], []
     for kinds in documents:
-        told = []
+        result = []
         for kind in kinds:
             number += 1
-            told.append(BREAKS[kind](record(number)) if kind else record(number))
+            result.append(BREAKS[kind](record(number)) if kind else record(number))
             whole += [number] * (not kind)
         last.append(kinds[-1] if kinds else "")
-        text += f'{{"meta": {{"jobs": []}}, "jobs": [{f",{between}".join(told)}], "errors": [{{"n": 0}}]}}{between}'
+        text += f'{{"meta": {{"jobs": []}}, "jobs": [{f",{between}".join(result)}], "errors": [{{"n": 0}}]}}{between}'
     found = elements(text, piece)
     assert [element.value["n"] for element in found if not element.wrong] == whole
     broken = sum(bool(kind) for kinds in documents for kind in kinds)
@@ -87,8 +87,8 @@ OPEN = {"a missing quote", "a missing bracket", "a brace too few", "nested deep 
 @pytest.mark.parametrize("piece", [997, 1 << 20])
 def test_a_list_that_is_closed_too_early_goes_on(end: str, piece: int) -> None:
     """Brackets too many behind the third of 40 records, in the first of two documents."""
-    told = [record(n) + (end if n == 2 else "") for n in range(40)]
-    found = elements(f'{{"jobs": [{", ".join(told)}]}}\n{{"jobs": [{record(40)}]}}', piece)
+    result = [record(n) + (end if n == 2 else "") for n in range(40)]
+    found = elements(f'{{"jobs": [{", ".join(result)}]}}\n{{"jobs": [{record(40)}]}}', piece)
     assert [element.value["n"] for element in found if not element.wrong] == list(range(41))
     assert sum(bool(element.wrong) for element in found) <= 4
 
@@ -117,8 +117,8 @@ def test_what_cannot_be_delimited_is_one_reject_with_its_extent() -> None:
 )
 def test_what_stands_around_lists(text: str, wrong: list[str]) -> None:
     found = elements(text)
-    told = [element.wrong for element in found if element.wrong]
-    assert len(told) == len(wrong) and all(part in whole for part, whole in zip(wrong, told, strict=True)), told
+    result = [element.wrong for element in found if element.wrong]
+    assert len(result) == len(wrong) and all(part in whole for part, whole in zip(wrong, result, strict=True)), result
     assert [e.value for e in found if not e.wrong][:1] in ([{}], [1])
 
 
@@ -179,10 +179,10 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_value_costs_its_own_record(lake: Lake, name: str) -> None:
-    record, told = HOSTILE[name]
+    record, found = HOSTILE[name]
     result = ingested(lake, text(1), record, text(3))
     is_step = "step that" in name
     assert (result.rows, result.allocations, result.rejects) == (3 + is_step, 2 + is_step, 1)
     (reject,) = lake.rows("rejects")
-    assert reject["line"] == 2 and told in reject["reason"] and len(reject["reason"]) < 400
+    assert reject["line"] == 2 and found in reject["reason"] and len(reject["reason"]) < 400
     assert {1, 3} <= {row["job_id_raw"] for row in lake.rows("jobs")}

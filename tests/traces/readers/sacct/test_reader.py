@@ -289,7 +289,7 @@ def test_the_hour_that_spring_leaves_out(lake: Lake, sacct_row: Row) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "how", "told"),
+    ("text", "how", "message"),
     [
         ("JobID|User|Submit|End\n1|u|a|b\n", {}, "column State or Start is missing"),
         ("State|Submit|Start|End\nCOMPLETED|a|b|c\n", {}, "JobID"),
@@ -305,9 +305,11 @@ def test_the_hour_that_spring_leaves_out(lake: Lake, sacct_row: Row) -> None:
         ("JobID     JobName    User \n--------- ---------- -----\n1         a          u\n", {}, "State or Start"),
     ],
 )
-def test_a_file_of_no_use_is_refused_and_nothing_written(lake: Lake, text: str, how: dict[str, Any], told: str) -> None:
+def test_a_file_of_no_use_is_refused_and_nothing_written(
+    lake: Lake, text: str, how: dict[str, Any], message: str
+) -> None:
     path = lake.put("dump", text)
-    with pytest.raises(InputError, match=told) as caught:
+    with pytest.raises(InputError, match=message) as caught:
         lake.ingest(path, **how)
     assert str(path) in str(caught.value) or "--fields" in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -109,8 +109,8 @@ def job(new: bool, **other: Any) -> dict[str, Any]:
 def test_json(lake: Lake, new: bool) -> None:
     task = job(new, job_id=105, array={"job_id": 102, "task_id": _count(3, new), "task": ""}, steps=[])
     failed = job(new, job_id=106, state={"current": ["FAILED"] if new else "FAILED"}, steps=[])
-    told = {"meta": {"Slurm": {"release": "22.05.8"}}, "jobs": [job(new), task, failed, {"no": "job"}]}
-    (result,) = lake.ingest(lake.put("dump.json", json.dumps(told, indent=1)))
+    found = {"meta": {"Slurm": {"release": "22.05.8"}}, "jobs": [job(new), task, failed, {"no": "job"}]}
+    (result,) = lake.ingest(lake.put("dump.json", json.dumps(found, indent=1)))
     assert (result.format, result.rows, result.allocations, result.steps, result.rejects) == ("sacct", 5, 3, 1, 1)
     first, second, third = lake.rows("jobs")
     expected = {

@@ -1,4 +1,4 @@
-"""A Slurm told in text: the history of a few jobs, printed at any instant as squeue, sinfo, sacct ... print it.
+"""A Slurm that prints a recorded history: what squeue, sinfo, sacct ... would print of a few jobs at any instant.
 
 Only the text form lies between a history and what the agent makes of it; nothing here is shared with the agent but the
 names of the fields that it asks for.
@@ -17,7 +17,7 @@ FOR_EVER = 1 << 60
 
 
 @dataclass(frozen=True)
-class Told:
+class RecordedJob:
     """A job with all that ever becomes of it. Times are epoch s; a job that never starts is cancelled at its end."""
 
     id: str
@@ -43,10 +43,10 @@ class Told:
 
 
 @dataclass
-class ToldSlurm(Commands):
+class ReplayedSlurm(Commands):
     """Answers as a Slurm would at `now_s` to a user `me`. remembers_s: MinJobAge."""
 
-    jobs: Sequence[Told]
+    jobs: Sequence[RecordedJob]
     now_s: int = 0
     remembers_s: int = 300
     nodes: Mapping[str, str] = field(default_factory=dict)  # state by node
@@ -93,7 +93,7 @@ class ToldSlurm(Commands):
                 shown.append("".join(self._field(job, name, state) + mark for name, mark in fields) + "\n")
         return "".join(shown)
 
-    def _field(self, job: Told, name: str, state: str) -> str:
+    def _field(self, job: RecordedJob, name: str, state: str) -> str:
         has_run = state in ("RUNNING", "COMPLETED")
         end_s = job.start_s + job.limit_s if state == "RUNNING" else job.end_s
         values = {
