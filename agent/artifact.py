@@ -1,26 +1,15 @@
 """The loader of policy artifacts for training, evaluation and live use. Needs only numpy.
 
-An artifact is a folder with `manifest.json`, `arrays.npz` (no pickles) and, if released, `checks.json`: observations
-with the answers that the policy must give wherever it is loaded. It decides on a batch of observations whether to
-submit the successor now or wait, by its kind (`agent.kinds`).
+An artifact is a folder (`agent.model_folder`). It decides on a batch of observations whether to submit the successor
+now or wait, by its kind (`agent.kinds`).
 
-A released model carries copies of this file, `agent.kinds` and `agent.trees`, so they import nothing else of Baton.
-
-Over 400 lines: the format of the folder, its bounds, and the class that reads and checks it belong together.
+A released model carries copies of this file, `agent.kinds`, `agent.model_folder` and `agent.trees`, so they import
+nothing else of Baton.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import io
-import json
-import os
-import shutil
-import stat
-import tempfile
-import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -30,22 +19,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from agent.kinds import KINDS, MAX_FEATURES, MAX_NUMBER, MAX_SETTINGS, REMAINING, Float32s, Float64s, within_bound
+from agent.model_folder import (
+    CHECK_TOLERANCE,
+    CHECKS,
+    MAX_CHECKS,
+    ModelParts,
+    finite_rows,
+    one_line,
+    read_model,
+    write_model,
+)
 
 FORMAT_VERSION = 1
-ARRAYS, CHECKS = "arrays.npz", "checks.json"
 
 # Time between the decisions on a predecessor, s: the default of an artifact, and the bounds of any.
 DECIDE_EVERY_S, LEAST_EVERY_S, MOST_EVERY_S = 600, 60, 21_600
-# An artifact may be untrusted, and the agent runs on a shared login node. We reject an artifact before it takes more
-# time or memory than these bounds allow. Each comment ends with the most that a fit of Baton has needed so far.
+# As in `agent.model_folder`: bounds of an artifact that may be untrusted, and the most that a fit has needed so far.
 MAX_MANIFEST_BYTES = 1 << 20  # 2 kB
-MAX_ARRAY_BYTES = 1 << 28  # of arrays.npz, both packed and unpacked; 360 kB
-MAX_CHECKS_BYTES = 1 << 20  # 30 kB
-MAX_CHECKS = 1024  # observations in checks.json; 48
-MAX_DIRECTORY_BYTES = 1 << 14  # of the list of files in arrays.npz, at about 60 bytes per file; 12 files
 MAX_PROMISES = 16  # 3
 BLOCK_ROWS = 1024  # rows processed at once, so that intermediate arrays stay in the cache
-CHECK_TOLERANCE = 1e-6  # relative to a score, or to 1; differences between processors are far smaller
 KEYS: dict[str, type | tuple[type, ...]] = {
     "policy": str,
     "kind": str,
@@ -197,15 +189,7 @@ class Artifact:
         return float(self.manifest["default_setting"] if setting is None else setting)
 
     def _checked(self, observations: ArrayLike) -> Float32s:
-        rows = np.ascontiguousarray(observations, np.float32)
-        names = self.manifest["features"]
-        if rows.ndim != 2 or rows.shape[1] != len(names):
-            raise ValueError(f"observations of shape {rows.shape}; the artifact needs (n, {len(names)})")
-        finite = np.isfinite(rows)
-        if not finite.all():
-            row, column = np.argwhere(~finite)[0]
-            raise ValueError(f"observation {row}: {names[column]} is {rows[row, column]}, not a finite number")
-        return rows
+        return finite_rows(observations, self.manifest["features"], "artifact")
 
     def row(self, observed: Mapping[str, Any]) -> list[float]:
         """Return an observation as a row (F,) in the order of the features; missing ones or None get their fill.
@@ -236,12 +220,7 @@ class Artifact:
 
     def save(self, folder: Path | str) -> None:
         """Write the folder, replacing an older one as a whole. The same artifact gives the same bytes."""
-        files = {ARRAYS: pack_arrays(self.arrays)}
-        if self.checks is not None:
-            files[CHECKS] = (json.dumps(self.checks, sort_keys=True, allow_nan=False) + "\n").encode()
-        stated = {**self.manifest, "sha256": digests(files)}
-        manifest = json.dumps(stated, indent=1, sort_keys=True, allow_nan=False)
-        write_folder(Path(folder), {**files, "manifest.json": (manifest + "\n").encode()})
+        write_model(Path(folder), ModelParts(self.manifest, self.arrays, self.checks))
 
     @classmethod
     def load(cls, folder: Path | str, features: Sequence[str] | None = None) -> Artifact:
@@ -251,93 +230,9 @@ class Artifact:
         """
         folder = Path(folder)
         with one_line(f"{folder}: unreadable artifact"):
-            manifest = json_object("manifest.json", read_file(folder / "manifest.json", MAX_MANIFEST_BYTES))
-            check_manifest(manifest)
-            stated = manifest.pop("sha256", None)
-            stated = stated if isinstance(stated, dict) else {}
-            files = {ARRAYS: read_file(folder / ARRAYS, MAX_ARRAY_BYTES)}
-            if CHECKS in stated:
-                files[CHECKS] = read_file(folder / CHECKS, MAX_CHECKS_BYTES)
-            found = digests(files)
-            for name in (*found, *stated):
-                if stated.get(name) != found.get(name):
-                    raise ValueError(f"{name} is damaged or truncated (sha256 differs from manifest.json)")
-            if features is not None and list(features) != manifest["features"]:
-                raise ValueError(difference(list(features), manifest["features"]))
-            checks = json_object(CHECKS, files[CHECKS]) if CHECKS in files else None
-            loaded = cls(manifest, unpack_arrays(files[ARRAYS]), checks)
+            loaded = cls(*read_model(folder, MAX_MANIFEST_BYTES, check_manifest, features))
             loaded.replay()
             return loaded
-
-
-def difference(observed: list[str], needed: list[str]) -> str:
-    """Describe in one line how two lists of features differ."""
-    missing, unknown = [n for n in needed if n not in observed], [n for n in observed if n not in needed]
-    detail = f"missing {missing}, unknown {unknown}" if missing or unknown else "the same names in another order"
-    return f"made for other features ({detail}); train again, or use a matching release"
-
-
-# -- reading and writing ------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def one_line(where: str) -> Iterator[None]:
-    """Turn any error from a hostile or truncated file into a ValueError of one line."""
-    try:
-        yield
-    except Exception as error:  # zip, zlib, JSON and numpy each raise their own types
-        text = " ".join(str(error).split())[:300]
-        raise ValueError(f"{where}: {text or type(error).__name__}") from error
-
-
-def read_file(path: Path, most: int) -> bytes:
-    """Read a whole regular file of at most `most` bytes. Devices, blocked pipes and endless files are refused.
-
-    Raises OSError, and ValueError for a larger file before the rest of it is read.
-    """
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise ValueError(f"{path.name} is not a regular file")
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-        size = os.fstat(file.fileno()).st_size  # the file may still grow
-        if size > most or len(content := file.read(most + 1)) > most:
-            raise ValueError(f"{path.name} is larger than {most} bytes")
-    return content
-
-
-def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write a folder of these files (content by name), replacing an older one as a whole."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        temporary.chmod(0o755)
-        for name, content in files.items():
-            (temporary / name).write_bytes(content)
-        if folder.exists():
-            aside = temporary.with_name(temporary.name + ".old")
-            os.rename(folder, aside)
-            os.rename(temporary, folder)
-            shutil.rmtree(aside)
-        else:
-            os.rename(temporary, folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def digests(files: Mapping[str, bytes]) -> dict[str, str]:
-    """Compute the SHA-256 of each file's content."""
-    return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-
-
-def json_object(name: str, content: bytes) -> dict[str, Any]:
-    """Parse the JSON object in a file of that name. Raises ValueError, also for NaN and infinities."""
-
-    def refuse(constant: str) -> float:
-        raise ValueError(f"{name} holds {constant}, which JSON does not allow")
-
-    found = json.loads(content, parse_constant=refuse)
-    if not isinstance(found, dict):
-        raise ValueError(f"{name} does not hold a JSON object")
-    return found
 
 
 def check_manifest(manifest: dict[str, Any]) -> None:
@@ -393,39 +288,3 @@ def check_promises(release: Any) -> None:
                 "manifest.json: each of release.promises needs a risk between 0 and 1, a next_setting (a number or "
                 "null) and is_next_promised (true or false)"
             )
-
-
-def pack_arrays(arrays: dict[str, NDArray[Any]]) -> bytes:
-    """Pack the arrays as .npz; the same arrays give the same bytes (numpy's savez stores the time of day)."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in sorted(arrays):
-            content = io.BytesIO()
-            np.lib.format.write_array(content, np.ascontiguousarray(arrays[name]), allow_pickle=False)
-            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), content.getvalue(), zipfile.ZIP_DEFLATED)
-    return buffer.getvalue()
-
-
-def unpack_arrays(content: bytes) -> dict[str, NDArray[Any]]:
-    """Unpack the arrays of an .npz without pickles. Raises ValueError before unpacking over MAX_ARRAY_BYTES."""
-    check_directory(content)
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        if sum(entry.file_size for entry in archive.infolist()) > MAX_ARRAY_BYTES:
-            raise ValueError(f"arrays.npz unpacks to more than {MAX_ARRAY_BYTES} bytes")
-        if any(entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for entry in archive.infolist()):
-            raise ValueError("arrays.npz is not packed with deflate")  # LZMA could take any amount of memory
-    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
-
-
-def check_directory(content: bytes) -> None:
-    """Raise ValueError unless the zip file's list of files is short, because zipfile makes an object of each entry.
-
-    The last 22 bytes of a zip file without a comment hold the length of the list. A ZIP64 record, 20 bytes before them,
-    would override it (PKWARE APPNOTE 4.3.15, 4.3.16). We never write comments or ZIP64.
-    """
-    end = content[-22:]
-    if not end.startswith(b"PK\5\6") or not end.endswith(b"\0\0") or content[-42:-38] == b"PK\6\7":
-        raise ValueError("arrays.npz does not end like a plain zip file")
-    if int.from_bytes(end[12:16], "little") > MAX_DIRECTORY_BYTES:
-        raise ValueError(f"the list of files in arrays.npz is longer than {MAX_DIRECTORY_BYTES} bytes")

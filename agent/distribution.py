@@ -1,7 +1,7 @@
 """The loader of released queue-time models: they predict the distribution of a job's wait at its submission.
 
-A model is a folder as in `agent.artifact`: `manifest.json`, `arrays.npz` (no pickles) and `checks.json`, observations
-with their answers. This file needs only numpy and the loader of policies; a released model carries copies of all.
+A model is a folder (`agent.model_folder`). This file needs only numpy, and a released model carries copies of it and of
+what it imports.
 
 A distribution is a weighted mean of parts, quantile by quantile. Its quantile levels are then corrected by their
 coverage on held-out rows (`models.queue_time.conformal`). Each part has one of FORMS.
@@ -9,7 +9,6 @@ coverage on held-out rows (`models.queue_time.conformal`). Each part has one of 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,23 +18,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from agent.artifact import (
-    ARRAYS,
+from agent.kinds import MAX_FEATURES
+from agent.model_folder import (
     CHECK_TOLERANCE,
     CHECKS,
-    MAX_ARRAY_BYTES,
     MAX_CHECKS,
-    MAX_CHECKS_BYTES,
-    difference,
-    digests,
-    json_object,
+    ModelParts,
+    finite_rows,
     one_line,
-    pack_arrays,
-    read_file,
-    unpack_arrays,
-    write_folder,
+    read_model,
+    write_model,
 )
-from agent.kinds import MAX_FEATURES
 from agent.trees import TREES, TreeEnsemble, check_trees
 
 FORMAT_VERSION = 1
@@ -193,24 +186,11 @@ class Distribution:
                 )
 
     def _checked(self, observations: ArrayLike) -> Float32s:
-        rows = np.ascontiguousarray(observations, np.float32)
-        names = self.manifest["features"]
-        if rows.ndim != 2 or rows.shape[1] != len(names):
-            raise ValueError(f"observations of shape {rows.shape}; the distribution needs (n, {len(names)})")
-        finite = np.isfinite(rows)
-        if not finite.all():
-            row, column = np.argwhere(~finite)[0]
-            raise ValueError(f"observation {row}: {names[column]} is {rows[row, column]}, not a finite number")
-        return rows
+        return finite_rows(observations, self.manifest["features"], "distribution")
 
     def save(self, folder: Path | str) -> None:
         """Write the folder, replacing an older one as a whole. The same distribution gives the same bytes."""
-        files = {ARRAYS: pack_arrays(self.arrays)}
-        if self.checks is not None:
-            files[CHECKS] = (json.dumps(self.checks, sort_keys=True, allow_nan=False) + "\n").encode()
-        stated = {**self.manifest, "sha256": digests(files)}
-        files["manifest.json"] = (json.dumps(stated, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
-        write_folder(Path(folder), files)
+        write_model(Path(folder), ModelParts(self.manifest, self.arrays, self.checks))
 
     @classmethod
     def load(cls, folder: Path | str, features: Sequence[str] | None = None) -> Distribution:
@@ -220,21 +200,7 @@ class Distribution:
         """
         folder = Path(folder)
         with one_line(f"{folder}: unreadable queue-time model"):
-            manifest = json_object("manifest.json", read_file(folder / "manifest.json", MAX_MANIFEST_BYTES))
-            check_manifest(manifest)
-            stated = manifest.pop("sha256", None)
-            stated = stated if isinstance(stated, dict) else {}
-            files = {ARRAYS: read_file(folder / ARRAYS, MAX_ARRAY_BYTES)}
-            if CHECKS in stated:
-                files[CHECKS] = read_file(folder / CHECKS, MAX_CHECKS_BYTES)
-            found = digests(files)
-            for name in (*found, *stated):
-                if stated.get(name) != found.get(name):
-                    raise ValueError(f"{name} is damaged or truncated (sha256 differs from manifest.json)")
-            if features is not None and list(features) != manifest["features"]:
-                raise ValueError(difference(list(features), manifest["features"]))
-            checks = json_object(CHECKS, files[CHECKS]) if CHECKS in files else None
-            loaded = cls(manifest, unpack_arrays(files[ARRAYS]), checks)
+            loaded = cls(*read_model(folder, MAX_MANIFEST_BYTES, check_manifest, features))
             loaded.replay()
             return loaded
 

@@ -1,6 +1,6 @@
 """Open and replace files safely: regular files only, so that no pipe makes the agent wait.
 
-`agent.artifact.read_file` reads them. It is there because a released model carries that module alone.
+`agent.model_folder.read_file` reads them. It is there because a released model carries that module alone.
 """
 
 from __future__ import annotations

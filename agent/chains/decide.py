@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from agent.__main__ import artifact_folder
-from agent.artifact import ARRAYS, CHECKS, MAX_ARRAY_BYTES, Artifact, difference, pack_arrays, read_file
+from agent.artifact import Artifact
 from agent.futures import Site, site_of
 from agent.kinds import REMAINING
+from agent.model_folder import ARRAYS, CHECKS, MAX_ARRAY_BYTES, difference, pack_arrays, read_file
 from features.futures.summary import QUANTILES, SEEN_AHEAD
 from features.observe import FEATURES, VERSION
 

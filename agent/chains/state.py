@@ -21,8 +21,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from agent.artifact import read_file
 from agent.files import open_regular, replace_file
+from agent.model_folder import read_file
 
 STATE_VERSION = 1
 MOST_STATE_BYTES = 64 << 20

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.artifact import json_object, one_line, pack_arrays, read_file, unpack_arrays
 from agent.distribution import Distribution
+from agent.model_folder import json_object, one_line, pack_arrays, read_file, unpack_arrays
 from features.snapshot import Snapshot
 from models.queue_time.methods.residuals import CUTS_S
 from models.queue_time.protocol import LEVELS

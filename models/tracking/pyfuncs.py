@@ -28,8 +28,8 @@ ENTRY = "models.tracking.pyfunc_entry"
 MODEL_CARD = "MODEL_CARD.md"
 PARTITION = "partition"  # the only input that is not a number
 LOADERS = {  # modules copied into a release of each kind, as one package
-    POLICY: ("agent.artifact", "agent.kinds", "agent.trees", "features.observe"),
-    QUEUE_TIME: ("agent.artifact", "agent.kinds", "agent.trees", "agent.distribution"),
+    POLICY: ("agent.artifact", "agent.kinds", "agent.model_folder", "agent.trees", "features.observe"),
+    QUEUE_TIME: ("agent.distribution", "agent.kinds", "agent.model_folder", "agent.trees"),
 }
 
 

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent import artifact as module
 from agent import kinds
 from agent import trees as forests
 from agent.artifact import Artifact
+from agent.model_folder import pack_arrays
 from tests.agent.test_artifact import FEATURES, manifest, network, rewrite, sign, trees
 
 MOST_S = 10.0  # of processor; each of these takes under one, and took minutes or all memory before there were bounds
@@ -147,7 +147,7 @@ def test_a_long_chain_that_every_node_is_a_root_of_is_refused_at_once(tmp_path: 
     np.savez(buffer, **arrays)
     sign(tmp_path / "policy", "arrays.npz", buffer.getvalue())
     assert "two parents" in refused_in_bounds(tmp_path / "policy")
-    sign(tmp_path / "policy", "arrays.npz", module.pack_arrays({**arrays, "root": np.zeros(1, np.int32)}))
+    sign(tmp_path / "policy", "arrays.npz", pack_arrays({**arrays, "root": np.zeros(1, np.int32)}))
     assert "deeper than" in refused_in_bounds(tmp_path / "policy")
 
 

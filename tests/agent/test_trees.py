@@ -16,7 +16,13 @@ from agent import trees as module
 from agent.trees import MAX_LEAVES, TreeEnsemble, check_trees, walked
 from models.provisioning.learning.trees import Tree, flatten
 
-LOADER = ("agent.artifact", "agent.kinds", "agent.trees", "agent.distribution")  # releases carry copies of these
+LOADER = (
+    "agent.artifact",
+    "agent.kinds",
+    "agent.trees",
+    "agent.distribution",
+    "agent.model_folder",
+)  # releases carry copies of these
 FEATURES = 5
 STEPS = np.array([-np.inf, -1.0, -0.5, 0.0, 0.5, 1.0, np.inf], np.float32)  # few, so that inputs tie with thresholds
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.artifact import pack_arrays, unpack_arrays
+from agent.model_folder import pack_arrays, unpack_arrays
 from models.provisioning.mirage.snapshots import VERSION
 from traces.errors import InputError
 from traces.files.whole import whole_file

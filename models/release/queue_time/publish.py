@@ -15,8 +15,8 @@ from typing import Any
 
 import polars as pl
 
-from agent.artifact import digests, pack_arrays
 from agent.distribution import Distribution
+from agent.model_folder import digests, pack_arrays
 from features.submission.log import SubmissionLog, why_not_rebuilt
 from models.queue_time import scores
 from models.queue_time.artifact import RELEASABLE, describe_log, distribution, released, with_checks

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agent.artifact import pack_arrays, unpack_arrays
+from agent.model_folder import pack_arrays, unpack_arrays
 from features.submission.index import FEATURES
 from features.submission.log import SubmissionLog
 from features.submission.observed import observe_log

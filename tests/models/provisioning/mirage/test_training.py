@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from agent.artifact import pack_arrays, unpack_arrays
+from agent.model_folder import pack_arrays, unpack_arrays
 from models.provisioning.learning.networks import repeatable
 from models.provisioning.mirage import checkpoints, networks, training
 from models.provisioning.mirage.networks import Sizes
