@@ -59,7 +59,7 @@ def check_agent(
     context = eyes.context
     assert context is not None
     found = [*_slurm(context, queue, int(now_s())), *_sizes(context, request), *_hidden(queue, context, artifact)]
-    if why := wrong_size(artifact, context.partitions, request.partition):
+    if not context.partitions_why and (why := wrong_size(artifact, context.partitions, request.partition)):
         found.append(Finding(PROBLEM, "artifact", why))
     if why := wrong_first(first, queue.jobs, request.user):
         found.append(Finding(PROBLEM, "first", why))
@@ -81,7 +81,8 @@ def wrong_size(artifact: Artifact | None, partitions: Mapping[str, Partition], p
         return ""
     return (
         f"the policy was trained on a cluster of {counted(trained, 'node')}; this cluster has {sizes[1]} and partition "
-        f"{asked[0].name} {sizes[0]} (allowed difference: {SIZE_SLACK:.0%})"
+        f"{asked[0].name} {sizes[0]} (allowed difference: {SIZE_SLACK:.0%}); "
+        "without --artifact the built-in start estimate decides"
     )
 
 
@@ -127,6 +128,9 @@ def _slurm(context: SlurmContext, queue: Queue, now_s: int) -> list[Finding]:
 
 def _sizes(context: SlurmContext, request: SlurmRequest) -> list[Finding]:
     """Report whether the request fits its partition and the limits."""
+    if context.partitions_why:
+        text = f"{context.partitions_why}; the request cannot be compared with its partition"
+        return [Finding(WARNING, "partition", text)]
     asked = asked_partitions(context.partitions, request.partition)
     names = ",".join(one.name for one in asked)
     place = frozenset[str]().union(*(one.nodes for one in asked))

@@ -34,7 +34,7 @@ from agent.eyes import Eyes
 from agent.sight import SlurmRequest, asked_partitions
 from agent.slurm.commands import Commands, SlurmError
 from agent.slurm.queue import read_queue
-from agent.slurm.settings import read_partitions
+from agent.slurm.settings import Partition, read_partitions
 from agent.slurm_time import SlurmTime
 from agent.streams import reader_gone
 from traces.slurm.text import MOST_NODES, parse_limit_s
@@ -44,6 +44,10 @@ USAGE = 2
 GRACE_S = 0.8  # after Ctrl-C; an agent that ends at any instant can resume from there
 INTERRUPTED = 130
 RESUME = "interrupted; run again to resume"
+NO_RELEASE = (
+    "a policy released from this cluster's own log (`baton run`, then --artifact) states the risk of an interruption "
+    "and chooses by it"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -138,7 +142,8 @@ def keep(
             )
             return EXIT[state.status]
         state = replace(state, links=chain.links)
-        world.say(f"chain {state.name} ({state.chain}) in {folder.path}, {policy.name}")
+        advice = "" if policy.path else f"; {NO_RELEASE}"
+        world.say(f"chain {state.name} ({state.chain}) in {folder.path}, {policy.name}{advice}")
         return Agent(chain, folder, policy, world, state, dry_run=dry_run, metrics=metrics).run()
     finally:
         folder.unlock()
@@ -153,23 +158,33 @@ def _another_chain(folder: Folder, state: ChainState | None, chain: Chain) -> st
 
 def check_with_slurm(chain: Chain, policy: ReleasedPolicy, commands: Commands) -> None:
     """Check the chain's request against the cluster. Raises ValueError, and SlurmError if Slurm does not answer."""
-    partitions = read_partitions(commands)
-    asked = asked_partitions(partitions, option(chain.submitted_options, "--partition", "-p") or "")
-    longest = max(asked, key=lambda partition: partition.limit_s)
-    if chain.limit_s > longest.limit_s:
-        hours = chain.limit_s / 3600, longest.limit_s / 3600
-        raise ValueError(
-            f"the time limit is {hours[0]:g} h, but partition {longest.name} allows at most {hours[1]:g} h: "
-            "lower --time or choose another partition"
-        )
-    if why := wrong_size(policy.artifact, partitions, option(chain.submitted_options, "--partition", "-p") or ""):
-        raise ValueError(f"{policy.path}: {why}")
+    try:
+        partitions = read_partitions(commands)
+    except SlurmError as error:
+        if not error.is_denied:
+            raise
+    else:
+        _check_partitions(chain, policy, partitions)
     try:
         submission.try_only(commands, chain.script, chain.options)
     except SlurmError as error:
         if error.kind != "refused":
             raise
         raise ValueError(f"{chain.script}: Slurm would reject this job: {error.detail}") from error
+
+
+def _check_partitions(chain: Chain, policy: ReleasedPolicy, partitions: dict[str, Partition]) -> None:
+    """Raise ValueError if the request exceeds its partition's limit or the policy is of a cluster of another size."""
+    names = option(chain.submitted_options, "--partition", "-p") or ""
+    longest = max(asked_partitions(partitions, names), key=lambda partition: partition.limit_s)
+    if chain.limit_s > longest.limit_s:
+        hours = chain.limit_s / 3600, longest.limit_s / 3600
+        raise ValueError(
+            f"the time limit is {hours[0]:g} h, but partition {longest.name} allows at most {hours[1]:g} h: "
+            "lower --time or choose another partition"
+        )
+    if why := wrong_size(policy.artifact, partitions, names):
+        raise ValueError(f"{policy.path}: {why}")
 
 
 def _first_state(chain: Chain, world: AgentServices) -> ChainState:
@@ -239,13 +254,11 @@ def show(options: argparse.Namespace, of_sbatch: list[str]) -> int:
 def look(options: argparse.Namespace, of_sbatch: list[str]) -> int:
     """Report what the agent can observe on this Slurm and what `run` would reject; return 1 if no chain can run."""
     values = _values(options, of_sbatch)
-    artifact = (
-        ReleasedPolicy(Path(values["artifact"]), values.get("setting")).artifact if "artifact" in values else None
-    )
+    policy = ReleasedPolicy(Path(values["artifact"]) if "artifact" in values else None, values.get("setting"))
     chain = None
-    found: list[Finding] = []
+    found = [Finding(GOOD, "policy", policy.name if policy.path else f"{policy.name}; {NO_RELEASE}")]
     if "script" in values:
-        chain, folder = _chain({"links": 1, "artifact": ".", **values})
+        chain, folder = _chain({"links": 1, **values})
         if why := _another_chain(folder, folder.load(), chain):
             found.append(Finding(PROBLEM, "state", why))
         found.append(Finding(GOOD, "overlap", _overlap(chain)))
@@ -253,7 +266,7 @@ def look(options: argparse.Namespace, of_sbatch: list[str]) -> int:
     trial = None if chain is None else partial(submission.try_only, commands, chain.script, chain.options)
     first = "" if chain is None else chain.first
     request = _request(chain, values.get("options", []))
-    seen = check_agent(commands, request, now_s=time.time, trial=trial, artifact=artifact, first=first)
+    seen = check_agent(commands, request, now_s=time.time, trial=trial, artifact=policy.artifact, first=first)
     found = seen if len(seen) == 1 else [*seen, *found]  # a single finding means that Slurm cannot be read
     for finding in found:
         print(f"{finding.level:8} {finding.subject}: {visible(finding.text)}")
@@ -313,7 +326,11 @@ def _chain_options() -> argparse.ArgumentParser:
     shared.add_argument("script", nargs="?", help="job script; sbatch options may follow after --")
     shared.add_argument("--chain", type=Path, metavar="FILE", help="TOML file with any of these options")
     shared.add_argument("--links", type=int, help="maximum number of links (jobs in a row)")
-    shared.add_argument("--artifact", metavar="DIR", help="released policy; may be a symlink that is later replaced")
+    shared.add_argument(
+        "--artifact",
+        metavar="DIR",
+        help="released policy; may be a symlink that is later replaced (default: the built-in start estimate)",
+    )
     shared.add_argument("--setting", type=float, help="value of the policy's knob (default: the released one)")
     shared.add_argument("--name", help="name of the chain and its jobs (default: the script's name)")
     shared.add_argument(

@@ -22,9 +22,9 @@ from agent.slurm import json_form
 from agent.slurm.accounting import PastJob, read_named_past, read_past
 from agent.slurm.commands import Commands, SlurmError
 from agent.slurm.limits import read_limits
-from agent.slurm.nodes import read_nodes
+from agent.slurm.nodes import SinfoStates, read_nodes
 from agent.slurm.queue import JOBS, Queue, SqueueJob, read_queue
-from agent.slurm.settings import Partition, read_partitions, read_settings
+from agent.slurm.settings import Partition, hidden_partitions, read_partitions, read_settings
 from features.futures.summary import AHEAD
 from traces.units import DAY_S
 
@@ -57,6 +57,9 @@ class Eyes:
     def look(self, now_s: int) -> Queue:
         """Read the queue at `now_s` (epoch s). Raises SlurmError if queue, nodes or partitions cannot be read.
 
+        Nodes and partitions that this user may not see (PrivateData) are no error: the features that need them are
+        hidden.
+
         Raises ValueError for a request whose partition does not exist.
         """
         queue = self._either(
@@ -65,7 +68,7 @@ class Eyes:
         if self.context is None or now_s - self._refreshed_s >= REFRESH_S:
             self.context = self._refreshed(queue)
             self._refreshed_s = now_s
-        nodes = self._either("sinfo", lambda: read_nodes(self._commands), lambda: json_form.read_nodes(self._commands))
+        nodes = self._nodes()
         settings = self.context.settings
         if (settings is None or JOBS in settings.private) and not self._others(queue.jobs):
             queue = replace(queue, hidden=frozenset({JOBS}))
@@ -129,9 +132,27 @@ class Eyes:
             self._as_json[program] = f"{program} is read as JSON because its text cannot be read: {error.detail}"
             return answer
 
+    def _nodes(self) -> SinfoStates:
+        """Read the nodes; none if this user may not see them."""
+        try:
+            return self._either(
+                "sinfo", lambda: read_nodes(self._commands), lambda: json_form.read_nodes(self._commands)
+            )
+        except SlurmError as error:
+            if not error.is_denied:
+                raise
+            return SinfoStates({})
+
     def _refreshed(self, queue: Queue) -> SlurmContext:
         """Read everything except the nodes. Limits that cannot be read keep their last known values."""
-        partitions = read_partitions(self._commands)
+        partitions_why = ""
+        try:
+            partitions = read_partitions(self._commands)
+        except SlurmError as error:
+            if not error.is_denied:
+                raise
+            partitions = hidden_partitions(self.request.partition, self.request.nodes)
+            partitions_why = "partitions are not shown (slurm.conf: PrivateData)"
         asked = asked_partitions(partitions, self.request.partition)[0]
         settings, limits, limits_why = None, None if self.context is None else self.context.limits, ""
         try:
@@ -142,7 +163,8 @@ class Eyes:
             )  # fmt: skip
         except SlurmError as error:
             limits_why = str(error)
-        return SlurmContext(partitions, None, settings, limits, limits_why, self._past_why(queue, partitions))
+        past_why = self._past_why(queue, partitions)
+        return SlurmContext(partitions, None, settings, limits, limits_why, past_why, partitions_why)
 
     def _past_why(self, queue: Queue, partitions: dict[str, Partition]) -> str:
         """Ask accounting until it has answered; return why it has not, or ""."""

@@ -66,6 +66,7 @@ class SlurmContext:
     limits: UserLimits | None
     limits_why: str = ""  # one line if limits is None
     past_why: str = ""  # one line if past jobs are not known
+    partitions_why: str = ""  # one line if partitions are not shown; `partitions` then holds stand-ins
 
 
 @dataclass(frozen=True)
@@ -107,13 +108,15 @@ def hidden_features(queue: Queue, context: SlurmContext) -> dict[str, str]:
     """Return the features that cannot be observed, each with the reason."""
     hidden: dict[str, str] = {}
     if context.nodes is None:
-        hidden |= dict.fromkeys(HIDDEN_TOGETHER["nodes"], "sinfo shows no nodes")
+        hidden |= dict.fromkeys(HIDDEN_TOGETHER["nodes"], "sinfo shows no nodes (slurm.conf: PrivateData)")
     if context.limits is None:
         hidden |= dict.fromkeys(HIDDEN_TOGETHER["limits"], context.limits_why)
     if context.past_why:
         hidden |= dict.fromkeys(HIDDEN_TOGETHER["recent"], context.past_why)
     if JOBS in queue.hidden:
         hidden |= dict.fromkeys(NEED_OTHERS, OTHERS_HIDDEN)
+    if context.partitions_why:
+        hidden |= dict.fromkeys((*NEED_OTHERS, *HIDDEN_TOGETHER["nodes"], "capacity_nodes"), context.partitions_why)
     return hidden
 
 
@@ -201,7 +204,7 @@ def sharing_partitions(partitions: dict[str, Partition], request: SlurmRequest) 
 
 def hides_futures(queue: Queue, context: SlurmContext) -> str:
     """Explain why futures cannot be simulated, or return "". They need all users' jobs, including ended ones."""
-    return OTHERS_HIDDEN if JOBS in queue.hidden else context.past_why
+    return context.partitions_why or (OTHERS_HIDDEN if JOBS in queue.hidden else context.past_why)
 
 
 def _around(

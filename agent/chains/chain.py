@@ -45,7 +45,7 @@ class Chain:
 
     script: Path  # absolute
     links: int
-    artifact: Path  # absolute; may be a symlink that is later replaced
+    artifact: Path | None  # absolute; may be a symlink that is later replaced; None: the built-in start estimate
     name: str
     options: tuple[str, ...] = ()  # passed to sbatch unchanged
     first: str = ""  # id of a running or pending job that is link 1
@@ -101,13 +101,13 @@ def from_file(path: Path) -> dict[str, Any]:
 
 def make(values: Mapping[str, Any]) -> Chain:
     """Build a chain from the values of the command line or of a chain file. Raises ValueError."""
-    missing = [key for key in ("script", "links", "artifact") if values.get(key) is None]
+    missing = [key for key in ("script", "links") if values.get(key) is None]
     if missing:
-        raise ValueError(f"{missing[0]} is missing; a chain needs a script, links and an artifact")
+        raise ValueError(f"{missing[0]} is missing; a chain needs a script and links")
     chosen = {key: value for key, value in values.items() if value is not None and key in KINDS}
     chosen |= {key: duration(key, chosen[key]) for key in UNITS_S if isinstance(chosen.get(key), str)}
     script = Path(chosen.pop("script")).absolute()
-    artifact = Path(chosen.pop("artifact")).absolute()
+    artifact = Path(given).absolute() if (given := chosen.pop("artifact", None)) else None
     name = chosen.pop("name", None) or re.sub(r"[^A-Za-z0-9_.-]", "-", script.stem).lstrip("-_.")[:40] or "chain"
     options = tuple(chosen.pop("options", ()))
     return Chain(script=script, artifact=artifact, name=name, options=options, **chosen)

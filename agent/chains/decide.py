@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from agent.__main__ import artifact_folder
-from agent.artifact import Artifact
+from agent.artifact import FORMAT_VERSION, Artifact
 from agent.futures import Site, site_of
 from agent.kinds import REMAINING
 from agent.model_folder import ARRAYS, CHECKS, MAX_ARRAY_BYTES, difference, pack_arrays, read_file
 from features.futures.summary import QUANTILES, SEEN_AHEAD
-from features.observe import FEATURES, VERSION
+from features.observe import FEATURES, FILLS, VERSION
 
 Observation = Mapping[str, float | None]
 POLICY, ESTIMATE, END = "policy", "start estimate", "predecessor's end"
@@ -41,10 +41,23 @@ class SubmitDecision:
         return self.by == END
 
 
-class ReleasedPolicy:
-    """The released policy at a path. Raises ValueError, one line, if there is none that this program can use."""
+def start_estimate() -> Artifact:
+    """The built-in policy, which needs no release: submit when Slurm's kind of estimate reaches the time left."""
+    return Artifact({
+        "policy": "start-estimate", "kind": ONE_NUMBER, "knob": "factor on the estimated wait",
+        "settings": [0.1, 1.0, 10.0], "default_setting": 1.0, "parameters": {"feature": "start_estimate_h"},
+        "features": list(FEATURES), "fills": FILLS, "observe_version": VERSION,
+        "format_version": FORMAT_VERSION, "requirements": [],
+    })  # fmt: skip
 
-    def __init__(self, path: Path, setting: float | None = None) -> None:
+
+class ReleasedPolicy:
+    """The released policy at a path, or without one the built-in start estimate.
+
+    Raises ValueError, one line, if there is none at the path that this program can use.
+    """
+
+    def __init__(self, path: Path | None, setting: float | None = None) -> None:
         self.path = path
         self._setting = setting
         self._content = _content(path)
@@ -59,7 +72,8 @@ class ReleasedPolicy:
     @property
     def name(self) -> str:
         """The policy's name and setting, as text."""
-        return f"{self.artifact.manifest['policy']}, {self.artifact.manifest['knob']} = {self.setting:g}"
+        built_in = "built-in " if self.path is None else ""
+        return f"{built_in}{self.artifact.manifest['policy']}, {self.artifact.manifest['knob']} = {self.setting:g}"
 
     @property
     def site(self) -> Site | None:
@@ -120,9 +134,12 @@ def decides_alike(artifact: Artifact, setting: float, observed: Sequence[Observa
     return bool(submit.all() or not submit.any())
 
 
-def load(path: Path, setting: float | None) -> Artifact:
-    """Load the artifact at a path and check that it takes this program's observation. Raises ValueError."""
-    artifact = Artifact.load(artifact_folder(path))
+def load(path: Path | None, setting: float | None) -> Artifact:
+    """Load the artifact at a path and check that it takes this program's observation. Raises ValueError.
+
+    None: the built-in policy.
+    """
+    artifact = start_estimate() if path is None else Artifact.load(artifact_folder(path))
     if uses_futures(artifact):
         site_of(artifact.manifest)
     elif artifact.manifest["features"] != list(FEATURES):
@@ -179,8 +196,10 @@ def seen(observed: Observation) -> str:
     return f"{waits}, {' / '.join(f'{wait:.2f}' for wait in ahead)} h in simulated futures" if ahead else waits
 
 
-def _content(path: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file of the artifact at a path; {} if they cannot be read."""
+def _content(path: Path | None) -> dict[str, str]:
+    """Return the SHA-256 of each file of the artifact at a path; {} if there is none or they cannot be read."""
+    if path is None:
+        return {}
     try:
         folder = artifact_folder(path).resolve()
         names = [name for name in ("manifest.json", ARRAYS, CHECKS) if (folder / name).exists()]

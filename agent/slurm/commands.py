@@ -57,6 +57,11 @@ class SlurmError(Exception):
         self.detail = visible(line if len(line) <= MOST_SHOWN else f"{line[: MOST_SHOWN - 1]}…")
         super().__init__(f"{command}: {self.detail}")
 
+    @property
+    def is_denied(self) -> bool:
+        """Whether this user may not see what was asked for (slurm.conf: PrivateData)."""
+        return self.kind == "refused" and "permission denied" in self.detail.lower()
+
 
 class Commands:
     """Runner and counter of every call to Slurm.

@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.slurm.commands import Commands, SlurmError, answer_lines
-from agent.slurm.numbers import MOST_NAMES, bounded, time_limit_s, tres_counts, whole_number, whole_number_or_none
+from agent.slurm.numbers import (
+    MOST_NAMES,
+    UNLIMITED_S,
+    bounded,
+    time_limit_s,
+    tres_counts,
+    whole_number,
+    whole_number_or_none,
+)
 from traces.slurm.text import expand_nodes, parse_duration_s
 
 BASIC = "priority/basic"
@@ -74,6 +82,15 @@ def _words(text: str) -> frozenset[str]:
 def read_partitions(commands: Commands) -> dict[str, Partition]:
     """Read every partition by name. Raises SlurmError."""
     return parse_partitions(commands.run("scontrol", "--oneliner", "--all", "show", "partition"))
+
+
+def hidden_partitions(names: str, nodes: int) -> dict[str, Partition]:
+    """Partitions to stand in for those that a request of so many nodes names ("": the default), if none is shown."""
+    place = frozenset(f"hidden{n}" for n in range(nodes))
+    return {
+        name: Partition(name, place, 0, "", UNLIMITED_S, is_default=not names, whole={})
+        for name in (names or "default").split(",")
+    }
 
 
 def parse_partitions(text: str) -> dict[str, Partition]:

@@ -102,6 +102,12 @@ class Lab:
         self.end_s = self.slurm.now_s + 14 * 86400
         self.stop = False
 
+    @property
+    def released(self) -> Path:
+        """Folder of the policy that the chain was given."""
+        assert self.chain.artifact is not None
+        return self.chain.artifact
+
     def world(self) -> AgentServices:
         """The fake, and time that passes when the agent waits."""
         return AgentServices(

@@ -55,6 +55,7 @@ class ReplayedSlurm(Commands):
     max_tres: str = ""
     config: Mapping[str, str] = field(default_factory=dict)
     broken: frozenset[str] = frozenset()  # programs that refuse
+    denied: frozenset[str] = frozenset()  # what PrivateData hides, such as `sinfo` or `scontrol partition`
     private: str | None = None  # the only user whose jobs are shown
     private_past: str | None = None  # the same in the accounting
 
@@ -70,6 +71,8 @@ class ReplayedSlurm(Commands):
         self.calls[argv[0]] += 1
         if argv[0] in self.broken or f"{argv[0]} {argv[-1]}" in self.broken:
             raise SlurmError("refused", argv[0], "told to refuse")
+        if argv[0] in self.denied or f"{argv[0]} {argv[-1]}" in self.denied:
+            raise SlurmError("refused", argv[0], "slurm_load_partitions: Access/permission denied")
         answers: dict[str, Callable[[Sequence[str]], str]] = {
             "squeue": self._squeue,
             "sinfo": lambda argv: "".join(f"{state}|{name}\n" for name, state in self.nodes.items()),

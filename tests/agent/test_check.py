@@ -43,7 +43,8 @@ def test_a_cluster_that_shows_everything() -> None:
 @pytest.mark.parametrize(("fields", "line"), [
     ({"broken": frozenset({"sacctmgr"})}, "sacctmgr: told to refuse: headroom_jobs = 1000, headroom_nodes = "
                                           "capacity_nodes, headroom_wait_h = 0"),
-    ({"nodes": {}}, "sinfo shows no nodes: usable_nodes = capacity_nodes"),
+    ({"nodes": {}}, "sinfo shows no nodes (slurm.conf: PrivateData): usable_nodes = capacity_nodes"),
+    ({"denied": frozenset({"sinfo"})}, "sinfo shows no nodes (slurm.conf: PrivateData): usable_nodes = capacity_nodes"),
 ])  # fmt: skip
 def test_what_is_hidden_is_named_with_what_stands_in(fields: dict[str, Any], line: str) -> None:
     assert found(**fields)["warning hidden"] == [line]
@@ -55,6 +56,15 @@ def test_an_accounting_that_is_not_there_and_queues_that_are_private() -> None:
     assert "recent_wait_mean_h = 0" in texts["warning hidden"][0] and "limit_use_mean = 1" in texts["warning hidden"][0]
     (private,) = (text for text in found(private="me")["warning hidden"] if "PrivateData" in text)
     assert "no policy can decide without" in private and "pending_jobs" in private and "safe rule" in private
+
+
+def test_partitions_that_are_hidden_leave_the_safe_rule() -> None:
+    texts = found(denied=frozenset({"sinfo", "scontrol partition"}), trial=lambda: None)
+    why = "partitions are not shown (slurm.conf: PrivateData)"
+    assert texts["warning partition"] == [f"{why}; the request cannot be compared with its partition"]
+    assert not any(key.startswith("problem") for key in texts)
+    (hidden,) = texts["warning hidden"]
+    assert hidden.startswith(f"{why}: no policy can decide without free_nodes") and "capacity_nodes" in hidden
 
 
 def test_rows_that_cannot_be_parsed_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

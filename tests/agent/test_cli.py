@@ -79,7 +79,7 @@ def test_what_the_cluster_does_not_allow_is_said_before_anything_is_submitted(tm
 @pytest.mark.parametrize(("capacity", "is_allowed"), [(4, True), (5, True), (6, False), (171, False), ("4", True)])
 def test_a_policy_of_a_cluster_of_another_size_is_refused(tmp_path: Path, capacity: Any, is_allowed: bool) -> None:
     lab = lab_of(tmp_path, links=1)
-    artifact(lab.chain.artifact, trained_on={"capacity": capacity})
+    artifact(lab.released, trained_on={"capacity": capacity})
     if is_allowed:
         assert keep(lab) == 0
     else:
@@ -88,7 +88,7 @@ def test_a_policy_of_a_cluster_of_another_size_is_refused(tmp_path: Path, capaci
 
 def test_a_policy_of_another_observation_version_is_refused(tmp_path: Path) -> None:
     lab = lab_of(tmp_path)
-    artifact(lab.chain.artifact, observe_version=1)
+    artifact(lab.released, observe_version=1)
     assert f"made for observation version 1, but this program uses version {VERSION}" in refused(lab)
 
 
@@ -304,6 +304,7 @@ def test_check_refuses_what_run_would(
     tmp_path: Path, slurm_of_four: Path, given: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     chain = chain_of(tmp_path)
+    assert chain.artifact is not None
     artifact(chain.artifact, **{key: given[key] for key in ("trained_on", "observe_version") if key in given})
     folder = Folder(tmp_path / "s")
     if "state" in given:

@@ -83,6 +83,19 @@ def prepare(slurm: Slurm) -> dict[str, str]:
     return jobs
 
 
+def hide(slurm: Slurm, words: str) -> None:
+    """Set PrivateData and wait until the controller knows."""
+    conf = slurm.folder / "etc/slurm.conf"
+    conf.write_text(f"{conf.read_text().partition('PrivateData=')[0]}PrivateData={words}\n")
+    slurm.run("scontrol", "reconfigure")
+
+    def is_known() -> bool:
+        shown = slurm.run("scontrol", "show", "config").partition("PrivateData")[2].partition("\n")[0]
+        return sorted(shown.strip(" =").split(",")) == sorted(words.split(","))
+
+    slurm.wait(30, is_known, "privacy")
+
+
 def mine(eyes: Eyes, number: str) -> SqueueJob:
     assert eyes.queue is not None
     return next(job for job in eyes.queue.jobs if job.id == number)
@@ -133,16 +146,21 @@ def test_a_real_slurm_is_seen_as_it_was_set_up(live: Slurm) -> None:
         commands.run("sbatch", "--partition=nope", str(job))
     assert (caught.value.kind, "Invalid partition name" in caught.value.detail) == ("refused", True)
 
-    conf = live.folder / "etc/slurm.conf"
-    conf.write_text(conf.read_text() + "PrivateData=jobs\n")
-    live.run("scontrol", "reconfigure")
-    live.wait(30, lambda: "jobs" in live.run("scontrol", "show", "config").partition("PrivateData")[2][:30], "privacy")
+    hide(live, "jobs")
     eyes = Eyes(commands, request)
     queue = eyes.look(int(time.time()))
     assert {job.user for job in queue.jobs} == {ME}
     found = eyes.sight(mine(eyes, jobs["mine"]))
     assert {"pending_jobs", "free_nodes", "start_estimate_h"} <= set(found.hidden)
     assert (found.observation["capacity_nodes"], found.observation["usable_nodes"]) == (4, 2)
+
+    for words, hidden in (("nodes", "usable_nodes"), ("nodes,partitions", "capacity_nodes")):
+        hide(live, words)
+        findings = check_agent(commands, request, now_s=time.time, trial=trial)
+        assert not [one for one in findings if one.level == "problem"]
+        eyes = Eyes(commands, request)
+        eyes.look(int(time.time()))
+        assert hidden in eyes.sight(mine(eyes, jobs["mine"])).hidden
 
     live.run("scontrol", "shutdown", "slurmctld")
     live.wait(20, lambda: not (live.folder / "run/slurmctld.pid").exists(), "the controller to end")

@@ -273,7 +273,7 @@ def test_an_artifact_that_is_replaced_in_place_is_taken_up_though_a_look_falls_b
     artifact(tmp_path / "new", 1.0, policy="later")
     agent = lab.agent()
     advance_until(lab, agent, 0.2)
-    old = lab.chain.artifact
+    old = lab.released
     # So that a version half replaced cannot be loaded, its files differ: an array more.
     shutil.copy(tmp_path / "new" / first, old / first)
     if first == "arrays.npz":
@@ -292,7 +292,7 @@ def test_an_artifact_that_is_replaced_in_place_is_taken_up_though_a_look_falls_b
 def test_a_new_version_that_never_can_be_loaded_is_reported_once(tmp_path: Path) -> None:
     lab = lab_of(tmp_path, FakeSlurm(), links=2)
     agent = lab.agent()
-    (lab.chain.artifact / "arrays.npz").write_bytes(b"nothing")
+    (lab.released / "arrays.npz").write_bytes(b"nothing")
     assert agent.run() == DONE
     assert sum("cannot be used, so the old one stays in use" in line for line in lab.log) == 1
 

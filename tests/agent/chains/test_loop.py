@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 from agent.chains import keeper
+from agent.chains.decide import start_estimate
 from agent.chains.loop import CANCELLED, DONE, FAILED, STOPPED
+from models.provisioning.policies.estimates import start_by_limits
 from tests.agent.fake_slurm import START_S, FakeSlurm, Plan
 from tests.agent.lab import advance_until, artifact, job, lab_of, plans
+from tests.models.pair_tables import random_pairs
 from traces.units import HOUR_S
 
 
@@ -44,19 +47,37 @@ def test_the_policy_is_asked_every_ten_minutes_and_nothing_more(tmp_path: Path) 
 def test_the_artifact_says_how_often_it_is_asked_and_a_new_version_may_say_another(tmp_path: Path) -> None:
     """Every 20 minutes until the version that is asked every 5 is taken up, an hour before the end."""
     lab = lab_of(tmp_path, links=1 + 1)
-    artifact(lab.chain.artifact, decide_every_s=1200)
+    artifact(lab.released, decide_every_s=1200)
     pause = lab.pause
 
     def replaced_after_an_hour(seconds: float) -> None:
         pause(seconds)
         if lab.journal("decision")[-1:] and lab.journal("decision")[-1]["observation"]["remaining_h"] < 1.05:
-            artifact(lab.chain.artifact, decide_every_s=300)
+            artifact(lab.released, decide_every_s=300)
 
     lab.pause = replaced_after_an_hour  # type: ignore[method-assign]
     lab.run()
     times = [one["time_s"] for one in lab.journal("decision")]
     steps = [round((later - earlier) / 60) for earlier, later in pairwise(times)]
     assert steps[1:3] == [20, 20] and steps[-2:] == [5, 5], steps
+
+
+@pytest.mark.parametrize(("estimate_h", "by"), [(0.5, "start estimate"), (None, "predecessor's end")])
+def test_without_an_artifact_the_start_estimate_decides(tmp_path: Path, estimate_h: float | None, by: str) -> None:
+    """Without an estimate either, the successor is queued for the predecessor's end."""
+    lab = lab_of(tmp_path, links=2, artifact=None)
+    lab.extra = {} if estimate_h is None else {"start_estimate_h": estimate_h}
+    assert lab.run() == DONE
+    last = lab.journal("decision")[-1]
+    assert (last["submit"], last["by"], last["policy"]) == (True, by, "start-estimate")
+    assert last["observation"]["remaining_h"] == pytest.approx(2.0 if estimate_h is None else 0.5, abs=0.2)
+
+
+def test_the_built_in_policy_is_the_start_estimate_that_is_compared() -> None:
+    built_in, (trained, _) = start_estimate(), start_by_limits().fit(random_pairs(4, 5), seed=0)
+    rows = random_pairs(4, 5).observations
+    assert built_in.score(rows).tolist() == trained.score(rows).tolist()
+    assert built_in.decide(rows).tolist() == trained.decide(rows).tolist()
 
 
 def test_calls_a_minute_are_bounded(tmp_path: Path) -> None:
@@ -217,7 +238,7 @@ def test_without_a_policy_the_estimate_decides_and_without_that_the_end(
     tmp_path: Path, estimate_h: float | None, overlap_h: float
 ) -> None:
     lab = lab_of(tmp_path, links=2)
-    artifact(lab.chain.artifact, fills={})  # the policy needs what is not seen
+    artifact(lab.released, fills={})  # the policy needs what is not seen
     lab.extra = {} if estimate_h is None else {"start_estimate_h": estimate_h}
     assert lab.run() == DONE
     assert lab.journal("handover")[0]["overlap_h"] == pytest.approx(overlap_h, abs=0.02)
