@@ -26,6 +26,7 @@ from pipelines.commands import (
 )
 from pipelines.process.terminal import safe_streams
 from traces.errors import BatonError, WorkError, of_system
+from traces.store.folder import SHARED
 from traces.visible import visible
 
 app = typer.Typer(
@@ -51,12 +52,15 @@ def _version(is_asked: bool) -> None:
 def root(
     context: typer.Context,
     data: Annotated[Path | None, typer.Option("--data", help="Data folder, for every command.")] = None,
+    shared: Annotated[bool, typer.Option("--shared", help="Let other users read the data folder.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Turn raw cluster logs into a report, compared provisioning policies and a released artifact."""
     context.obj = data
+    if shared:
+        os.environ[SHARED] = "1"
 
 
 def main(arguments: list[str] | None = None) -> None:

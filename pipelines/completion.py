@@ -13,8 +13,7 @@ from pathlib import Path
 import typer
 
 from traces.errors import BatonError
-
-DATA = Path(__file__).resolve().parents[1] / "data"  # the default data folder
+from traces.store.folder import DEFAULT
 
 
 def clusters(context: typer.Context, incomplete: str) -> Iterator[str]:
@@ -83,7 +82,7 @@ def _clusters(context: typer.Context) -> list[str]:
     from traces.store.folder import DataFolder
 
     above = context.parent.params.get("data") if context.parent else None
-    root = context.params.get("data") or above or os.environ.get("BATON_DATA") or DATA
+    root = context.params.get("data") or above or os.environ.get("BATON_DATA") or DEFAULT
     found: set[str] = set()
     for names in (load, cluster_names):
         try:

@@ -19,7 +19,7 @@ from traces.errors import InputError
 from traces.given_paths import data_root, exists
 from traces.progress import say as say
 from traces.slurm.text import SPAN_FORMS, parse_span_s
-from traces.store.folder import DataFolder
+from traces.store.folder import DEFAULT, DataFolder
 from traces.visible import storable
 
 # Bounds far above any real cluster or wait. Arithmetic on values within them stays within 64 bits.
@@ -61,7 +61,7 @@ def data_folder(context: typer.Context, data: Path | None) -> DataFolder:
 
     data/ is the repository's. Raises InputError for a path that cannot be a data folder.
     """
-    return DataFolder(data_root(data or context.obj or completion.DATA))
+    return DataFolder(data_root(data or context.obj or DEFAULT))
 
 
 def check_targets(targets: dict[str, Path | None], *, mkdir: bool) -> None:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines import completion, options
+from pipelines import options
 from traces.clusters import NAME, RESERVED, ClusterSettings
 from traces.errors import InputError
 from traces.given_paths import exists, resolved
-from traces.store.folder import DataFolder
+from traces.store.folder import DEFAULT, DataFolder
 
-SAMPLE = completion.DATA / "sample"
+SAMPLE = DEFAULT / "sample"
 STANDARD_INPUT = Path("-")
 NAMELESS = "cluster"  # the name if the file's name has no character that a cluster name may have
 
