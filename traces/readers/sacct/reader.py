@@ -97,6 +97,8 @@ class Sacct:
         spill.folder.mkdir()
         clusters: dict[str, int] = {}
         whole_codes, cut, unknown_states = False, Counter[str](), Counter[str]()
+        layout = self.layout(file)
+        unknown_columns = [] if layout is None else [name for name in layout.columns if name not in sacct_columns.NAMES]
         with ThreadPoolExecutor(THREADS) as pool:
             for piece in _in_order(pool, lambda numbered: numbered[1](spill, numbered[0]), enumerate(jobs)):
                 rejects = [Reject(r.line + piece.before + 1, r.reason, r.raw) for r in piece.rejects]
@@ -112,6 +114,7 @@ class Sacct:
                 cut += piece.cut
                 unknown_states += piece.unknown_states
             _check_one_cluster(file, clusters)
+            _say(file, unknown_columns, "columns that Baton does not know are not read", "is it a newer Slurm?")
             _say(file, cut, "texts cut short by their column's width are not read", "use sacct -P")
             _say(file, unknown_states, "states that Baton does not know are read as UNKNOWN", "is it a newer Slurm?")
             if parsed.records == parsed.rejected + len(parsed.rejects):
@@ -203,11 +206,15 @@ def _check_one_cluster(file: RawFile, clusters: dict[str, int]) -> None:
         )
 
 
-def _say(file: RawFile, counted: Counter[str], what: str, advice: str) -> None:
-    """Say in one line which texts of the file were not read, with their numbers."""
-    if counted:
-        texts = ", ".join(f"{shown(text)[1:-1]} ({number:,})" for text, number in counted.most_common(MOST_NAMED))
-        say(f"{file.shown or file.path}: {what}: {texts}: {advice}")
+def _say(file: RawFile, found: Counter[str] | list[str], what: str, advice: str) -> None:
+    """Say in one line which texts of the file were not read, with their numbers if they are counted."""
+    if not found:
+        return
+    if isinstance(found, Counter):
+        texts = [f"{shown(text)[1:-1]} ({number:,})" for text, number in found.most_common(MOST_NAMED)]
+    else:
+        texts = [shown(text)[1:-1] for text in found[:MOST_NAMED]]
+    say(f"{file.shown or file.path}: {what}: {', '.join(texts)}: {advice}")
 
 
 def _unknown_states(rows: pl.DataFrame, kept: pl.Series, fields: Mapping[str, SacctField]) -> Counter[str]:

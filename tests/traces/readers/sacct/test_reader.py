@@ -335,3 +335,14 @@ def test_a_state_that_nobody_knows_is_read_and_named(
     assert [job["state"] for job in lake.rows("jobs")] == ["UNKNOWN", "UNKNOWN", "UNKNOWN", "COMPLETED"]
     said = "dump.psv: states that Baton does not know are read as UNKNOWN: FLYING (2): is it a newer Slurm?"
     assert capsys.readouterr().err.count(said) == 1
+
+
+def test_columns_that_nobody_knows_are_named_and_the_rest_is_read(
+    lake: Lake, sacct_row: Row, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Known columns that are not read (Layout) are not named."""
+    text = f"{HEADER}|Layout|Warp|Flux\n{sacct_row(JobID='1')}|a|b|c\n"
+    (result,) = lake.ingest(lake.put("dump.psv", text))
+    assert (result.allocations, result.rejects) == (1, 0)
+    said = "dump.psv: columns that Baton does not know are not read: Warp, Flux: is it a newer Slurm?"
+    assert capsys.readouterr().err.count(said) == 1
