@@ -19,6 +19,9 @@ from traces.slurm.text import parse_state
 LOOKS = 3  # a job counts as absent after no source has known it this often in a row ...
 SETTLE_S = 180  # ... and this long after its submission: Slurm may still process a submission whose sbatch was killed
 STUCK_LOOKS = 15  # as LOOKS, if accounting alone says that the job has not ended
+KNOWN_LOOKS = (
+    90  # as LOOKS, for a job that was seen and may still run: in an outage Slurm may answer that it knows none
+)
 MOST_WITHDRAWALS = 2  # attempts of one link that may be withdrawn for starting too early
 MOST_AGAIN = 10  # attempts in a row that may end by no fault of their own
 MOST_REFUSALS = 100  # submissions in a row that may be refused
@@ -158,7 +161,8 @@ def _looked_up(attempt: LinkAttempt, sight: ChainView) -> LinkAttempt:
         job_id = found.job_id if found else attempt.job_id
         looked = replace(attempt, looks=attempt.looks + 1, job_id=job_id, reason=MISSING)
         is_settled = sight.now_s - attempt.intended_s >= SETTLE_S
-        if looked.looks < (STUCK_LOOKS if found else LOOKS) or not is_settled:
+        may_run = attempt.submit_s is not None and (attempt.end_s is None or sight.now_s < attempt.end_s)
+        if looked.looks < (STUCK_LOOKS if found else KNOWN_LOOKS if may_run else LOOKS) or not is_settled:
             return looked
         if not looked.job_id:
             return replace(looked, how="ABSENT")

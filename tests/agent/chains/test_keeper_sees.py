@@ -74,6 +74,14 @@ def test_a_job_that_no_source_knows_counts_as_lost_after_so_many_looks(found: Lo
         assert (lost.how, lost.end_s) == ("LOST", START_S + end_s)
 
 
+@pytest.mark.parametrize(("later_s", "most"), [(6000, 90), (7199, 90), (7200, 3)])
+def test_a_job_that_was_seen_is_not_lost_in_an_outage_of_an_hour_with_empty_answers(later_s: int, most: int) -> None:
+    """It may still run until its limit is over, and another attempt would run beside it."""
+    runs = attempt(1, **RUNS, submit_s=START_S)
+    short = seen(replace(runs, looks=most - 2), later_s, found={NAME: None})
+    assert short.how == "" and seen(short, later_s, found={NAME: None}).how == "LOST"
+
+
 @pytest.mark.parametrize(("later_s", "how"), [(179, ""), (180, "ABSENT")])
 def test_what_never_became_a_job_is_absent_once_slurm_has_settled(later_s: int, how: str) -> None:
     assert seen(replace(INTENDED, looks=9), later_s, found={NAME: None}).how == how
