@@ -10,7 +10,7 @@ import typer
 from models.tracking.kinds import POLICY, QUEUE_TIME
 from pipelines import options
 from pipelines.options import ClusterName, Data, Json
-from traces.errors import InputError
+from traces.errors import InputError, WorkError
 from traces.store.folder import DataFolder
 
 KINDS = (POLICY, QUEUE_TIME)
@@ -34,6 +34,8 @@ def promote(
 ) -> None:
     """Make a registered version its cluster's champion, regardless of the release gate."""
     folder = _of_cluster(context, data, cluster, model)
+    if not _has_registry(folder):  # and importing what promotes takes as long as a refusal may
+        raise InputError(f"no version of {cluster!r} is registered in {folder.mlflow}; run `baton run` first")
     from models.release.champion import promote as promote_
     from models.release.log import DECISIONS
 
@@ -46,10 +48,18 @@ def rollback(
 ) -> None:
     """Make the previous champion of the cluster the champion again."""
     folder = _of_cluster(context, data, cluster, model)
+    if not _has_registry(folder):
+        raise WorkError(f"no champion of {cluster!r} is registered in {folder.mlflow}; run `baton run` first")
     from models.release.champion import rollback as rollback_
     from models.release.log import DECISIONS
 
     _announce(cluster, rollback_(folder, cluster, DECISIONS[model]), json, "rolled back to", model)
+
+
+def _has_registry(folder: DataFolder) -> bool:
+    from models.tracking.store import database
+
+    return database(folder).is_file()
 
 
 def _of_cluster(context: typer.Context, data: Path | None, cluster: str, model: str) -> DataFolder:
