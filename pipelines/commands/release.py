@@ -35,7 +35,7 @@ def promote(
     """Make a registered version its cluster's champion, regardless of the release gate."""
     folder = _of_cluster(context, data, cluster, model)
     if not _has_registry(folder):  # and importing what promotes takes as long as a refusal may
-        raise InputError(f"no version of {cluster!r} is registered in {folder.mlflow}; run `baton run` first")
+        raise InputError(f"no version {version} of {cluster!r} is registered in {folder.mlflow}; run `baton run` first")
     from models.release.champion import promote as promote_
     from models.release.log import DECISIONS
 
@@ -49,7 +49,7 @@ def rollback(
     """Make the previous champion of the cluster the champion again."""
     folder = _of_cluster(context, data, cluster, model)
     if not _has_registry(folder):
-        raise WorkError(f"no champion of {cluster!r} is registered in {folder.mlflow}; run `baton run` first")
+        raise WorkError(f"{cluster!r} has no champion to roll back from in {folder.mlflow}; run `baton run` first")
     from models.release.champion import rollback as rollback_
     from models.release.log import DECISIONS
 
