@@ -42,7 +42,10 @@ class SubmitDecision:
 
 
 def start_estimate() -> Artifact:
-    """The built-in policy, which needs no release: submit when Slurm's kind of estimate reaches the time left."""
+    """Return the built-in policy: submit when the estimated wait reaches the predecessor's remaining time.
+
+    The estimate is `start_estimate_h` of `features.observe`: that of `squeue --start`, from time limits.
+    """
     return Artifact({
         "policy": "start-estimate", "kind": ONE_NUMBER, "knob": "factor on the estimated wait",
         "settings": [0.1, 1.0, 10.0], "default_setting": 1.0, "parameters": {"feature": "start_estimate_h"},

@@ -85,7 +85,10 @@ def read_partitions(commands: Commands) -> dict[str, Partition]:
 
 
 def hidden_partitions(names: str, nodes: int) -> dict[str, Partition]:
-    """Partitions to stand in for those that a request of so many nodes names ("": the default), if none is shown."""
+    """Make stand-ins for the partitions of a request where Slurm shows none: as many nodes as it asks for, no limits.
+
+    names: as in `--partition`, separated by commas; "" for the cluster's default.
+    """
     place = frozenset(f"hidden{n}" for n in range(nodes))
     return {
         name: Partition(name, place, 0, "", UNLIMITED_S, is_default=not names, whole={})

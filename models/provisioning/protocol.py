@@ -10,6 +10,7 @@ it were submitted then. Applying a stopping rule is therefore a look-up, in trai
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
@@ -140,12 +141,12 @@ class PairTable:
         return self.take(np.maximum.reduceat(self.successor_start_s, self.offset[:-1]) < until_s)
 
 
-class TableArtifact(Artifact):
+class TableArtifact(Artifact, ABC):
     """A fit that decides on a pair table, because no single observation holds its inputs. It cannot be released."""
 
+    @abstractmethod
     def decisions_on(self, pairs: PairTable, settings: Sequence[float] | None = None) -> NDArray[np.bool_]:
-        """(k, d) as `PairTable.decisions_of`."""
-        raise NotImplementedError
+        """Return (k, d) as `PairTable.decisions_of` does."""
 
 
 def concatenate(tables: Iterable[PairTable]) -> PairTable:

@@ -110,7 +110,7 @@ def initialise(data: DataFolder) -> str:
 
 
 def _ready_experiment(data: DataFolder) -> str | None:
-    """The id of the experiment, if the store has nothing to be made ready: by this release, here, with no open run."""
+    """The id of the experiment if the store is ready: made by this release of MLflow, at this place, no run open."""
     try:
         ready = json.loads((data.mlflow / READY).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -121,12 +121,12 @@ def _ready_experiment(data: DataFolder) -> str | None:
 
 
 def _wanted(data: DataFolder) -> dict[str, Any]:
-    """What a store that is ready was made for: this release of MLflow, this place, these tags of the experiment."""
+    """What READY must hold: the release of MLflow, the place of the artifacts, and the tags of the experiment."""
     return {"release": version("mlflow"), "artifacts": _artifacts(data), "tags": sorted(EXPERIMENT_TAGS)}
 
 
 def open_mark(data: DataFolder) -> Path:
-    """Make a file to remove when a run is closed; one that stays says that a process was killed."""
+    """Make a file for an open run. Remove it when the run is closed; one that is left over is of a killed process."""
     mark = data.mlflow / OPEN / secrets.token_hex(8)
     mark.parent.mkdir(exist_ok=True)
     mark.touch()
