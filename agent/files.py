@@ -31,7 +31,8 @@ def open_regular(path: Path | str, flags: int, mode: int = 0o666) -> int:
 def replace_file(path: Path, text: str) -> None:
     """Write a temporary file next to `path`, sync it to disk, and rename it to `path`.
 
-    Raises OSError, which names the file. Then the old file remains, or the new one might not survive a crash.
+    Raises OSError, which names the file. After an error the path holds the old file, or the new one, which a crash of
+    the machine may still undo.
     """
     temporary = path.with_name(f".{path.name}.new")
     try:

@@ -68,14 +68,14 @@ class SlurmTime:
         if self._slurm_s is not None:
             self._slurm_s += at_s - self._at_s
         if match:
-            told_s = float(match[1])
-            off_s = min((told_s - one for one in self._expected(at_s, wall_s)), key=abs)
-            if abs(off_s) <= (APART_S if self._slurm_s is None else JUMP_S) or self._confirms(told_s, at_s):
-                self._slurm_s, self._doubted = told_s, None
+            answer_s = float(match[1])
+            off_s = min((answer_s - one for one in self._expected(at_s, wall_s)), key=abs)
+            if abs(off_s) <= (APART_S if self._slurm_s is None else JUMP_S) or self._confirms(answer_s, at_s):
+                self._slurm_s, self._doubted = answer_s, None
             else:
                 if self._doubted is None:
                     problem = f"sdiag gives a time that is {off_s:+.0f} s off; it is not used unless sdiag confirms it"
-                self._doubted, self._is_due = (told_s, at_s), True
+                self._doubted, self._is_due = (answer_s, at_s), True
         self._wall_s, self._at_s = wall_s, at_s
         return problem
 
@@ -85,9 +85,9 @@ class SlurmTime:
             return [wall_s]
         return [self._slurm_s, self._slurm_s + (wall_s - self._wall_s) - (at_s - self._at_s)]
 
-    def _confirms(self, told_s: float, at_s: float) -> bool:
+    def _confirms(self, answer_s: float, at_s: float) -> bool:
         """Whether an answer continues the last doubted one; a clock that stands still does not."""
         if self._doubted is None:
             return False
         elapsed_s = at_s - self._doubted[1]
-        return elapsed_s > 0 and abs(told_s - self._doubted[0] - elapsed_s) <= min(JUMP_S, elapsed_s / 2)
+        return elapsed_s > 0 and abs(answer_s - self._doubted[0] - elapsed_s) <= min(JUMP_S, elapsed_s / 2)

@@ -19,9 +19,7 @@ from traces.slurm.text import parse_state
 LOOKS = 3  # a job counts as absent after no source has known it this often in a row ...
 SETTLE_S = 180  # ... and this long after its submission: Slurm may still process a submission whose sbatch was killed
 STUCK_LOOKS = 15  # as LOOKS, if accounting alone says that the job has not ended
-KNOWN_LOOKS = (
-    90  # as LOOKS, for a job that was seen and may still run: in an outage Slurm may answer that it knows none
-)
+KNOWN_LOOKS = 90  # as LOOKS, for a job that was seen and may still run: an outage may give empty answers for an hour
 MOST_WITHDRAWALS = 2  # attempts of one link that may be withdrawn for starting too early
 MOST_AGAIN = 10  # attempts in a row that may end by no fault of their own
 MOST_REFUSALS = 100  # submissions in a row that may be refused

@@ -369,6 +369,6 @@ class Agent:
 
 
 def _described(error: Exception) -> str:
-    """Describe an error in one line: its text, after its type unless that is one whose text says all."""
+    """Describe an error in one line: its text, with its type in front where the text alone may be unclear."""
     text = " ".join(str(error).split())[:300]
     return text if isinstance(error, (SlurmError, Busy, ValueError)) else f"{type(error).__name__}: {text}"

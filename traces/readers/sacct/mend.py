@@ -27,7 +27,7 @@ MOST_TRIED = 50_000  # columns tried before a record is given up, so that a host
 
 
 class Doubt(Enum):
-    """What is doubted where a record that is cut short is followed by what looks like another."""
+    """Which record is not trusted if one that is cut short is followed by a line that looks like another."""
 
     SECOND = 1  # it is text of the first
     BOTH = 2  # it may be text of the first, or the first may be cut short
