@@ -133,7 +133,7 @@ AIMS: dict[str, tuple[str, ...]] = {
     ),
     "models/provisioning/training/train.py": (TRAIN,),
     "models/provisioning/training/processes.py": ("tests/models/provisioning/training/test_processes.py",),
-    **{f"models/tracking/{name}.py": TRACKING for name in ("registered", "runs", "sql", "store", "training_runs")},
+    **{f"models/tracking/{name}.py": TRACKING for name in ("moved", "registered", "runs", "store", "training_runs")},
     "models/tracking/versions.py": TRACKING[1:],
     "models/study/as_of.py": ("tests/models/study/test_as_of.py",),
     "models/provisioning/comparison/masked.py": ("tests/models/provisioning/comparison/test_masked.py",),
