@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -17,17 +18,22 @@ PACKAGES = ("traces", "simulator", "features", "agent", "models", "reports", "as
 CLUSTERS = ("simulator.flat", "simulator.slurm", "simulator.recorded", "simulator.gpu")
 INTERFACE = "simulator.cluster"  # the operations of any simulated cluster, called by the names that each gives them
 SECTIONS = ("reports.sections", "reports.parts")
-TREES = {
-    ".".join(path.relative_to(REPOSITORY).with_suffix("").parts): ast.parse(path.read_text(encoding="utf-8"))
-    for package in PACKAGES
-    for path in sorted((REPOSITORY / package).rglob("*.py"))
-}
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """The syntax tree of each module, by its dotted name."""
+    return {
+        ".".join(path.relative_to(REPOSITORY).with_suffix("").parts): ast.parse(path.read_text(encoding="utf-8"))
+        for package in PACKAGES
+        for path in sorted((REPOSITORY / package).rglob("*.py"))
+    }
 
 
 def defined(kind: type[ast.stmt]) -> dict[str, set[str]]:
     """Modules that define each public class or function at their top level, by name."""
     found: dict[str, set[str]] = defaultdict(set)
-    for module, tree in TREES.items():
+    for module, tree in trees().items():
         for node in tree.body:
             if isinstance(node, kind) and not node.name.startswith("_"):  # type: ignore[attr-defined]
                 found[node.name].add(module)  # type: ignore[attr-defined]
@@ -36,7 +42,7 @@ def defined(kind: type[ast.stmt]) -> dict[str, set[str]]:
 
 def imported_by_name() -> Iterator[tuple[str, str, str]]:
     """Each name imported from a module: the importing file, the module and the name."""
-    for file, tree in TREES.items():
+    for file, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.module:
                 yield from ((file, node.module, alias.name) for alias in node.names)

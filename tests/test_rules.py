@@ -9,7 +9,12 @@ import pytest
 from docs import house
 from docs.house import FILE_LINES, FUNCTION_LINES, Length
 
-FILES, FUNCTIONS = house.lengths(house.ROOT, [*house.packages(house.ROOT), *house.BESIDE])
+
+@pytest.fixture(scope="module")
+def lengths() -> dict[str, list[Length]]:
+    """Lengths of all files and functions of this checkout. A fixture, because every worker imports every test file."""
+    files, functions = house.lengths(house.ROOT, [*house.packages(house.ROOT), *house.BESIDE])
+    return {"files": files, "functions": functions}
 
 
 def shown(found: list[Length]) -> str:
@@ -17,16 +22,18 @@ def shown(found: list[Length]) -> str:
     return "\n".join(f"{length.place}: {length.lines} lines" for length in found)
 
 
-@pytest.mark.parametrize("found", [FILES, FUNCTIONS], ids=["files", "functions"])
-def test_what_is_long_says_why(found: list[Length]) -> None:
+@pytest.mark.parametrize("kind", ["files", "functions"])
+def test_what_is_long_says_why(lengths: dict[str, list[Length]], kind: str) -> None:
+    found = lengths[kind]
     assert len(found) > 400
     unreasoned = [length for length in found if length.is_over and not length.has_reason]
     phrase = house.OVER.format(limit=found[0].limit)
     assert not unreasoned, f'split these, or write "{phrase}" and the reason in the docstring:\n{shown(unreasoned)}'
 
 
-@pytest.mark.parametrize("found", [FILES, FUNCTIONS], ids=["files", "functions"])
-def test_what_is_short_makes_no_excuse(found: list[Length]) -> None:
+@pytest.mark.parametrize("kind", ["files", "functions"])
+def test_what_is_short_makes_no_excuse(lengths: dict[str, list[Length]], kind: str) -> None:
+    found = lengths[kind]
     excused = [length for length in found if length.has_reason and not length.is_over]
     assert not excused, f"take the reason out of these docstrings:\n{shown(excused)}"
 

@@ -24,7 +24,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, 
     folder = tmp_path_factory.mktemp("releases")
     done = subprocess.run(
         [sys.executable, "-m", "tests.models.publishing", str(folder), *CASES],
-        cwd=REPOSITORY, capture_output=True, text=True, timeout=600,
+        cwd=REPOSITORY, capture_output=True, text=True, timeout=1800,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     cases: dict[str, list[dict[str, Any]]] = json.loads(done.stdout)
