@@ -49,7 +49,7 @@ test: setup      ## run lint, type checks, import rules and all tests
 # pytest rewrites the assertions of every test file, a third of the time to collect them, and keeps the result: once,
 # beside lint, instead of in all workers at the same time.
 collected: setup
-	$(BIN)/pytest -q --collect-only > /dev/null
+	$(BIN)/pytest -q --collect-only > /dev/null || true # the run itself shows what is wrong
 
 test-fast: setup ## run the tests that need no second program
 	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not live and not browser and not slow"
