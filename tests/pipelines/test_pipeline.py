@@ -14,7 +14,7 @@ from features.conventions import RULES
 from models.provisioning import registry
 from models.tracking import store as mlflow_store
 from pipelines.definitions import build_defs
-from traces.generate.logs import generate_slurm
+from traces.generate.logs import generate_philly, generate_slurm
 from traces.store import warehouse
 from traces.store.folder import DataFolder
 
@@ -137,10 +137,10 @@ def test_a_second_run_works_nothing_out(run: Run) -> None:
 
 
 def test_a_cluster_without_time_limits_has_no_policies(tmp_path: Path) -> None:
-    sample = Path(__file__).resolve().parents[2] / "data" / "sample" / "philly"
+    raw = tmp_path / "raw"
+    generate_philly(raw, jobs=150, weeks=2, utilization_days=1, machines=12, seed=1, compress=False)
     data = DataFolder(tmp_path / "data")
-    # the generated machine list says less than was in use, as Philly's own does
-    made = materialize(data, "philly-sample", sample, warns=("nodes_gpus_in_use",))
+    made = materialize(data, "philly", raw, warns=("nodes_gpus_in_use",))
     for key in (
         "simulation_replay",
         "simulation_calibration",
