@@ -6,7 +6,7 @@ from simulator.compiled import kernel, kernel_inline, kernel_part
 from simulator.slurm.compiled.limits import over_limit, throttled
 from simulator.slurm.compiled.moves import start
 from simulator.slurm.compiled.placement import count, hold_now, in_service, pick
-from simulator.slurm.compiled.preemption import choose_by_preemption
+from simulator.slurm.compiled.preemption import candidates, choose_by_preemption
 from simulator.slurm.compiled.state import (
     AVAILABLE,
     BLOCKED,
@@ -155,4 +155,6 @@ def _find_nodes(run: SlurmRun, state: SlurmState, job: int, partition: int) -> b
         keep_off_reservations(run, state, AVAILABLE, now, now + run.jobs.limit_s[job], partition)
     if hold_now(run, state, shape, AVAILABLE, wanted) and pick(run, state.node, CHOSEN, shape, wanted):
         return True
-    return bool(run.knobs.preemption != 0 and choose_by_preemption(run, state, AVAILABLE, job))
+    if run.knobs.preemption == 0:
+        return False
+    return choose_by_preemption(run, state, AVAILABLE, job, candidates(run, state, job))
