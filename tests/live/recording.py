@@ -77,6 +77,7 @@ class RecordedJob:
 def read(folder: Path, *, runs: bool = False) -> list[RecordedJob]:
     """The jobs of a recording by (submit, submission, task); with `runs`, a row for each run of a requeued job.
 
+    All runs of a job have its first submission, because Slurm keeps its place among the jobs that give way.
     Raises ValueError for a record that was not submitted, and without `runs` for a job that ran twice.
 
     Not by job id: the first record of an array, with the array's own id, becomes its last task. The tasks of an array
@@ -94,7 +95,9 @@ def read(folder: Path, *, runs: bool = False) -> list[RecordedJob]:
     jobs = [_job(dict(zip(names, line.split("|"), strict=True)), submissions) for line in lines]
     first: dict[int, int] = {}
     if runs:
-        return sorted(jobs, key=lambda job: (job.submit_s, *job.key))
+        submitted = {job.key: min(other.submit_s for other in jobs if other.key == job.key) for job in jobs}
+        again = sorted(jobs, key=lambda job: (submitted[job.key], *job.key, job.submit_s))
+        return [replace(job, submit_s=submitted[job.key]) for job in again]
     if len({job.key for job in jobs}) < len(jobs):
         raise ValueError(f"{folder}: a job has several records: it was requeued or preempted")
     for job in jobs:

@@ -1,7 +1,7 @@
 """What Slurm versions from 22.05 to 26.05 read differently in slurm.conf, as far as it decides when jobs start.
 
-Source: slurm.conf(5) of 22.05.8, 24.11.5 and 26.05.5, and the change logs of the releases between them. docs/slurm-versions.md
-lists the changes. A version is (year, month), such as (24, 11).
+Source: slurm.conf(5) of 22.05.8, 24.11.5 and 26.05.5, and the change logs of the releases between them.
+docs/schedulers/slurm-versions.md lists the changes. A version is (year, month), such as (24, 11).
 """
 
 from __future__ import annotations

@@ -332,14 +332,14 @@ def test_smaller_jobs_give_way_first_or_the_youngest(youngest: bool, preempted: 
     assert np.flatnonzero(result.state == w.PREEMPTED).tolist() == preempted
 
 
-@pytest.mark.parametrize(("reorder", "preempted"), [(0, [0]), (1, [0])])
-def test_a_job_that_was_removed_in_vain_goes_on(reorder: int, preempted: list[int]) -> None:
-    """The page: "Those that hold a chosen node are then preempted". Job 2 (node 4) gives way first, but in vain."""
-    queue = jobs([(0, 100, 100, 2), (0, 100, 100, 2), (5, 100, 100, 1), (10, 20, 20, 2)], qos=[0, 2, 0, 2])
-    world = w.flat_world(queue, 5, replace(RARE, preempt_reorder_count=reorder), qos=qos(3, **CANCELLED))
-    result = assert_equal(world)
-    assert np.flatnonzero(result.state == w.PREEMPTED).tolist() == preempted
-    assert nodes_of(result)[3] == [0, 1]
+@pytest.mark.parametrize("strict", [False, True])
+def test_candidates_are_put_in_another_order_so_that_fewer_end(strict: bool) -> None:
+    """The page: "The last one goes to the front": job 1 (node 3) alone is no room, and job 2 (4 and 5) alone is."""
+    queue = jobs([(0, 100, 100, 2), (0, 100, 100, 1), (0, 100, 100, 2), (10, 20, 20, 2)], qos=[2, 0, 0, 2])
+    settings = replace(RARE, preempt_strict_order=strict, preempt_reorder_count=0)
+    result = assert_equal(w.flat_world(queue, 5, settings, qos=qos(3, **CANCELLED)))
+    assert result.state.tolist() == [w.COMPLETED, w.COMPLETED, w.PREEMPTED, w.COMPLETED]
+    assert nodes_of(result)[3] == [3, 4]
 
 
 @pytest.mark.parametrize(("modes", "states"), [
@@ -364,7 +364,9 @@ def test_partitions_preempt_by_tier(modes: tuple[int, ...], states: tuple[int, i
 
 def test_what_may_be_preempted_is_gone_for_a_plan() -> None:
     """The page: "When looking ahead the candidates are gone": job 3 is planned for 30, so job 4 does not fit before."""
-    queue = jobs([(0, 90, 90, 1), (0, 30, 30, 1), (0, 60, 60, 1), (1, 20, 20, 3), (2, 40, 40, 1)], qos=[0, 2, 2, 2, 1])
+    queue = jobs(
+        [(0, 90, 90, 1), (0, 30, 30, 1), (0, 600, 600, 1), (1, 20, 20, 3), (2, 40, 40, 1)], qos=[0, 2, 2, 2, 1]
+    )
     result = assert_equal(w.flat_world(queue, 4, PLANNED, qos=qos(3, **CANCELLED)))
     assert result.start_s[3:].tolist() == [30, 50]
     assert result.state[0] == w.PREEMPTED and result.end_s[0] == 30
