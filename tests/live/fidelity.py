@@ -111,7 +111,8 @@ def options(job: Submission, ids: dict[int, str], now: float) -> list[str]:
     line = [
         f"--uid={job.user}", f"--partition={job.partition}", f"--qos={job.qos}", f"--nodes={job.nodes}",
         "--ntasks-per-node=1", f"--cpus-per-task={job.gpus_per_node * CPUS_PER_GPU}",
-        f"--gres=gpu:{job.gpu_type and job.gpu_type + ':'}{job.gpus_per_node}", f"--time={job.limit_min}", f"--job-name={job.name}",
+        f"--gres=gpu:{job.gpu_type and job.gpu_type + ':'}{job.gpus_per_node}",
+        f"--time={job.limit_min}", f"--job-name={job.name}",
     ]  # fmt: skip
     if job.depends:
         kind, index = job.depends
@@ -151,7 +152,7 @@ def drive(
         if what == "look":
             looks += _look(slurm, clock)
         elif what == "act":
-            command = [re.sub(r"@(\d+)", lambda match: f"{_iso(start + int(match[1]))}", word) for word in job]
+            command = [re.sub(r"@(\d+)", lambda match: _iso(start + int(match[1])), word) for word in job]
             done.append(f"{int(clock.now())}|{' '.join(command)}")
             slurm.run(*command)
         elif what == "submit":

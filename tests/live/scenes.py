@@ -82,7 +82,9 @@ def _cluster(*partitions: str, **settings: str) -> Cluster:
 ALL = f"n[1-{NODES}]"
 SCENES = {
     "qos": (
-        submissions((Group(0.45, "low", 14), Group(0.2, "spare", 9), Group(0.1, "normal", 8), Group(0.25, "high", 4)), 11),
+        submissions(
+            (Group(0.45, "low", 14), Group(0.2, "spare", 9), Group(0.1, "normal", 8), Group(0.25, "high", 4)), seed=11
+        ),
         Stage(
             _cluster(f"PartitionName=gpu Nodes={ALL} Default=YES", PreemptType="preempt/qos", PreemptMode="REQUEUE"),
             {
@@ -101,7 +103,7 @@ SCENES = {
                 Group(0.15, "normal", 9, "kept"),
                 Group(0.3, "normal", 4, "urgent"),
             ),
-            12,
+            seed=12,
         ),
         Stage(
             _cluster(
@@ -117,8 +119,7 @@ SCENES = {
     ),
     "nodes": (
         submissions(
-            (Group(0.4, "normal", 9), Group(0.3, "normal", 9, gpu_type="a100"), Group(0.3, "normal", 9, gpu_type="v100")),
-            13,
+            (Group(0.4, "normal", 9), *(Group(0.3, "normal", 9, gpu_type=kind) for kind in ("a100", "v100"))), seed=13
         ),
         Stage(
             _cluster(
@@ -127,17 +128,41 @@ SCENES = {
             ),
             {"normal": "Priority=100"},
             (
-                (600, ("scontrol", "create", "reservation", "ReservationName=course", "Users=root", "StartTime=@3000",
-                       "EndTime=@6000", "Nodes=n[2-4]", "Flags=IGNORE_JOBS")),
+                (
+                    600,
+                    (
+                        "scontrol",
+                        "create",
+                        "reservation",
+                        "ReservationName=course",
+                        "Users=root",
+                        "StartTime=@3000",
+                        "EndTime=@6000",
+                        "Nodes=n[2-4]",
+                        "Flags=IGNORE_JOBS",
+                    ),
+                ),
                 (1200, ("scontrol", "update", "NodeName=n1,n7", "State=DRAIN", "Reason=scene")),
-                (2400, ("scontrol", "create", "reservation", "ReservationName=service", "Users=root",
-                        "StartTime=@5400", "EndTime=@7200", "Nodes=n[6,8]", "Flags=MAINT,IGNORE_JOBS")),
+                (
+                    2400,
+                    (
+                        "scontrol",
+                        "create",
+                        "reservation",
+                        "ReservationName=service",
+                        "Users=root",
+                        "StartTime=@5400",
+                        "EndTime=@7200",
+                        "Nodes=n[6,8]",
+                        "Flags=MAINT,IGNORE_JOBS",
+                    ),
+                ),
                 (4200, ("scontrol", "update", "NodeName=n1,n7", "State=RESUME")),
-            ),  # fmt: skip
+            ),
             TypedSlurm,
         ),
     ),
-}  # fmt: skip
+}
 
 if __name__ == "__main__":
     scene, folder = sys.argv[1:]

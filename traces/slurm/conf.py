@@ -123,7 +123,7 @@ class SlurmConf:
     ignored: tuple[str, ...] = ()  # 'file:line: Key', without effect on scheduling
     unmodelled: tuple[str, ...] = ()  # 'file:line: Key=value', affects scheduling and is not simulated
     version_remarks: tuple[str, ...] = ()  # names and defaults that depend on the version of Slurm
-    version: versions.Version | None = _key("SLURM_VERSION", versions.parse_version, None)
+    version: tuple[int, int] | None = _key("SLURM_VERSION", versions.parse_version, None)
     cred_expire_s: int = _key("AuthInfo", values.cred_expire_s, values.CRED_EXPIRE_S)
     cluster: str = _key("ClusterName", str, "")
     scheduler_type: str = _key("SchedulerType", str.lower, "sched/backfill")

@@ -49,7 +49,7 @@ class ConfRemarks:
 
 
 def unknown_name(pair: Pair, what: str, known: Iterable[str]) -> InputError:
-    """Return the error for a name that neither Slurm's manual pages nor this reader know, with the closest known one."""
+    """Return the error for a name that neither the manual pages nor this reader know, with the closest known name."""
     close = difflib.get_close_matches(pair.key.lower(), list(known), n=1)
     hint = f"did you mean {close[0]!r}?" if close else "slurm.conf(5) lists the known names"
     return InputError(f"{pair.where}: unknown {what} {quoted_line(pair.key)}: {hint}")

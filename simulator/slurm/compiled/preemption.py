@@ -53,7 +53,7 @@ def _is_candidate(run: SlurmRun, state: SlurmState, slot: int, job: int) -> bool
 
 @kernel_part
 def _gives_way_before(run: SlurmRun, state: SlurmState, slot: int, other: int) -> bool:
-    """Whether slot `slot` is preempted before slot `other`: lower class, fewer nodes, lower row; or later start, row."""
+    """Whether slot `slot` gives way before slot `other`: lower class, fewer nodes, lower row; or later start, row."""
     job, rival = state.running[slot, RUN_JOB], state.running[other, RUN_JOB]
     if run.knobs.youngest_first:
         if state.running[slot, RUN_START] != state.running[other, RUN_START]:
