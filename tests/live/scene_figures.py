@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from simulator.slurm.run import run
-from simulator.slurm.world import NEVER, NONE, PREEMPTED, SlurmResult, SlurmWorld
+from simulator.slurm.world import NEVER, NONE, PREEMPTED, SlurmResult, SlurmWorld, no_outages
 from tests.live import recording
 from tests.live.recording import RecordedJob
 from tests.simulator.slurm.compare import OneStep, one_step, relative
@@ -80,6 +80,29 @@ def steps(scene: Scene) -> tuple[OneStep, dict[str, int]]:
     return one_step(scene.world, simulate, scene.world.settings.bf_interval_s), counts
 
 
+def prompt(scene: Scene, steps: OneStep) -> tuple[int, int]:
+    """Count the starts for which the record preempts jobs: those simulated within 5 s, and all."""
+    preempting = np.isin(steps.recorded_s, scene.until_s[scene.was_preempted])
+    late_s = steps.simulated_s - steps.recorded_s
+    return int((preempting & steps.hits & (late_s <= 5)).sum()), int(preempting.sum())
+
+
+def without_rule(scene: Scene) -> Scene:
+    """The scene for a simulator that knows no preemption, no outages and no types of GPU."""
+    world = scene.world
+    modes = (world.qos.preempt_mode, world.partitions.preempt_mode)
+    return replace(
+        scene,
+        world=replace(
+            world,
+            qos=replace(world.qos, preempts=world.qos.preempts & False, preempt_mode=0 * modes[0]),
+            partitions=replace(world.partitions, preempt_mode=0 * modes[1]),
+            outages=no_outages(len(world.nodes)),
+            jobs=replace(world.jobs, gpu_type=np.full(len(world.jobs), NONE)),
+        ),
+    )
+
+
 def free(scene: Scene) -> tuple[Int64s, Int64s, Int64s, Int64s]:
     """Return of each job the recorded and the simulated wait until its last start, and its number of preemptions.
 
@@ -94,14 +117,13 @@ def free(scene: Scene) -> tuple[Int64s, Int64s, Int64s, Int64s]:
     whole = scene.world.jobs
     jobs = replace(whole, run_s=np.where(scene.was_preempted, scene.full_s, whole.run_s))
     for key, row in last.items():  # what a job takes is known from the run that ended by itself
-        jobs.run_s[first[key]] = jobs.run_s[row] if not scene.was_preempted[row] else scene.full_s[row]
+        jobs.run_s[first[key]] = jobs.run_s[row]
     taken = type(jobs)(**{name: column[rows] for name, column in vars(jobs).items()})
     world = replace(scene.world, jobs=taken, pinned_first=np.zeros(len(rows) + 1, np.int64), pinned_nodes=rows[:0])
     result = run(world)
-    times = np.bincount(np.searchsorted(rows, rows), minlength=len(rows)) * 0
     index = {key: number for number, key in enumerate(first)}
-    for job, was in zip(scene.runs, scene.was_preempted, strict=True):
-        times[index[job.key]] += was
+    of_job = [index[job.key] for job in scene.runs]
+    times = np.bincount(of_job, weights=scene.was_preempted, minlength=len(rows)).astype(np.int64)
     started = whole.pinned_s[list(last.values())]
     simulated = result.restarts + (result.state == PREEMPTED)
     both = (started != NEVER) & (result.start_s != NONE)
@@ -135,11 +157,12 @@ def main() -> None:
         scenes = {path.name: read(path) for path in sorted(folder.iterdir())}
         for name, scene in scenes.items():
             step, counts = steps(scene)
+            soon, preempting = prompt(scene, step)
             recorded, simulated, times, simulated_times = free(scene)
             figures = relative(simulated, recorded)
             print(
                 f"| {folder.name} {name} | {len(step.job)} | {step.share:.1%} | {step.unmatched_share:.1%} "
-                f"| {counts['both']} of {counts['both'] + counts['only recorded']}, {counts['only simulated']} more "
+                f"| {soon} of {preempting} | {counts['both']} of {counts['both'] + counts['only recorded']} "
                 f"| {figures['relative_mean_wait']:+.1%} | {figures['spearman']:.3f} "
                 f"| {times.sum()} | {simulated_times.sum()} |"
             )

@@ -171,7 +171,7 @@ def read_slurm_conf(path: Path) -> SlurmConf:
     known = {f.metadata["key"].lower() for f in fields(SlurmConf) if f.metadata}
     for pair in own.values():
         remarks.parameter(pair, known)
-    options = {name: own[name] for name in ("schedulerparameters", "preemptparameters") if name in own}
+    options = {name: pair for name, pair in own.items() if name in ("schedulerparameters", "preemptparameters")}
     lists = NodeLists()
     nodes = _nodes(records, lists, remarks)
     conf = filled(SlurmConf(str(path)), own)
@@ -203,7 +203,8 @@ def _of_its_version(conf: SlurmConf, own: Mapping[str, Pair], used: list[str]) -
         )
     newer = version >= versions.CONS_TRES_IS_DEFAULT
     defaults = {"select_type": "select/cons_tres", "priority_type": "priority/multifactor"} if newer else {}
-    unset = [key for key in ("SelectType", "PriorityType") if key.lower() not in own]
+    weighs = any(name.startswith("priorityweight") for name in own)  # else both types order jobs alike
+    unset = [key for key in ("SelectType", *(["PriorityType"] if weighs else [])) if key.lower() not in own]
     if unset and conf.version is None:
         remarks.append(
             f"{conf.path}: {' and '.join(unset)} not set: the defaults of Slurm {versions.written(version)} are used; "
