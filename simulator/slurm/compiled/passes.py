@@ -123,14 +123,18 @@ def main_pass(run: SlurmRun, state: SlurmState, full: bool) -> None:
         if scratch.part_count[partition, BLOCKED] != 0 or (array != NONE and scratch.array_count[array, REJECTED] != 0):
             continue
         limited = over_limit(run, state, job) or throttled(run, state, job)
-        if not limited and _find_nodes(run, state, job, partition):
+        for w in range(words.shape[1]):
+            words[AVAILABLE, w] = run.tables.partition_nodes[partition, w] & words[SERVICE, w] & ~words[REMOVED, w]
+        too_few = count(words, AVAILABLE) < run.jobs.nodes[job]  # whatever they hold
+        if not limited and not too_few and _find_nodes(run, state, job, partition):
             queue[row, QUEUE_JOB] = NONE
             start(run, state, job, False)
             started = True
             continue
         if array != NONE:
             scratch.array_count[array, REJECTED] = 1
-        if not limited and count(words, AVAILABLE) >= run.jobs.nodes[job] and reserves(run, state, row):
+        waits = count(words, AVAILABLE) >= run.jobs.nodes[job] and reserves(run, state, row)
+        if not limited and (too_few or waits):
             scratch.part_count[partition, BLOCKED] = 1
             for w in range(words.shape[1]):
                 words[REMOVED, w] |= run.tables.partition_nodes[partition, w]

@@ -65,7 +65,13 @@ def main_pass(controller: PlainController, *, limited: bool) -> None:
             rejected.add(array)
             continue
         held = nodes_in_any(controller.world.outages.nodes[_reservations(controller, now, now + job.limit)])
-        available = (partition_nodes(controller.world, job) & nodes) - held
+        left = partition_nodes(controller.world, job) & nodes
+        if len(left) < job.nodes:
+            rejected.add(array)
+            blocked.add(job.partition)
+            nodes -= partition_nodes(controller.world, job)
+            continue
+        available = left - held
         chosen = placement.place(machine, job, available) or preemption.preempt(controller, job, available)
         if chosen:
             moves.start(controller, job, chosen, by_backfill=False)
