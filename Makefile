@@ -77,8 +77,9 @@ live: setup      ## run the long tests against a real Slurm; PROOF="--champion D
 	BATON_REQUIRE=slurm BATON_LIVE=full $(BIN)/pytest -q -s -m live tests/live
 	$(BIN)/python -m tests.live.proof $(PROOF)
 
-fidelity: setup  ## compare the slurm scheduler with three recorded runs of a real Slurm (docs/fidelity.md)
+fidelity: setup  ## compare the slurm scheduler with recorded runs of a real Slurm (docs/fidelity.md)
 	$(BIN)/python -m tests.live.figures
+	$(BIN)/python -m tests.live.scene_figures
 
 mutants: setup   ## find small code changes that no test notices (hours; MODULES="features/observe.py" for some)
 	$(BIN)/python -m bench.mutants.run $(FLAGS) $(MODULES)

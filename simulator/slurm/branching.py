@@ -118,7 +118,7 @@ def of_workload(workload: Workload, *, capacity: int, extra: int, nodes: int, li
 def _with_room(ready: Prepared, jobs: int) -> SlurmRun:
     """Return the run with working memory for all `jobs` at once, enough for branches with any room."""
     run = ready.run
-    scratch = run.scratch._replace(victims=np.empty(jobs + 1, np.int64))
+    scratch = run.scratch._replace(victims=np.empty((jobs + 1, 2), np.int64))
     return as_block(SlurmRun(run.tables, run.jobs, run.knobs, scratch, run.out))
 
 

@@ -84,6 +84,7 @@ class Partitions:
     least_loaded: Bools  # LLN=YES: spread jobs over nodes instead of packing them
     qos: Int64s  # partition QOS, whose limits apply in addition to those of the job's QOS; or NONE
     billing: Float64s  # (partitions, TRES) TRESBillingWeights; usage counts Sum(weight * TRES) seconds
+    preempt_mode: Int64s  # (partitions,) how its jobs are preempted with `SlurmSettings.preempt_by_partition`
 
     def __len__(self) -> int:
         return len(self.names)
@@ -232,7 +233,12 @@ class SlurmSettings:
     kill_wait_s: int = 30
     over_time_limit_s: int = 0
     completing_s: int = 0  # delay between a job's end and the release of its nodes (epilog)
-    requeue_delay_s: int = 120
+    requeue_delay_s: int = 121
+    # preemption
+    preempt_by_partition: bool = False  # preempt/partition_prio: jobs of lower tiers; else preempt/qos
+    preempt_youngest_first: bool = False
+    preempt_strict_order: bool = False
+    preempt_reorder_count: int = 1
     # clocks
     origin_s: int = 0  # start of the periodic passes
 
@@ -306,7 +312,7 @@ def whole_nodes(count: int) -> tuple[SlurmNodes, Partitions]:
         names=("all",), nodes=np.ones((1, count), bool), priority_tier=np.ones(1, np.int64),
         priority_job_factor=np.ones(1, np.int64), max_time_s=np.full(1, NO_LIMIT), max_nodes=np.full(1, NO_LIMIT),
         exclusive=np.ones(1, bool), least_loaded=np.zeros(1, bool), qos=np.full(1, NONE),
-        billing=np.array([[1.0, 0.0, 0.0, 0.0]]),
+        billing=np.array([[1.0, 0.0, 0.0, 0.0]]), preempt_mode=np.zeros(1, np.int64),
     )  # fmt: skip
     return nodes, partitions
 

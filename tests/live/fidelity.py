@@ -12,12 +12,14 @@ import re
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from tests.live.clock import FastClock, ahead_of_others
-from tests.live.fidelity_workload import ACCOUNTS, CPUS_PER_GPU, FULL, USERS, Plan, Submission, generate
+from tests.live.fidelity_workload import ACCOUNTS, CPUS_PER_GPU, FULL, USERS, Submission, generate
 from tests.live.slurm import Cluster, Slurm
 
 # The processors do not run 60 times faster with the clock. Slurm bounds the work of a pass in seconds (2 s for a main
@@ -79,7 +81,20 @@ FIELDS = (
 SNAPSHOT_S = 900  # simulated seconds between two looks at the priorities
 
 
-def prepare(slurm: Slurm, qos: dict[str, str] = QOS) -> None:
+@dataclass(frozen=True)
+class Stage:
+    """Where a workload runs. `acts` are administrator's commands, each with its second from the start of the run.
+
+    "@N" in a command stands for the time of second N, in the form that scontrol reads.
+    """
+
+    cluster: Cluster = CLUSTER
+    qos: Mapping[str, str] = field(default_factory=lambda: QOS)
+    acts: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    slurm: type[Slurm] = Slurm
+
+
+def prepare(slurm: Slurm, qos: Mapping[str, str] = QOS) -> None:
     """Add the accounts and users of the workload, and `qos`: name -> limits as sacctmgr reads them."""
     for name, limits in qos.items():
         slurm.run("sacctmgr", "-i", *(("modify", "qos", name, "set") if name == "normal" else ("add", "qos", name)),
@@ -96,7 +111,8 @@ def options(job: Submission, ids: dict[int, str], now: float) -> list[str]:
     line = [
         f"--uid={job.user}", f"--partition={job.partition}", f"--qos={job.qos}", f"--nodes={job.nodes}",
         "--ntasks-per-node=1", f"--cpus-per-task={job.gpus_per_node * CPUS_PER_GPU}",
-        f"--gres=gpu:{job.gpus_per_node}", f"--time={job.limit_min}", f"--job-name={job.name}",
+        f"--gres=gpu:{job.gpu_type and job.gpu_type + ':'}{job.gpus_per_node}",
+        f"--time={job.limit_min}", f"--job-name={job.name}",
     ]  # fmt: skip
     if job.depends:
         kind, index = job.depends
@@ -104,8 +120,7 @@ def options(job: Submission, ids: dict[int, str], now: float) -> list[str]:
     if job.tasks > 1:
         line.append(f"--array=0-{job.tasks - 1}" + (f"%{job.throttle}" if job.throttle else ""))
     if job.begin_after_s:
-        begin = datetime.fromtimestamp(now + job.begin_after_s, UTC)  # sbatch itself has the real clock
-        line.append(f"--begin={begin:%Y-%m-%dT%H:%M:%S}")
+        line.append(f"--begin={_iso(now + job.begin_after_s)}")  # sbatch itself has the real clock
     if job.nice:
         line.append(f"--nice={job.nice}")
     if job.release_s is not None:
@@ -113,24 +128,33 @@ def options(job: Submission, ids: dict[int, str], now: float) -> list[str]:
     return line
 
 
-def drive(slurm: Slurm, workload: list[Submission]) -> tuple[dict[int, str], list[str]]:
-    """Submit, cancel and release at their times, and wait until the queue is empty.
+def drive(
+    slurm: Slurm, workload: list[Submission], acts: tuple[tuple[int, tuple[str, ...]], ...] = ()
+) -> tuple[dict[int, str], list[str], list[str]]:
+    """Submit, cancel, release and act at their times, and wait until the queue is empty.
 
-    Returns the job id of each submission, and the lines of `sprio` and `sshare` taken every quarter of an hour.
+    Returns the job id of each submission, the lines of `sprio` and `sshare` taken every quarter of an hour, and the
+    acts as they were done, `second since 1970|command`.
     """
     clock = slurm.clock
     assert clock is not None
     ids: dict[int, str] = {}
     looks: list[str] = []
+    done: list[str] = []
     start = clock.now() + 60
-    events: list[tuple[int, int, str, Submission | None]] = [(job.submit_s, 0, "submit", job) for job in workload]
+    events: list[tuple[int, int, str, Any]] = [(job.submit_s, 0, "submit", job) for job in workload]
     events += [(job.cancel_s, 1, "cancel", job) for job in workload if job.cancel_s is not None]
     events += [(job.release_s, 1, "release", job) for job in workload if job.release_s is not None]
+    events += [(at, 1, "act", act) for at, act in acts]
     events += [(at, 2, "look", None) for at in range(SNAPSHOT_S, max(at for at, *_ in events), SNAPSHOT_S)]
     for at, _, what, job in sorted(events, key=lambda event: (event[0], event[1])):
         clock.sleep_until(start + at)
-        if job is None:
+        if what == "look":
             looks += _look(slurm, clock)
+        elif what == "act":
+            command = [re.sub(r"@(\d+)", lambda match: _iso(start + int(match[1])), word) for word in job]
+            done.append(f"{int(clock.now())}|{' '.join(command)}")
+            slurm.run(*command)
         elif what == "submit":
             script = f"sleep {job.run_s / clock.rate:.3f}\nexit {job.exit_code}"
             ids[job.index] = slurm.sbatch(*options(job, ids, clock.now()), script=script)
@@ -138,7 +162,12 @@ def drive(slurm: Slurm, workload: list[Submission]) -> tuple[dict[int, str], lis
             command = ["scancel", "--state=PENDING"] if what == "cancel" else ["scontrol", "release"]
             subprocess.run([*command, ids[job.index]], env=slurm.real_env, capture_output=True, check=False)
     slurm.wait(1800, lambda: not slurm.run("squeue", "-h").strip(), "an empty queue", every=3)
-    return ids, looks
+    return ids, looks, done
+
+
+def _iso(at: float) -> str:
+    """Simulated second `at` since 1970, as Slurm's programs read a time."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def _look(slurm: Slurm, clock: FastClock) -> list[str]:
@@ -149,27 +178,29 @@ def _look(slurm: Slurm, clock: FastClock) -> list[str]:
     return [f"{now}|job|{line.strip()}" for line in lines] + [f"{now}|user|{line.strip()}" for line in shares]
 
 
-def record(folder: Path, plan: Plan, *, keep_log: bool = False) -> None:
+def record(folder: Path, workload: list[Submission], stage: Stage | None = None, *, keep_log: bool = False) -> None:
     """One run from a cluster of its own; the recording is written into `folder` (made if absent).
 
     `keep_log` keeps slurmctld's log too, in which every larger difference can be traced to its cause.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    workload = generate(plan)
+    stage = stage or Stage()
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # each write to a disk is a long time on this clock
     with ahead_of_others(), tempfile.TemporaryDirectory(prefix="baton-slurm-", dir=memory) as place:
         Path(place).chmod(0o755)
-        slurm = Slurm(Path(place), CLUSTER, FastClock())
+        slurm = stage.slurm(Path(place), stage.cluster, FastClock())
         try:
             slurm.up()
-            prepare(slurm)
-            ids, looks = drive(slurm, workload)
+            prepare(slurm, stage.qos)
+            ids, looks, done = drive(slurm, workload, stage.acts)
             slurm.wait(60, lambda: "RUNNING" not in _sacct(slurm), "the accounting to catch up")
             lines = [json.dumps(asdict(job) | {"job_id": ids[job.index]}, sort_keys=True) for job in workload]
             conf = (slurm.folder / "etc/slurm.conf").read_text()
             write(folder / "slurm.conf", _without_place(conf, slurm.folder))
             write(folder / "qos.psv", slurm.run("sacctmgr", "show", "qos", "-P"))
             write(folder / "assoc.psv", slurm.run("sacctmgr", "show", "assoc", "-P"))
+            if done:
+                write(folder / "acts.psv", "\n".join(done) + "\n")
             write(folder / "submissions.jsonl.gz", "\n".join(lines) + "\n")
             write(folder / "priorities.psv.gz", "\n".join(looks) + "\n")
             write(folder / "sacct.psv.gz", _sacct(slurm))
@@ -207,4 +238,4 @@ def write(path: Path, text: str) -> None:
 
 
 if __name__ == "__main__":  # python -m tests.live.fidelity FOLDER (as root, after make system): the full workload
-    record(Path(sys.argv[1]), FULL, keep_log=True)
+    record(Path(sys.argv[1]), generate(FULL), keep_log=True)

@@ -52,6 +52,7 @@ class Submission:
     submit_s, cancel_s, release_s: simulated seconds from the start of the run, None where it does not apply.
     run_s: simulated seconds that each task would run without a limit.
     depends: (kind, index of an earlier submission) or None; `singleton` has index -1.
+    gpu_type: the type of GPU asked for, "" for any.
     """
 
     index: int
@@ -72,6 +73,7 @@ class Submission:
     nice: int = 0
     cancel_s: int | None = None
     release_s: int | None = None
+    gpu_type: str = ""
 
 
 def generate(plan: Plan) -> list[Submission]:

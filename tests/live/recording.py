@@ -15,14 +15,16 @@ from simulator.slurm.inputs import cluster as load
 from simulator.slurm.world import (
     AFTERANY,
     AFTEROK,
+    DRAIN,
     NEVER,
     NONE,
+    RESERVATION,
     SINGLETON,
     Dependencies,
+    Outages,
     SlurmJobs,
     SlurmWorld,
     constant_capacity,
-    no_outages,
 )
 from tests.live.fidelity_workload import Submission
 from traces.arrays import Int64s
@@ -72,10 +74,11 @@ class RecordedJob:
         return None if self.start_s is None or self.eligible_s is None else self.start_s - self.eligible_s
 
 
-def read(folder: Path) -> list[RecordedJob]:
-    """The jobs of a recording by (submit, submission, task).
+def read(folder: Path, *, runs: bool = False) -> list[RecordedJob]:
+    """The jobs of a recording by (submit, submission, task); with `runs`, a row for each run of a requeued job.
 
-    Raises ValueError for a record that was not submitted, and for a job that ran twice: nothing here requeues.
+    All runs of a job have its first submission, because Slurm keeps its place among the jobs that give way.
+    Raises ValueError for a record that was not submitted, and without `runs` for a job that ran twice.
 
     Not by job id: the first record of an array, with the array's own id, becomes its last task. The tasks of an array
     are eligible together, at its first Eligible: of a task that its throttle held back sacct tells when that let it go,
@@ -91,6 +94,10 @@ def read(folder: Path) -> list[RecordedJob]:
     names = header.split("|")
     jobs = [_job(dict(zip(names, line.split("|"), strict=True)), submissions) for line in lines]
     first: dict[int, int] = {}
+    if runs:
+        submitted = {job.key: min(other.submit_s for other in jobs if other.key == job.key) for job in jobs}
+        again = sorted(jobs, key=lambda job: (submitted[job.key], *job.key, job.submit_s))
+        return [replace(job, submit_s=submitted[job.key]) for job in again]
     if len({job.key for job in jobs}) < len(jobs):
         raise ValueError(f"{folder}: a job has several records: it was requeued or preempted")
     for job in jobs:
@@ -188,7 +195,7 @@ def world(folder: Path, jobs: list[RecordedJob], *, eligible_known: bool = True)
             cpus_per_node=_ints(job.cpus // job.submission.nodes for job in jobs),
             memory_per_node_mb=_ints(job.memory_mb // job.submission.nodes for job in jobs),
             gpus_per_node=_ints(job.gpus // job.submission.nodes for job in jobs),
-            gpu_type=np.full(len(jobs), NONE),
+            gpu_type=_ints(place.gpu_types.get(job.submission.gpu_type, NONE) for job in jobs),
             exclusive=np.zeros(len(jobs), bool),
             nice=_ints(job.submission.nice for job in jobs),
             site_factor=np.zeros(len(jobs)),
@@ -198,13 +205,35 @@ def world(folder: Path, jobs: list[RecordedJob], *, eligible_known: bool = True)
             pinned_s=_ints(NEVER if job.start_s is None else job.start_s for job in jobs),
         ),
         dependencies=_dependencies(waits, first_row, jobs),
-        outages=no_outages(len(place.nodes)),
+        outages=_outages(folder, place.node_rows, start),
         capacity=constant_capacity(),
         pinned_first=np.cumsum([0, *(len(job.nodes) for job in jobs)]),
         pinned_nodes=_ints(place.node_rows[name] for job in jobs for name in job.nodes),
         array_throttle=_ints(throttle[row] for row in range(len(arrays))),
         settings=replace(place.settings, origin_s=origin - start),
     )
+
+
+def _outages(folder: Path, node_rows: dict[str, int], zero_s: int) -> Outages:
+    """The reservations and drained nodes that the acts of the recording made; none without acts."""
+    rows: list[tuple[int, int, int, int, str]] = []
+    path = folder / "acts.psv"
+    for line in path.read_text().splitlines() if path.exists() else []:
+        at, _, command = line.partition("|")
+        words = dict(word.split("=", 1) for word in command.split() if "=" in word)
+        second = int(at) - zero_s
+        if "ReservationName" in words:
+            begin, end = ((_time(words[key]) or 0) - zero_s for key in ("StartTime", "EndTime"))
+            rows.append((RESERVATION, begin, end, second, words["Nodes"]))
+        elif words["State"] == "DRAIN":
+            rows.append((DRAIN, second, NEVER, second, words["NodeName"]))
+        else:  # RESUME ends the drain of the same nodes
+            rows = [(*row[:2], second, *row[3:]) if row[4] == words["NodeName"] else row for row in rows]
+    members = np.zeros((len(rows), len(node_rows)), bool)
+    for number, row in enumerate(rows):
+        members[number, [node_rows[name] for name in expand_nodes(row[4])]] = True
+    kind, begins, ends, known = (_ints(row[at] for row in rows) for at in range(4))  # type: ignore[misc]
+    return Outages(kind, begins, ends, known, members)
 
 
 def zero(jobs: list[RecordedJob]) -> int:

@@ -11,7 +11,7 @@ from simulator.slurm.run import run
 from tests.conftest import skip_or_fail
 from tests.live import figures, recording
 from tests.live.fidelity import record
-from tests.live.fidelity_workload import FULL, SHORT
+from tests.live.fidelity_workload import FULL, SHORT, generate
 from tests.live.slurm import missing
 from tests.simulator.slurm.compare import free_run
 
@@ -24,7 +24,7 @@ def test_the_simulator_starts_what_a_real_slurm_starts(tmp_path: Path) -> None:
     if reason:
         skip_or_fail("slurm", reason)
     full = os.environ.get("BATON_LIVE") == "full"
-    record(tmp_path, FULL if full else SHORT, keep_log=True)
+    record(tmp_path, generate(FULL if full else SHORT), keep_log=True)
 
     jobs = recording.read(tmp_path)
     world = recording.world(tmp_path, jobs)

@@ -8,7 +8,6 @@ listed: `SlurmConf.ignored` has no effect on scheduling; `SlurmConf.unmodelled` 
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
@@ -18,7 +17,9 @@ from typing import Any, TypeVar
 from traces.errors import InputError
 from traces.slurm import conf_names as names
 from traces.slurm import conf_values as values
+from traces.slurm import conf_versions as versions
 from traces.slurm.conf_lines import Pair, quoted_line, read_lines
+from traces.slurm.conf_remarks import ConfRemarks, unknown_name
 from traces.slurm.node_lists import NodeLists
 from traces.slurm.text import MOST_NODES
 
@@ -57,6 +58,11 @@ class SchedulerOptions:
     sched_max_job_start: int = _key("sched_max_job_start", values.count, 0)
     batch_sched_delay_s: int = _key("batch_sched_delay", values.count, 3)
     defer: bool = _key("defer", values.yes_no, False)
+    requeue_delay_s: int | None = _key("requeue_delay", values.count, None)  # None: SlurmConf.cred_expire_s
+    # Of PreemptParameters since 23.02, there without `preempt_`
+    preempt_youngest_first: bool = _key("preempt_youngest_first", values.yes_no, False)
+    preempt_strict_order: bool = _key("preempt_strict_order", values.yes_no, False)
+    preempt_reorder_count: int = _key("preempt_reorder_count", values.count, 1)
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,7 @@ class PartitionConf:
     max_nodes: int | None = _key("MaxNodes", values.count_or_unlimited, None)
     state: str = _key("State", values.partition_state, "up")
     oversubscribe: str = _key("OverSubscribe", values.oversubscribe, "no")
+    exclusive: str = _key("Exclusive", values.exclusive, "no")
     least_loaded: bool = _key("LLN", values.yes_no, False)
     qos: str = _key("QOS", str.lower, "")
     billing_weights: Mapping[str, float] = _key("TRESBillingWeights", values.billing_weights, dict)
@@ -115,6 +122,9 @@ class SlurmConf:
     options: SchedulerOptions = field(default_factory=SchedulerOptions)
     ignored: tuple[str, ...] = ()  # 'file:line: Key', without effect on scheduling
     unmodelled: tuple[str, ...] = ()  # 'file:line: Key=value', affects scheduling and is not simulated
+    version_remarks: tuple[str, ...] = ()  # names and defaults that depend on the version of Slurm
+    version: tuple[int, int] | None = _key("SLURM_VERSION", versions.parse_version, None)
+    cred_expire_s: int = _key("AuthInfo", values.cred_expire_s, values.CRED_EXPIRE_S)
     cluster: str = _key("ClusterName", str, "")
     scheduler_type: str = _key("SchedulerType", str.lower, "sched/backfill")
     priority_type: str = _key("PriorityType", str.lower, "priority/basic")
@@ -156,12 +166,12 @@ class SlurmConf:
 def read_slurm_conf(path: Path) -> SlurmConf:
     """Read the configuration in `path` and its included files. Raises InputError (file:line); see the module."""
     top, records = _split_records(read_lines(path))
-    remarks = _Remarks()
+    remarks = ConfRemarks()
     own = {pair.key.lower(): pair for pair in top}  # the last of a repeated parameter counts
     known = {f.metadata["key"].lower() for f in fields(SlurmConf) if f.metadata}
     for pair in own.values():
         remarks.parameter(pair, known)
-    options = own.get("schedulerparameters")
+    options = {name: pair for name, pair in own.items() if name in ("schedulerparameters", "preemptparameters")}
     lists = NodeLists()
     nodes = _nodes(records, lists, remarks)
     conf = filled(SlurmConf(str(path)), own)
@@ -169,51 +179,39 @@ def read_slurm_conf(path: Path) -> SlurmConf:
         conf,
         nodes=nodes,
         partitions=_partitions(records, nodes, lists, conf, remarks),
-        options=_options(options, remarks) if options else SchedulerOptions(),
+        options=_options(options, remarks),
         ignored=tuple(remarks.ignored),
         unmodelled=tuple(remarks.unmodelled),
     )
+    conf = _of_its_version(conf, own, remarks.used)
     if not conf.nodes or not conf.partitions:
         what = "NodeName" if not conf.nodes else "PartitionName"
         raise InputError(f"{path}: no {what} line: give the controller's slurm.conf with the files that it includes")
     return conf
 
 
-class _Remarks:
-    """The settings that are not read: those without effect, and those whose effect is not simulated."""
+def _of_its_version(conf: SlurmConf, own: Mapping[str, Pair], used: list[str]) -> SlurmConf:
+    """Return the configuration with the defaults of its version, and what depends on the version as remarks.
 
-    def __init__(self) -> None:
-        self.ignored: list[str] = []
-        self.unmodelled: list[str] = []
-
-    def parameter(self, pair: Pair, known: Iterable[str]) -> None:
-        name = pair.key.lower()
-        if name in known or name == "schedulerparameters":
-            return
-        is_scheduling = name.startswith(names.SCHEDULING_PREFIXES)
-        if name in names.PARAMETERS_THAT_MATTER and pair.value.lower() not in names.SETS_NOTHING:
-            self.unmodelled.append(f"{pair.where}: {pair.key}={pair.value}")
-        elif is_scheduling and name not in names.PARAMETERS_WITHOUT_EFFECT | names.PARAMETERS_THAT_MATTER:
-            raise _unknown(pair, "parameter", {*known, *names.PARAMETERS_THAT_MATTER})
-        else:
-            self.ignored.append(f"{pair.where}: {pair.key}")
-
-    def fields_of(self, kind: str, record: dict[str, Pair], known: set[str], *, free: Any, matter: Any) -> None:
-        for name, pair in record.items():
-            if name in known:
-                continue
-            if name in matter and pair.value.lower() not in names.SETS_NOTHING:
-                self.unmodelled.append(f"{pair.where}: {kind} {pair.key}={pair.value}")
-            elif name in free or name in matter:
-                self.ignored.append(f"{pair.where}: {kind} {pair.key}")
-            else:
-                raise _unknown(pair, f"{kind} field", {*known, *free, *matter})
-
-
-def _unknown(pair: Pair, what: str, known: Iterable[str]) -> InputError:
-    close = difflib.get_close_matches(pair.key.lower(), list(known), n=1)
-    hint = f"did you mean {close[0]!r}?" if close else "slurm.conf(5) lists the known names"
-    return InputError(f"{pair.where}: unknown {what} {quoted_line(pair.key)}: {hint}")
+    Without SLURM_VERSION the version is the oldest that documents every name in the file.
+    """
+    version = conf.version or versions.oldest_with(used)
+    remarks = []
+    if others := versions.of_other_versions(used, version):
+        remarks.append(
+            f"{conf.path}: names of other versions than Slurm {versions.written(version)}: {'; '.join(others)}"
+        )
+    newer = version >= versions.CONS_TRES_IS_DEFAULT
+    defaults = {"select_type": "select/cons_tres", "priority_type": "priority/multifactor"} if newer else {}
+    weighs = any(name.startswith("priorityweight") for name in own)  # else both types order jobs alike
+    unset = [key for key in ("SelectType", *(["PriorityType"] if weighs else [])) if key.lower() not in own]
+    if unset and conf.version is None:
+        remarks.append(
+            f"{conf.path}: {' and '.join(unset)} not set: the defaults of Slurm {versions.written(version)} are used; "
+            "append the line that `scontrol show config | grep SLURM_VERSION` prints"
+        )
+    missing = {name: value for name, value in defaults.items() if name.replace("_", "") not in own}
+    return replace(conf, version_remarks=tuple(remarks), **missing)  # type: ignore[arg-type]
 
 
 def parsed(pair: Pair, parse: Callable[[str], Any]) -> Any:
@@ -252,14 +250,18 @@ def _split_records(lines: list[list[Pair]]) -> tuple[list[Pair], dict[str, list[
     return top, records
 
 
-def _options(pair: Pair, remarks: _Remarks) -> SchedulerOptions:
-    """Parse the comma-separated SchedulerParameters."""
+def _options(pairs: Mapping[str, Pair], remarks: ConfRemarks) -> SchedulerOptions:
+    """Parse the comma-separated SchedulerParameters and PreemptParameters."""
     known = {f.metadata["key"]: f.metadata["parse"] for f in fields(SchedulerOptions)}
     options: dict[str, Pair] = {}
-    for part in filter(None, (part.strip() for part in pair.value.split(","))):
+    parts = [(key, pair, part.strip()) for key, pair in pairs.items() for part in pair.value.split(",")]
+    for key, pair, part in parts:
+        if not part:
+            continue
         name, equals, value = part.partition("=")
-        option = Pair(name, value if equals else "yes", f"{pair.where}: SchedulerParameters")
+        option = Pair(name, value if equals else "yes", f"{pair.where}: {pair.key}")
         lower = {"max_job_bf": "bf_max_job_test"}.get(name.lower(), name.lower())
+        lower = f"preempt_{lower}" if key == "preemptparameters" else lower
         if lower in known:
             if not equals and known[lower] is not values.yes_no:
                 raise InputError(f"{option.where}: {quoted_line(name)} needs a value: write {name}=<number>")
@@ -269,7 +271,7 @@ def _options(pair: Pair, remarks: _Remarks) -> SchedulerOptions:
         elif lower in names.OPTIONS_WITHOUT_EFFECT:
             remarks.ignored.append(f"{option.where} {part}")
         else:
-            raise _unknown(option, "option", {*known, *names.OPTIONS_THAT_MATTER, *names.OPTIONS_WITHOUT_EFFECT})
+            raise unknown_name(option, "option", {*known, *names.OPTIONS_THAT_MATTER, *names.OPTIONS_WITHOUT_EFFECT})
     for name in ("bf_interval", "bf_window", "bf_resolution", "bf_max_job_test", "sched_interval"):
         if name in options and options[name].value == "0":
             raise InputError(f"{options[name].where} {name}=0: must be at least 1")
@@ -291,12 +293,14 @@ _SHAPE = ("sockets", "socketsperboard", "boards", "corespersocket", "threadsperc
 _CPUS = ("cpus", "procs")
 
 
-def _nodes(records: dict[str, list[dict[str, Pair]]], lists: NodeLists, remarks: _Remarks) -> tuple[NodeConf, ...]:
+def _nodes(records: dict[str, list[dict[str, Pair]]], lists: NodeLists, remarks: ConfRemarks) -> tuple[NodeConf, ...]:
     known = {f.metadata["key"].lower() for f in fields(NodeConf) if f.metadata}
     known |= {*_SHAPE, *_CPUS, "nodename", "feature"}
     nodes: dict[str, NodeConf] = {}
     for record in records["nodename"]:
-        remarks.fields_of("node", record, known, free=names.NODE_FIELDS_WITHOUT_EFFECT, matter=())
+        remarks.fields_of(
+            "node", record, known, free=names.NODE_FIELDS_WITHOUT_EFFECT, matter=names.NODE_FIELDS_THAT_MATTER
+        )
     for pair, own in _with_defaults(records["nodename"], "nodename"):
         if "feature" in own and "features" not in own:
             own["features"] = own["feature"]
@@ -335,7 +339,7 @@ def _partitions(
     nodes: tuple[NodeConf, ...],
     lists: NodeLists,
     conf: SlurmConf,
-    remarks: _Remarks,
+    remarks: ConfRemarks,
 ) -> tuple[PartitionConf, ...]:
     known = {f.metadata["key"].lower() for f in fields(PartitionConf) if f.metadata}
     known |= {"partitionname", "nodes", "shared", "priority"}

@@ -1,4 +1,4 @@
-"""The names in slurm.conf(5), versions 20.11 to 24.11, that `traces.slurm.conf` does not read.
+"""The names in slurm.conf(5), versions 20.11 to 26.05, that `traces.slurm.conf` does not read.
 
 Any name that is in neither module is an error in the file. Names in the sets `..._THAT_MATTER` affect scheduling and
 are not modelled: a file that sets one to a non-default value is read, and the name is reported. The other names do not
@@ -26,11 +26,11 @@ PARAMETERS_WITHOUT_EFFECT = frozenset({
 })  # fmt: skip
 
 OPTIONS_THAT_MATTER = frozenset({  # of SchedulerParameters
-    "allow_zero_lic", "assoc_limit_stop", "bf_allow_magnetic_resv", "bf_busy_nodes", "bf_hetjob_immediate",
+    "allow_zero_lic", "assoc_limit_stop", "bf_allow_magnetic_slot", "bf_busy_nodes", "bf_hetjob_immediate",
     "bf_hetjob_prio", "bf_ignore_newly_avail_nodes", "bf_licenses", "bf_max_job_user_part", "bf_one_resv_per_job",
     "bf_running_job_reserve", "bf_topopt_enable", "bf_topopt_iterations", "bf_window_linear", "delay_boot",
     "extra_constraints", "ignore_prefer_validation", "enable_user_top", "max_switch_wait", "pack_serial_at_end",
-    "preempt_reorder_count", "preempt_strict_order", "preempt_youngest_first", "reduce_completing_frag",
+    "preempt_min_exempt_priority", "preempt_reclaim_licenses", "preempt_suspend_grace_time", "reduce_completing_frag",
     "time_min_as_soft_limit", "whole_hetjob", "whole_pack",
 })  # fmt: skip
 OPTIONS_WITHOUT_EFFECT = frozenset({  # on starts in the simulator, where scheduling takes no time
@@ -42,7 +42,7 @@ OPTIONS_WITHOUT_EFFECT = frozenset({  # on starts in the simulator, where schedu
     "max_script_size", "max_submit_line_size", "no_backup_scheduling", "no_env_cache", "nohold_on_prolog_fail",
     "permit_job_expansion", "requeue_on_resume_failure", "requeue_setup_env_fail", "salloc_wait_nodes",
     "sbatch_wait_nodes", "spec_cores_first", "step_retry_count", "step_retry_time", "inventory_interval",
-    "kill_invalid_depend", "bf_licenses_initial", "bf_node_space_size",
+    "kill_invalid_depend", "bf_licenses_initial", "bf_node_space_size", "preempt_send_user_signal",
 })  # fmt: skip
 
 NODE_FIELDS_WITHOUT_EFFECT = frozenset({
@@ -50,6 +50,7 @@ NODE_FIELDS_WITHOUT_EFFECT = frozenset({
     "nodehostname", "port", "reason", "restrictedcorespergpu", "tmpdisk", "topology", "tresweights", "parameters",
     "certtype", "extra", "instanceid", "instancetype",
 })  # fmt: skip
+NODE_FIELDS_THAT_MATTER = frozenset({"suspendtime"})
 
 PARTITION_FIELDS_THAT_MATTER = frozenset({
     "allowaccounts", "allowqos", "denyaccounts", "denyqos", "defcpupergpu", "gracetime", "minnodes",

@@ -11,6 +11,7 @@ import re
 from traces.schema import MOST
 
 NO_LIMIT = frozenset({"UNLIMITED", "INFINITE", "NONE", "-1"})
+CRED_EXPIRE_S = 120  # Slurm's default
 _SCALE = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
 _TIME = re.compile(r"(?:(\d{1,6})-(\d{1,3})(?::(\d{1,2}))?(?::(\d{1,2}))?)|(?:(\d{1,8})(?::(\d{1,4}))?(?::(\d{1,2}))?)")
 _WEIGHT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{0,15})?|\.[0-9]{1,15})([KMGTP]?)", re.IGNORECASE)
@@ -172,6 +173,20 @@ def oversubscribe(text: str) -> str:
     if not re.fullmatch(r"no|exclusive|(yes|force)(:\d{1,5})?", word):
         raise ValueError("NO, EXCLUSIVE, YES[:count] or FORCE[:count] is allowed")
     return word
+
+
+def exclusive(text: str) -> str:
+    """Parse the Exclusive of a partition (26.05): no, node, user or topo."""
+    if text.lower() not in ("no", "node", "user", "topo"):
+        raise ValueError("NO, NODE, USER or TOPO is allowed")
+    return text.lower()
+
+
+def cred_expire_s(text: str) -> int:
+    """Parse the cred_expire of AuthInfo in seconds: a requeued job waits that long. Slurm refuses less than 5 s."""
+    given = next((word.partition("=")[2] for word in words(text) if word.startswith("cred_expire=")), "")
+    seconds = count(given) if given else CRED_EXPIRE_S
+    return seconds if seconds >= 5 else CRED_EXPIRE_S
 
 
 def partition_state(text: str) -> str:

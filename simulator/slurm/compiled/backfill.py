@@ -33,7 +33,7 @@ from simulator.slurm.compiled.limits import over_limit, throttled
 from simulator.slurm.compiled.moves import start
 from simulator.slurm.compiled.passes import clear_counts, know_reservations, reserves
 from simulator.slurm.compiled.placement import count, hold_now, in_service, pick
-from simulator.slurm.compiled.preemption import choose_by_preemption
+from simulator.slurm.compiled.preemption import begin_when_ended, candidates, choose_by_preemption, choose_without
 from simulator.slurm.compiled.slots import ATTEMPT, CUTS, FIRST, READY, TESTED, USED, overlaps, reserve
 from simulator.slurm.compiled.state import (
     CHOSEN,
@@ -200,6 +200,7 @@ def _plan(run: SlurmRun, state: SlurmState, job: int, reserving: bool) -> int:
     begin_attempts(run, state, shape)
     # With reservations the base changes. A job that may preempt may start at once even if too few nodes are ready.
     skip_hopeless = reserving and state.scalars[RESERVATIONS] == 0 and knobs.preemption == 0
+    victims = candidates(run, state, job) if knobs.preemption != 0 else 0
     attempt = now
     while attempt <= window_end:
         reserved_until = fill_base(run, state, shape, attempt, attempt + length)
@@ -208,16 +209,18 @@ def _plan(run: SlurmRun, state: SlurmState, job: int, reserving: bool) -> int:
         if reserved_until < window_end and (later == NONE or reserved_until < later):
             later = reserved_until
         begin, last = NONE, NONE
-        if hold_now(run, state, shape, USABLE, wanted):
+        holds_now = hold_now(run, state, shape, USABLE, wanted)
+        if holds_now:
             begin = now
-        elif (
-            attempt == now
-            and knobs.preemption != 0
-            and count(run.scratch.words, USABLE) >= wanted
-            and choose_by_preemption(run, state, USABLE, job)
-        ):
-            start(run, state, job, True)
-            return _STARTED
+        elif victims > 0:
+            if count(run.scratch.words, USABLE) >= wanted:
+                if choose_without(run, state, USABLE, job, victims):
+                    begin = now
+                elif reserving:
+                    begin = begin_when_ended(run, state, job, victims)
+            if begin == attempt == now and choose_by_preemption(run, state, USABLE, job, victims):
+                start(run, state, job, True)
+                return _STARTED
         elif reserving and slots[READY] >= wanted:
             last = last_awaited(run, state, shape, wanted)
             begin = int(state.planned[last, 0])
@@ -228,7 +231,9 @@ def _plan(run: SlurmRun, state: SlurmState, job: int, reserving: bool) -> int:
                 return _NEXT_JOB
             attempt = later
             continue
-        if begin > now:
+        if victims > 0 and not holds_now:
+            pass  # row CHOSEN holds the nodes
+        elif begin > now:
             place_ahead(run, state, shape, wanted, last)
         else:
             pick(run, state.node, CHOSEN, shape, wanted)

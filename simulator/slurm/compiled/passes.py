@@ -6,7 +6,7 @@ from simulator.compiled import kernel, kernel_inline, kernel_part
 from simulator.slurm.compiled.limits import over_limit, throttled
 from simulator.slurm.compiled.moves import start
 from simulator.slurm.compiled.placement import count, hold_now, in_service, pick
-from simulator.slurm.compiled.preemption import choose_by_preemption
+from simulator.slurm.compiled.preemption import candidates, choose_by_preemption
 from simulator.slurm.compiled.state import (
     AVAILABLE,
     BLOCKED,
@@ -123,14 +123,18 @@ def main_pass(run: SlurmRun, state: SlurmState, full: bool) -> None:
         if scratch.part_count[partition, BLOCKED] != 0 or (array != NONE and scratch.array_count[array, REJECTED] != 0):
             continue
         limited = over_limit(run, state, job) or throttled(run, state, job)
-        if not limited and _find_nodes(run, state, job, partition):
+        for w in range(words.shape[1]):
+            words[AVAILABLE, w] = run.tables.partition_nodes[partition, w] & words[SERVICE, w] & ~words[REMOVED, w]
+        too_few = count(words, AVAILABLE) < run.jobs.nodes[job]  # whatever they hold
+        if not limited and not too_few and _find_nodes(run, state, job, partition):
             queue[row, QUEUE_JOB] = NONE
             start(run, state, job, False)
             started = True
             continue
         if array != NONE:
             scratch.array_count[array, REJECTED] = 1
-        if not limited and count(words, AVAILABLE) >= run.jobs.nodes[job] and reserves(run, state, row):
+        waits = count(words, AVAILABLE) >= run.jobs.nodes[job] and reserves(run, state, row)
+        if not limited and (too_few or waits):
             scratch.part_count[partition, BLOCKED] = 1
             for w in range(words.shape[1]):
                 words[REMOVED, w] |= run.tables.partition_nodes[partition, w]
@@ -155,4 +159,6 @@ def _find_nodes(run: SlurmRun, state: SlurmState, job: int, partition: int) -> b
         keep_off_reservations(run, state, AVAILABLE, now, now + run.jobs.limit_s[job], partition)
     if hold_now(run, state, shape, AVAILABLE, wanted) and pick(run, state.node, CHOSEN, shape, wanted):
         return True
-    return bool(run.knobs.preemption != 0 and choose_by_preemption(run, state, AVAILABLE, job))
+    if run.knobs.preemption == 0:
+        return False
+    return choose_by_preemption(run, state, AVAILABLE, job, candidates(run, state, job))

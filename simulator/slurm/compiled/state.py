@@ -113,7 +113,10 @@ class SlurmKnobs(NamedTuple):
     origin_s: int
     arrivals: int  # number of rows that arrive by themselves; later rows only through `submit`
     conditions: int  # number of dependencies, each of which may set a timer once
-    preemption: int  # 1 if some QOS may preempt another
+    preemption: int  # 1 if some class may preempt another
+    youngest_first: int
+    strict_order: int
+    reorder_count: int
     whole_nodes: int  # 1 if two jobs never share a node: every job is exclusive, and none is pinned
 
 
@@ -152,10 +155,10 @@ class Tables(NamedTuple):
     below: Int64s  # (associations - 1,)
     shares: Int64s  # (associations,)
     leaf: Bools  # (associations,) whether it belongs to a user
-    qos_priority: Int64s
-    qos_mode: Int64s
     qos_exempt: Int64s
-    qos_preempts: Bools  # (qos, qos)
+    preempt_priority: Int64s  # (classes,) QOS, or partitions; a lower one gives way first
+    preempt_mode: Int64s  # (classes,)
+    preempts: Bools  # (classes, classes)
     pinned_first: Int64s
     pinned_nodes: Int64s
 
@@ -176,6 +179,7 @@ class SlurmJobColumns(NamedTuple):
     pools: Int64s  # class of limits, NONE for none
     user: Int64s
     qos: Int64s
+    preempt_class: Int64s  # row of its QOS or of its partition
     association: Int64s
     charge: Int64s  # thousandths of a billing unit per second
     array: Int64s
@@ -238,7 +242,7 @@ class SlurmScratch(NamedTuple):
     reserved_from: Int64s  # (nodes,) the second from which the node is first reserved in this pass
     order: Int64s  # (associations, 4) fair tree
     keys: Float64s  # (associations,) fair tree
-    victims: Int64s  # (running rows,) preemption
+    victims: Int64s  # (running rows, 2) preemption
 
 
 class Out(NamedTuple):

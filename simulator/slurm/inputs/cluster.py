@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from simulator.slurm import world as w
-from traces.arrays import Bools, Int64s
+from simulator.slurm.inputs.limits import TresLimits, int_column, tres_matrix
+from simulator.slurm.inputs.qos import preempt_mode_of, qos_table
 from traces.counted import counted
 from traces.errors import InputError
 from traces.slurm.accounts import Association, Qos
@@ -61,7 +62,7 @@ def cluster(
     `more_qos` and `more_users`, (account, user), are the names in the jobs. A name without a row in the dumps gets a
     row without priority and limits, with one share, and a remark. Raises InputError for a partition QOS without a row.
     """
-    remarks = [f"{line}: not modelled" for line in conf.unmodelled]
+    remarks = [*conf.version_remarks, *(f"{line}: not modelled" for line in conf.unmodelled)]
     types = sorted({kind for node in conf.nodes for kind in node.gpus})
     gpu_types = {kind: row for row, kind in enumerate(types)}
     partition_rows = {p.name: row for row, p in enumerate(conf.partitions)}
@@ -71,13 +72,13 @@ def cluster(
         remarks.append(
             f"{conf.path}: AccountingStorageEnforce does not include 'limits': limits of QOS and accounts are off"
         )
-    limits = _Limits(types, enforced, remarks)
-    qos_table, qos_rows = _qos(conf, list(qos or ()), more_qos, limits, dumped=qos is not None)
+    limits = TresLimits(types, enforced, remarks)
+    qualities, qos_rows = qos_table(conf, list(qos or ()), more_qos, limits, dumped=qos is not None)
     tree = _Tree(list(associations or ()), more_users, limits, dumped=associations is not None)
     return SlurmCluster(
         nodes=_nodes(conf.nodes, gpu_types, remarks),
         partitions=_partitions(conf, node_rows, qos_rows, remarks),
-        qos=qos_table,
+        qos=qualities,
         associations=tree.table(),
         outages=_outages(conf.nodes, reservations, node_rows),
         settings=_settings(conf, limits, remarks),
@@ -92,36 +93,6 @@ def cluster(
     )
 
 
-def _ints(values: Iterable[int | None], unset: int = w.NO_LIMIT) -> Int64s:
-    return np.array([unset if value is None else value for value in values], np.int64)
-
-
-class _Limits:
-    """Converts TRES by name to vectors of CPU, MEMORY, NODE, GPU."""
-
-    def __init__(self, gpu_types: list[str], enforced: bool, remarks: list[str]) -> None:
-        self.gpu_types, self.enforced, self.remarks = gpu_types, enforced, remarks
-
-    def vector(self, tres: Mapping[str, float], what: str, unset: float) -> list[float]:
-        names = {"cpu": w.CPU, "mem": w.MEMORY, "node": w.NODE, "gres/gpu": w.GPU}
-        amounts = [unset] * w.TRES
-        for name, value in tres.items():
-            kind = name.removeprefix("gres/gpu:")
-            if name in names:
-                amounts[names[name]] = value
-            elif kind != name and "gres/gpu" not in tres and self.gpu_types == [kind]:
-                amounts[w.GPU] = value  # the cluster's only type of GPU
-            elif not (kind != name and "gres/gpu" in tres and self.gpu_types == [kind]):
-                self.remarks.append(f"{what}: TRES {name!r} is not modelled")
-        return amounts
-
-    def count(self, value: int | None) -> int:
-        return w.NO_LIMIT if value is None or not self.enforced else value
-
-    def tres(self, tres: Mapping[str, int], what: str) -> list[int]:
-        return [int(value) for value in self.vector(tres if self.enforced else {}, what, w.NO_LIMIT)]
-
-
 def _nodes(nodes: tuple[NodeConf, ...], gpu_types: dict[str, int], remarks: list[str]) -> w.SlurmNodes:
     kinds = []
     for node in nodes:
@@ -134,11 +105,11 @@ def _nodes(nodes: tuple[NodeConf, ...], gpu_types: dict[str, int], remarks: list
             )
     return w.SlurmNodes(
         names=tuple(node.name for node in nodes),
-        cpus=_ints(node.cpus for node in nodes),
-        memory_mb=_ints(node.mem_mib for node in nodes),
-        gpus=_ints(sum(node.gpus.values()) for node in nodes),
+        cpus=int_column(node.cpus for node in nodes),
+        memory_mb=int_column(node.mem_mib for node in nodes),
+        gpus=int_column(sum(node.gpus.values()) for node in nodes),
         gpu_type=np.array(kinds, np.int64),
-        weight=_ints(node.weight for node in nodes),
+        weight=int_column(node.weight for node in nodes),
     )
 
 
@@ -159,14 +130,23 @@ def _partitions(
     return w.Partitions(
         names=tuple(partition.name for partition in rows),
         nodes=members,
-        priority_tier=_ints(partition.tier for partition in rows),
-        priority_job_factor=_ints(partition.job_factor for partition in rows),
-        max_time_s=_ints(partition.max_time_s for partition in rows),
-        max_nodes=_ints(partition.max_nodes for partition in rows),
-        exclusive=np.array([linear or partition.oversubscribe == "exclusive" for partition in rows], bool),
+        priority_tier=int_column(partition.tier for partition in rows),
+        priority_job_factor=int_column(partition.job_factor for partition in rows),
+        max_time_s=int_column(partition.max_time_s for partition in rows),
+        max_nodes=int_column(partition.max_nodes for partition in rows),
+        exclusive=np.array(
+            [linear or partition.exclusive == "node" or partition.oversubscribe == "exclusive" for partition in rows],
+            bool,
+        ),
         least_loaded=np.array([spread or partition.least_loaded for partition in rows], bool),
-        qos=_ints((qos_rows.get(partition.qos) for partition in rows), unset=w.NONE),
+        qos=int_column((qos_rows.get(partition.qos) for partition in rows), unset=w.NONE),
         billing=np.array([_billing(partition, remarks) for partition in rows], float).reshape(-1, w.TRES),
+        preempt_mode=int_column(
+            preempt_mode_of(conf, ",".join(partition.preempt_mode), f"partition {partition.name}", remarks)
+            if conf.preempt_type == "preempt/partition_prio" and set(conf.preempt_mode) != {"off"}
+            else w.PREEMPT_OFF
+            for partition in rows
+        ),
     )
 
 
@@ -176,8 +156,8 @@ def _remark_on(partition: PartitionConf, conf: SlurmConf, remarks: list[str]) ->
         remarks.append(f"{what}: State={partition.state.upper()}: taken as UP, because it accepted the recorded jobs")
     if partition.oversubscribe.startswith(("yes", "force")):
         remarks.append(f"{what}: OverSubscribe={partition.oversubscribe.upper()}: taken as NO")
-    if partition.preempt_mode and partition.preempt_mode != conf.preempt_mode:
-        remarks.append(f"{what}: PreemptMode={','.join(partition.preempt_mode).upper()}: not modelled")
+    if partition.exclusive in ("user", "topo"):
+        remarks.append(f"{what}: Exclusive={partition.exclusive.upper()}: not modelled")
     if partition.over_time_limit_s not in (0, conf.over_time_limit_s):
         remarks.append(f"{what}: OverTimeLimit: the cluster's value is used")
 
@@ -187,75 +167,14 @@ def _billing(partition: PartitionConf, remarks: list[str]) -> list[float]:
     if not partition.billing_weights:
         return [1.0, 0.0, 0.0, 0.0]
     types = [name.removeprefix("gres/gpu:") for name in partition.billing_weights if name.startswith("gres/gpu:")]
-    return _Limits(types, True, remarks).vector(partition.billing_weights, f"{partition.where}: billing weight", 0.0)
-
-
-def _qos(
-    conf: SlurmConf, rows: list[Qos], named: Iterable[str], limits: _Limits, *, dumped: bool
-) -> tuple[w.SlurmQos, dict[str, int]]:
-    known = {qos.name for qos in rows}
-    wanted = dict.fromkeys([*named, *([] if rows else ["normal"])])
-    strange = [name for name in wanted if name not in known]
-    if strange and dumped:
-        limits.remarks.append(f"QOS {', '.join(strange)}: no row in the QOS dump: taken without priority and limits")
-    rows = rows + [Qos(name) for name in strange]
-    row_of = {qos.name: row for row, qos in enumerate(rows)}
-    preempts = np.zeros((len(rows), len(rows)), bool)
-    if conf.preempt_type == "preempt/qos":
-        for qos in rows:
-            preempts[row_of[qos.name], [row_of[other] for other in qos.preempt if other != qos.name]] = True
-    elif conf.preempt_type != "preempt/none":
-        limits.remarks.append(f"{conf.path}: PreemptType={conf.preempt_type}: not modelled")
-    _check_levels(conf, preempts, list(row_of))
-    what = [f"QOS {qos.name}" for qos in rows]
-    table = w.SlurmQos(
-        names=tuple(row_of),
-        priority=_ints(qos.priority for qos in rows),
-        usage_factor=np.array([qos.usage_factor for qos in rows]),
-        group_jobs=_ints(limits.count(qos.grp_jobs) for qos in rows),
-        group_tres=_matrix(limits.tres(qos.grp_tres, name) for qos, name in zip(rows, what, strict=True)),
-        user_jobs=_ints(limits.count(qos.max_jobs_per_user) for qos in rows),
-        user_tres=_matrix(limits.tres(qos.max_tres_per_user, name) for qos, name in zip(rows, what, strict=True)),
-        account_jobs=_ints(limits.count(qos.max_jobs_per_account) for qos in rows),
-        account_tres=_matrix(limits.tres(qos.max_tres_per_account, name) for qos, name in zip(rows, what, strict=True)),
-        job_tres=_matrix(limits.tres(qos.max_tres_per_job, name) for qos, name in zip(rows, what, strict=True)),
-        preempts=preempts,
-        preempt_mode=_ints(_preempt_mode(qos, conf, limits.remarks) for qos in rows),
-        preempt_exempt_s=_ints(
-            conf.preempt_exempt_s if qos.preempt_exempt_s is None else qos.preempt_exempt_s for qos in rows
-        ),
-    )
-    return table, row_of
-
-
-def _check_levels(conf: SlurmConf, preempts: Bools, names: list[str]) -> None:
-    """Raise InputError if QOS preempt one another in a ring: no order between them would exist."""
-    reaches = preempts.copy()
-    for through in range(len(names)):
-        reaches |= reaches[:, through, None] & reaches[None, through, :]
-    if ring := [name for row, name in enumerate(names) if reaches[row, row]]:
-        raise InputError(f"{conf.path}: the QOS {', '.join(ring)} preempt one another: shorten a Preempt list")
-
-
-def _matrix(rows: Iterable[list[int]]) -> Int64s:
-    return np.array(list(rows), np.int64).reshape(-1, w.TRES)
-
-
-def _preempt_mode(qos: Qos, conf: SlurmConf, remarks: list[str]) -> int:
-    modes = set(conf.preempt_mode if qos.preempt_mode == "cluster" else qos.preempt_mode.split(","))
-    strange = modes & {"suspend", "gang", "within", "priority"}
-    if strange and conf.preempt_type == "preempt/qos":
-        remarks.append(f"QOS {qos.name}: PreemptMode {', '.join(sorted(strange)).upper()}: not modelled")
-    if "requeue" in modes:
-        return w.PREEMPT_REQUEUE if conf.job_requeue else w.PREEMPT_CANCEL
-    return w.PREEMPT_CANCEL if "cancel" in modes else w.PREEMPT_OFF
+    return TresLimits(types, True, remarks).vector(partition.billing_weights, f"{partition.where}: billing weight", 0.0)
 
 
 class _Tree:
     """The associations, parents before their children, with the users and accounts that only the jobs name."""
 
     def __init__(
-        self, rows: list[Association], named: Iterable[tuple[str, str]], limits: _Limits, *, dumped: bool
+        self, rows: list[Association], named: Iterable[tuple[str, str]], limits: TresLimits, *, dumped: bool
     ) -> None:
         self.limits = limits
         self.accounts: dict[str, int] = {}
@@ -321,12 +240,12 @@ class _Tree:
         what = [f"association {row.account}/{row.user}" for row in rows]
         return w.Associations(
             parent=np.array(self.parents, np.int64),
-            user=_ints((self.users.get(row.user) for row in rows), unset=w.NONE),
-            account=_ints(self.accounts[row.account] for row in rows),
-            shares=_ints(1 if row.shares is None else row.shares for row in rows),
-            group_jobs=_ints(self.limits.count(row.grp_jobs) for row in rows),
-            group_tres=_matrix(self.limits.tres(row.grp_tres, name) for row, name in zip(rows, what, strict=True)),
-            max_jobs=_ints(self.limits.count(value) for value in most),
+            user=int_column((self.users.get(row.user) for row in rows), unset=w.NONE),
+            account=int_column(self.accounts[row.account] for row in rows),
+            shares=int_column(1 if row.shares is None else row.shares for row in rows),
+            group_jobs=int_column(self.limits.count(row.grp_jobs) for row in rows),
+            group_tres=tres_matrix(self.limits.tres(row.grp_tres, name) for row, name in zip(rows, what, strict=True)),
+            max_jobs=int_column(self.limits.count(value) for value in most),
         )
 
 
@@ -347,11 +266,11 @@ def _outages(nodes: tuple[NodeConf, ...], reservations: Sequence[Reservation], n
     members = np.zeros((len(rows), len(nodes)), bool)
     for row, (*_, held) in enumerate(rows):
         members[row, held] = True
-    kind, begin, end = (_ints(row[at] for row in rows) for at in range(3))  # type: ignore[misc]
+    kind, begin, end = (int_column(row[at] for row in rows) for at in range(3))  # type: ignore[misc]
     return w.Outages(kind=kind, begin_s=begin, end_s=end, announced_s=np.zeros(len(rows), np.int64), nodes=members)
 
 
-def _settings(conf: SlurmConf, limits: _Limits, remarks: list[str]) -> w.SlurmSettings:
+def _settings(conf: SlurmConf, limits: TresLimits, remarks: list[str]) -> w.SlurmSettings:
     options = conf.options
     for name in _PLAIN_OPTIONS:
         if getattr(options, name, 0):
@@ -380,6 +299,11 @@ def _settings(conf: SlurmConf, limits: _Limits, remarks: list[str]) -> w.SlurmSe
         bf_job_part_count_reserve=options.bf_job_part_count_reserve,
         bf_min_age_reserve_s=options.bf_min_age_reserve_s,
         bf_min_prio_reserve=options.bf_min_prio_reserve,
+        requeue_delay_s=(conf.cred_expire_s if options.requeue_delay_s is None else options.requeue_delay_s) + 1,
+        preempt_by_partition=conf.preempt_type == "preempt/partition_prio",
+        preempt_youngest_first=options.preempt_youngest_first,
+        preempt_strict_order=options.preempt_strict_order,
+        preempt_reorder_count=options.preempt_reorder_count,
         kill_wait_s=conf.kill_wait_s,
         over_time_limit_s=UNLIMITED_S if conf.over_time_limit_s is None else conf.over_time_limit_s,
     )

@@ -78,14 +78,18 @@ def prepared(world: w.SlurmWorld, arrivals: int | None = None) -> Prepared:
     placeable = reason == w.PLACEABLE
     child_first, child, waits = _dependencies(world, placeable)
     group, group_next, group_head, singleton = _groups(world, placeable, waits)
-    preemption = bool(world.qos.preempts.any())
+    classes = _preemption_classes(world)
     whole = bool(shapes.exclusive.all()) and bool((jobs.pinned_s == NEVER).all())
     knobs = _knobs(
-        settings, len(jobs) if arrivals is None else arrivals, len(world.dependencies.job), preemption, whole
+        settings,
+        len(jobs) if arrivals is None else arrivals,
+        len(world.dependencies.job),
+        bool(classes[0].any()),
+        whole,
     )
     columns = _columns(world, shapes.of_job, class_of_job, static, placeable)
     tables = _tables(
-        world, shapes, (pool_first, pool_ids, pool_limit), (child_first, child), (group, group_next, singleton)
+        world, shapes, (pool_first, pool_ids, pool_limit), (child_first, child), (group, group_next, singleton), classes
     )
     placement_first = np.concatenate([[0], np.cumsum(jobs.nodes)])
     none = np.full(len(jobs), NONE, np.int64)
@@ -106,7 +110,7 @@ def grown(ready: Prepared) -> Prepared:
     """Return the same run and state with twice the room for live jobs."""
     run, rows = ready.run, 2 * len(ready.state.queue)
     state = new_branch(ready, rows, len(ready.state.recent.started))
-    scratch = run.scratch._replace(victims=np.empty(rows, np.int64))
+    scratch = run.scratch._replace(victims=np.empty((rows, 2), np.int64))
     return Prepared(as_block(SlurmRun(run.tables, run.jobs, run.knobs, scratch, run.out)), state, ready.reason)
 
 
@@ -126,7 +130,8 @@ def _columns(
     """Return the jobs' columns. A column of the world is not copied if its layout suits the compiled code."""
     jobs, partitions = world.jobs, world.partitions
     partition = np.where(placeable, jobs.partition, 0)
-    rank = _preemption_levels(world.qos)[jobs.qos] << 16
+    by_partition = world.settings.preempt_by_partition
+    rank = np.zeros(len(jobs), np.int64) if by_partition else _preemption_levels(world.qos)[jobs.qos] << 16
     rank |= partitions.priority_tier[partition]
     billing = np.zeros(len(jobs))
     for tres in range(w.TRES):
@@ -138,6 +143,7 @@ def _columns(
         run_s=_column(jobs.run_s), limit_s=_column(jobs.limit_s), failed=np.ascontiguousarray(jobs.failed, bool),
         nodes=_column(jobs.nodes), shape=_column(shape), rank=rank.astype(np.int32), static=static,
         pools=_column(class_of_job), user=_column(jobs.user), qos=_column(jobs.qos),
+        preempt_class=_column(partition if by_partition else jobs.qos),
         association=_column(jobs.association), charge=np.round(billing).astype(np.int64), array=_column(jobs.array),
         any_dependency=np.ascontiguousarray(jobs.any_dependency, bool), pinned_s=_column(jobs.pinned_s),
     )  # fmt: skip
@@ -179,6 +185,15 @@ def _check(world: w.SlurmWorld) -> None:
             f"job row {bad[0]} asks for {counted(jobs.nodes[bad[0]], 'node')} but is pinned to {pinned[bad[0]]}: "
             "make the two equal"
         )
+
+
+def _preemption_classes(world: w.SlurmWorld) -> tuple[NDArray[np.bool_], Int64s, Int64s]:
+    """Return which class of jobs may preempt which, how each is preempted, and the priority by which it gives way."""
+    qos, partitions = world.qos, world.partitions
+    if world.settings.preempt_by_partition:
+        tier, mode = partitions.priority_tier, partitions.preempt_mode
+        return (tier[:, None] > tier[None, :]) & (mode != w.PREEMPT_OFF)[None, :], mode, tier
+    return qos.preempts, qos.preempt_mode, np.minimum(qos.priority, 0xFFFF)
 
 
 def _preemption_levels(qos: w.SlurmQos) -> Int64s:
@@ -268,7 +283,9 @@ def _knobs(settings: w.SlurmSettings, arrivals: int, conditions: int, preemption
         end_grace_s=settings.over_time_limit_s + settings.kill_wait_s, completing_s=settings.completing_s,
         requeue_delay_s=max(1, settings.requeue_delay_s),  # a requeue by a pass enters the queue in the next second
         origin_s=settings.origin_s, arrivals=arrivals,
-        conditions=conditions, preemption=int(preemption), whole_nodes=int(whole),
+        conditions=conditions, preemption=int(preemption), youngest_first=int(settings.preempt_youngest_first),
+        strict_order=int(settings.preempt_strict_order), reorder_count=settings.preempt_reorder_count,
+        whole_nodes=int(whole),
     )  # fmt: skip
 
 
@@ -278,6 +295,7 @@ def _tables(
     pools: tuple[Int64s, Int64s, Int64s],
     children: tuple[Int64s, Int64s],
     groups: tuple[Int64s, Int64s, NDArray[np.bool_]],
+    classes: tuple[NDArray[np.bool_], Int64s, Int64s],
 ) -> Tables:
     nodes, outages, tree = world.nodes, world.outages, world.associations
     rows = np.arange(len(outages.kind))
@@ -303,8 +321,8 @@ def _tables(
         child_first=children[0], child=children[1], group=groups[0], group_next=groups[1], singleton=groups[2],
         parent=_column(tree.parent), below_first=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         below=_column(below), shares=_column(tree.shares), leaf=tree.user != NONE,
-        qos_priority=_column(world.qos.priority), qos_mode=_column(world.qos.preempt_mode),
-        qos_exempt=_column(world.qos.preempt_exempt_s), qos_preempts=np.ascontiguousarray(world.qos.preempts, bool),
+        qos_exempt=_column(world.qos.preempt_exempt_s), preempt_priority=_column(classes[2]),
+        preempt_mode=_column(classes[1]), preempts=np.ascontiguousarray(classes[0], bool),
         pinned_first=_column(world.pinned_first), pinned_nodes=_column(world.pinned_nodes),
     )  # fmt: skip
 
@@ -330,7 +348,7 @@ def _scratch(world: w.SlurmWorld, knobs: SlurmKnobs, tables: Tables) -> SlurmScr
         ready_nodes=np.zeros(len(tables.shape_partition), np.int64),
         memory=np.zeros((_REMEMBERED, 2 + words), np.int64), reserved_from=np.zeros(nodes, np.int64),
         order=np.zeros((len(world.associations), 4), np.int64), keys=np.zeros(len(world.associations)),
-        victims=np.zeros(rows, np.int64),
+        victims=np.zeros((rows, 2), np.int64),
     )  # fmt: skip
 
 

@@ -152,3 +152,38 @@ def test_a_pause_between_passes_that_the_clock_can_see_is_named(
 ) -> None:
     conf = CONF + f"SchedulerParameters=sched_min_interval={interval_us}\n"
     assert any("sched_min_interval" in remark for remark in loaded(tmp_path, conf).remarks) == is_named
+
+
+def test_limits_of_a_relative_qos_are_percentages(tmp_path: Path) -> None:
+    """sacctmgr(1), Relative: of the cluster (160 CPUs, 12 GPUs), or of the partition `gpu` (96 CPUs), rounded down."""
+    text = "Name|Flags|GrpTRES|MaxTRESPU|GrpJobs\nnormal|Relative|cpu=33,node=50|gres/gpu=40|7\n"
+    (tmp_path / "qos.psv").write_text(text + "part|DenyOnLimit,Relative|cpu=33||\n", encoding="utf-8")
+    (tmp_path / "slurm.conf").write_text(CONF, encoding="utf-8")
+    found = cluster(read_slurm_conf(tmp_path / "slurm.conf"), read_qos(tmp_path / "qos.psv").rows)
+    normal, part = (found.qos_rows[name] for name in ("normal", "part"))
+    assert found.qos.group_tres[normal].tolist() == [52, w.NO_LIMIT, 2, w.NO_LIMIT]
+    assert found.qos.user_tres[normal].tolist() == [w.NO_LIMIT, w.NO_LIMIT, w.NO_LIMIT, 4]
+    assert found.qos.group_jobs[normal] == 7
+    assert found.qos.group_tres[part].tolist() == [31, w.NO_LIMIT, w.NO_LIMIT, w.NO_LIMIT]
+
+
+def test_partitions_preempt_by_tier_as_their_modes_say(tmp_path: Path) -> None:
+    conf = CONF.replace("preempt/qos", "preempt/partition_prio").replace("MaxNodes=2", "MaxNodes=2 PreemptMode=CANCEL")
+    found = loaded(tmp_path, conf + "PartitionName=own Nodes=n1 PreemptMode=OFF Exclusive=NODE\n")
+    assert found.settings.preempt_by_partition and not found.qos.preempts.any()
+    assert found.partitions.preempt_mode.tolist() == [w.PREEMPT_REQUEUE, w.PREEMPT_CANCEL, w.PREEMPT_OFF]
+    assert found.partitions.exclusive.tolist() == [False, True, True]
+    off = loaded(tmp_path, conf.replace("PreemptMode=REQUEUE", "PreemptMode=OFF"))
+    assert off.partitions.preempt_mode.tolist() == [w.PREEMPT_OFF, w.PREEMPT_OFF]
+
+
+@pytest.mark.parametrize(
+    ("lines", "delay"),
+    [
+        ("", 121),
+        ("AuthInfo=cred_expire=30\n", 31),
+        ("SchedulerParameters=requeue_delay=7\nAuthInfo=cred_expire=30\n", 8),
+    ],
+)
+def test_a_requeued_job_waits_for_its_credential_or_the_delay(tmp_path: Path, lines: str, delay: int) -> None:
+    assert loaded(tmp_path, CONF + lines).settings.requeue_delay_s == delay

@@ -195,11 +195,11 @@ def test_a_capacity_takes_idle_nodes_from_the_top_and_gives_them_back_from_the_b
 
 def test_what_a_capacity_lacks_goes_out_as_nodes_come_idle() -> None:
     """The page: "What is missing goes out as nodes come idle": all run at 50; at 100 nodes 3 and 2 go."""
-    queue = jobs([(0, 100, 100, 4), (60, 10, 10, 3), (60, 10, 10, 2)])
+    queue = jobs([(0, 100, 100, 4), (60, 10, 10, 2), (60, 10, 10, 3), (61, 10, 10, 1)])
     fewer = w.CapacityChanges(np.array([50, 200]), np.array([2, 4]))
     result = assert_equal(w.flat_world(queue, 4, RARE, capacity=fewer))
-    assert result.start_s.tolist() == [0, 200, 100]
-    assert nodes_of(result)[2] == [0, 1]
+    assert result.start_s.tolist() == [0, 100, 200, 200]  # with two nodes in service job 2 blocks its partition
+    assert nodes_of(result)[1] == [0, 1]
 
 
 def test_a_reservation_is_kept_free_from_its_announcement_on() -> None:
@@ -298,35 +298,24 @@ def test_a_reservation_begins_at_a_multiple_of_the_resolution(resolution: int, l
     assert starts(w.flat_world(queue, 5, replace(PLANNED, bf_resolution_s=resolution))) == [0, 100, start]
 
 
-# Preemption
+@pytest.mark.parametrize("age", [0, 100])
+def test_a_job_with_too_few_nodes_left_blocks_its_partition(age: int) -> None:
+    """The page: "If fewer than `nodes` nodes of its partition are left in the pass, it blocks its partition".
 
-
-@pytest.mark.parametrize(
-    ("wanted", "of_first", "preempted"),
-    [
-        (1, w.PREEMPT_CANCEL, [2]),  # lowest QOS priority, latest start
-        (2, w.PREEMPT_CANCEL, [1, 2]),
-        (3, w.PREEMPT_CANCEL, [0, 1, 2]),
-        (1, w.PREEMPT_OFF, [0]),
-    ],
-)
-def test_the_order_in_which_jobs_are_preempted(wanted: int, of_first: int, preempted: list[int]) -> None:
-    """The page: "Removed one by one from a copy, by (QOS priority, latest start first, row), until the job fits"."""
-    kinds = qos(3, priority=[0, 1, 2], preempts=[[False] * 3, [False] * 3, [True, True, False]],
-                preempt_mode=[of_first, w.PREEMPT_CANCEL, w.PREEMPT_OFF])  # fmt: skip
-    queue = jobs([(0, 100, 100, 1), (0, 100, 100, 1), (5, 100, 100, 1), (10, 20, 20, wanted)], qos=[1, 0, 0, 2])
-    result = assert_equal(w.flat_world(queue, 3, RARE, qos=kinds))
-    assert np.flatnonzero(result.state == w.PREEMPTED).tolist() == preempted
-    assert result.start_s[3] == 10 and (result.end_s[preempted] == 10).all()
-
-
-def test_a_job_that_was_removed_in_vain_goes_on() -> None:
-    """The page: "Those that hold a chosen node are then preempted": node 4 is freed, then 2 and 3, which are chosen."""
-    kinds = qos(2, preempts=[[False, False], [True, False]], preempt_mode=[w.PREEMPT_CANCEL, w.PREEMPT_OFF])
-    queue = jobs([(0, 100, 100, 2), (0, 100, 100, 2), (5, 100, 100, 1), (10, 20, 20, 2)], qos=[0, 1, 0, 1])
-    result = assert_equal(w.flat_world(queue, 5, RARE, qos=kinds))
-    assert result.state.tolist() == [w.PREEMPTED, w.COMPLETED, w.COMPLETED, w.COMPLETED]
-    assert nodes_of(result)[3] == [2, 3]
+    Partition 1 (nodes 1 and 2) is blocked by job 2 and removed. So job 3 cannot have its two nodes, and job 4, which
+    could have node 0, waits for it. If young jobs reserve nothing, job 2 blocks nothing, and job 4 starts.
+    """
+    rooms = partitions(np.array([[True, True, True], [False, True, True]]), priority_tier=[1, 2])
+    queue = jobs(
+        [(0, 50, 50, 1), (0, 50, 50, 1), (5, 20, 20, 2), (6, 20, 20, 2), (7, 20, 20, 1)], partition=[1, 1, 1, 0, 0]
+    )
+    machine, _ = w.whole_nodes(3)
+    world = replace(
+        w.flat_world(queue, 3, replace(MAIN_ONLY, bf_min_age_reserve_s=age)),
+        nodes=machine, partitions=replace(rooms, exclusive=np.ones(2, bool)),
+    )  # fmt: skip
+    expected = {0: [0, 0, 50, 70, 70], 100: [0, 0, 50, 70, 7]}[age]
+    assert starts(world) == expected
 
 
 # Replays that are freed at an instant

@@ -29,7 +29,8 @@ def partitions(nodes: Bools, **columns: list[int]) -> w.Partitions:
     count = len(nodes)
     one = np.ones(count, np.int64)
     given = {"priority_tier": one, "priority_job_factor": one, "max_time_s": 0 * one - 1, "max_nodes": 0 * one - 1,
-             "qos": 0 * one - 1, **{name: np.array(values) for name, values in columns.items()}}  # fmt: skip
+             "qos": 0 * one - 1, "preempt_mode": 0 * one,
+             **{name: np.array(values) for name, values in columns.items()}}  # fmt: skip
     return w.Partitions(
         names=tuple(f"p{row}" for row in range(count)), nodes=nodes, exclusive=np.zeros(count, bool),
         least_loaded=np.zeros(count, bool), billing=np.tile([1.0, 0.0, 0.0, 0.0], (count, 1)), **given,

@@ -59,6 +59,7 @@ def _machine(rng: Random, features: set[str]) -> tuple[w.SlurmNodes, w.Partition
         least_loaded=_flags(rng, several) & ("gpus" in features),
         qos=np.where(_flags(rng, several) & ("limits" in features), 0, w.NONE),
         billing=np.array([[1.0, 0.25, 0.0, 2.0]] * several),
+        preempt_mode=rng.integers(0, 3, several),
     )
     return nodes, replace(partitions, max_time_s=np.maximum(partitions.max_time_s, w.NO_LIMIT))
 
@@ -193,7 +194,14 @@ def _settings(rng: Random, features: set[str]) -> w.SlurmSettings:
     if "completing" in features:
         settings = replace(settings, completing_s=_one(rng, 1, 2, 61))
     if "preemption" in features:
-        settings = replace(settings, requeue_delay_s=_one(rng, 0, 20, 120))
+        settings = replace(
+            settings,
+            requeue_delay_s=_one(rng, 0, 20, 120),
+            preempt_by_partition=bool(_one(rng, 0, 0, 1)),
+            preempt_youngest_first=bool(_one(rng, 0, 0, 0, 1)),
+            preempt_strict_order=bool(_one(rng, 0, 1)),
+            preempt_reorder_count=_one(rng, 0, 1, 1, 3),
+        )
     if "options" not in features:
         return settings
     return replace(

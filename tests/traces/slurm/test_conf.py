@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -282,3 +283,84 @@ def test_reservations(tmp_path: Path) -> None:
         path.write_text(line.format(end), encoding="utf-8")
         with pytest.raises(InputError, match=message):
             read_reservations(path, "UTC")
+
+
+# Versions of Slurm
+
+
+def versioned(tmp_path: Path, text: str) -> SlurmConf:
+    return read(tmp_path, f"NodeName=n1\n{text}PartitionName=p Nodes=n1\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "select", "priority"),
+    [
+        ("SLURM_VERSION          = 22.05.8\n", "select/linear", "priority/basic"),
+        ("SLURM_VERSION          = 23.11.0\n", "select/cons_tres", "priority/multifactor"),
+        ("SLURM_VERSION=26.05.5\nSelectType=select/linear\n", "select/linear", "priority/multifactor"),
+        ("PreemptParameters=youngest_first\n", "select/linear", "priority/basic"),  # since 23.02
+        ("SchedulerParameters=requeue_delay=5\n", "select/cons_tres", "priority/multifactor"),  # since 25.11
+        ("", "select/linear", "priority/basic"),
+    ],
+)
+def test_defaults_follow_the_version(tmp_path: Path, text: str, select: str, priority: str) -> None:
+    found = versioned(tmp_path, text)
+    assert (found.select_type, found.priority_type) == (select, priority)
+    assert bool(found.version_remarks) == ("SLURM_VERSION" not in text)  # a default is used, and the version is a guess
+
+
+def test_names_of_other_versions_are_one_remark(tmp_path: Path) -> None:
+    """Slurm 22.05 does not know the first, 26.05 not the second; what both know is not named."""
+    text = (
+        "PreemptType=preempt/qos\nPreemptMode=REQUEUE\nPreemptParameters=reorder_count=3,send_user_signal\n"
+        "SelectType=select/cons_res\nPriorityType=priority/multifactor\nSchedulerParameters=bf_window=99\n"
+    )
+    (old,) = versioned(tmp_path, f"SLURM_VERSION=22.05.8\n{text}").version_remarks
+    assert old.endswith("than Slurm 22.05: preemptparameters (since 23.02, else SchedulerParameters=preempt_...)")
+    (new,) = versioned(tmp_path, f"SLURM_VERSION=26.05.5\n{text}").version_remarks
+    assert new.endswith("than Slurm 26.05: selecttype select/cons_res (until 23.11, else select/cons_tres)")
+
+
+def test_preemption_parameters_have_two_spellings(tmp_path: Path) -> None:
+    new = versioned(tmp_path, "PreemptParameters=reorder_count=3,strict_order,youngest_first\n").options
+    old = versioned(
+        tmp_path, "SchedulerParameters=preempt_reorder_count=3,preempt_strict_order,preempt_youngest_first\n"
+    ).options
+    assert new == old
+    assert (new.preempt_reorder_count, new.preempt_strict_order, new.preempt_youngest_first) == (3, True, True)
+    assert versioned(tmp_path, "PreemptParameters=reclaim_licenses\n").unmodelled[0].endswith("reclaim_licenses")
+    with pytest.raises(InputError, match=r"slurm\.conf:2: PreemptParameters: unknown option 'oldest_first'"):
+        versioned(tmp_path, "PreemptParameters=oldest_first\n")
+
+
+@pytest.mark.parametrize("text", ["26", "newest", "26.5.1"])
+def test_a_strange_version_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InputError, match=r"slurm\.conf:2: SLURM_VERSION='.*': a version such as 24\.11\.5 is allowed"):
+        versioned(tmp_path, f"SLURM_VERSION={text}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("", 120), ("AuthInfo=socket=/run/m,cred_expire=15\n", 15), ("AuthInfo=cred_expire=4\n", 120)],
+)
+def test_how_long_a_credential_lives(tmp_path: Path, text: str, seconds: int) -> None:
+    assert versioned(tmp_path, text).cred_expire_s == seconds
+
+
+def test_every_name_of_the_manual_pages_is_known(tmp_path: Path) -> None:
+    """slurm_conf_names.txt: the names in slurm.conf(5) of 22.05.8, 24.11.5 and 26.05.5 that decide scheduling."""
+    forms = {
+        "scheduler": "SchedulerParameters={}=1\n" + MINIMAL,
+        "preempt": "PreemptParameters={}=1\n" + MINIMAL,
+        "parameter": "{}=1\n" + MINIMAL,
+        "node": "NodeName=n[1-2] {}=1\nPartitionName=p Nodes=ALL\n",
+        "partition": "NodeName=n[1-2]\nPartitionName=p {}=1\n",
+    }
+    lines = (Path(__file__).parents[2] / "fixtures/slurm_conf_names.txt").read_text().splitlines()
+    unknown = []
+    for kind, name, _ in (line.split() for line in lines):
+        try:
+            read(tmp_path, forms[kind].format(name))
+        except InputError as error:  # 1 may be a bad value
+            unknown += re.findall(rf"unknown .*'{name}\b", str(error))
+    assert len(lines) > 150 and not unknown

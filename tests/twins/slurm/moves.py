@@ -64,10 +64,17 @@ def take_ends(controller: PlainController) -> bool:
     return bool(ending)
 
 
+def preempt_mode(controller: PlainController, job: PlainSlurmJob) -> int:
+    """Return how the job is preempted: by its partition with preempt/partition_prio, else by its QOS."""
+    if controller.settings.preempt_by_partition:
+        return int(controller.world.partitions.preempt_mode[job.partition])
+    return int(controller.world.qos.preempt_mode[job.qos])
+
+
 def evict(controller: PlainController, job: PlainSlurmJob) -> None:
     """Preempt a running job: it ends now, or is submitted again."""
     leave(controller, job, w.PREEMPTED, controller.now)
-    if controller.world.qos.preempt_mode[job.qos] == w.PREEMPT_REQUEUE:
+    if preempt_mode(controller, job) == w.PREEMPT_REQUEUE:
         job.state, job.start, job.end, job.held, job.by_backfill = w.PENDING, w.NONE, w.NONE, [], False
         job.submit, job.eligible = controller.now, controller.now + controller.settings.requeue_delay_s
         job.restarts += 1

@@ -1,4 +1,4 @@
-"""The twin's two passes and preemption: docs/schedulers/slurm.md, "Main pass", "Backfill pass" and "Preemption"."""
+"""The twin's two passes: docs/schedulers/slurm.md, "Main pass" and "Backfill pass"."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.slurm import world as w
-from tests.twins.slurm import moves, placement, rules
-from tests.twins.slurm.moves import evict, in_service, nodes_in_any, partition_nodes, recorded_end
+from tests.twins.slurm import moves, placement, preemption, rules
+from tests.twins.slurm.moves import in_service, nodes_in_any, partition_nodes
 from tests.twins.slurm.state import PlainController, PlainSlurmJob
 from traces.arrays import Bools
 
@@ -25,6 +25,8 @@ def queue(controller: PlainController) -> list[PlainSlurmJob]:
 
 def _level(controller: PlainController, qos: int) -> int:
     """Return the preemption level of a QOS: one above the highest level that it may preempt, 0 if it preempts none."""
+    if controller.settings.preempt_by_partition:
+        return 0
     below = np.flatnonzero(controller.world.qos.preempts[qos]).tolist()
     return 1 + max(_level(controller, other) for other in below) if below else 0
 
@@ -63,8 +65,14 @@ def main_pass(controller: PlainController, *, limited: bool) -> None:
             rejected.add(array)
             continue
         held = nodes_in_any(controller.world.outages.nodes[_reservations(controller, now, now + job.limit)])
-        available = (partition_nodes(controller.world, job) & nodes) - held
-        chosen = placement.place(machine, job, available) or _preempt(controller, job, available)
+        left = partition_nodes(controller.world, job) & nodes
+        if len(left) < job.nodes:
+            rejected.add(array)
+            blocked.add(job.partition)
+            nodes -= partition_nodes(controller.world, job)
+            continue
+        available = left - held
+        chosen = placement.place(machine, job, available) or preemption.preempt(controller, job, available)
         if chosen:
             moves.start(controller, job, chosen, by_backfill=False)
             continue
@@ -185,10 +193,16 @@ def _plan_one(plan: _Plan, job: PlainSlurmJob) -> str:
             plan.tested += not is_counted
             is_counted = True
             chosen = placement.place(controller.machine, job, usable)
-            if not chosen and begin == now:
-                chosen = _preempt(controller, job, usable)
+            victims = [] if chosen else preemption.candidates(controller, job)
+            if victims and begin == now:
+                chosen = preemption.preempt(controller, job, usable)
+            elif victims:
+                machine = controller.machine.copy()
+                for other in preemption.removable(controller, victims):
+                    placement.remove(machine, other)
+                chosen = placement.place(machine, job, usable)
             if not chosen and reserving:
-                chosen, start = _look_ahead(controller, job, usable)
+                chosen, start = _look_ahead(controller, job, usable, victims)
         if not chosen:
             if later is None or not reserving:
                 return NEXT
@@ -242,10 +256,15 @@ def _usable(plan: _Plan, job: PlainSlurmJob, begin: int) -> tuple[set[int], int 
     return usable, later
 
 
-def _look_ahead(controller: PlainController, job: PlainSlurmJob, usable: set[int]) -> tuple[list[int] | None, int]:
-    """Return the nodes, and the expected end of the last running job that must end for them."""
+def _look_ahead(
+    controller: PlainController, job: PlainSlurmJob, usable: set[int], victims: list[PlainSlurmJob]
+) -> tuple[list[int] | None, int]:
+    """Return the nodes, and the expected end of the last running job that must end for them; `victims` are gone."""
     machine, settings = controller.machine.copy(), controller.settings
-    order = sorted(controller.running, key=lambda other: (other.expected_end, other.row))
+    for other in preemption.removable(controller, victims):
+        placement.remove(machine, other)
+    others = [other for other in controller.running if other not in victims]
+    order = sorted(others, key=lambda other: (other.expected_end, other.row))
     window, origin, at = 30, None, 0
     while at < len(order):
         last = None
@@ -270,28 +289,3 @@ def _look_ahead(controller: PlainController, job: PlainSlurmJob, usable: set[int
                 start = max(controller.now + 1, start + settings.over_time_limit_s + settings.kill_wait_s)
             return chosen, start
     return None, controller.now
-
-
-def _preempt(controller: PlainController, job: PlainSlurmJob, available: set[int]) -> list[int] | None:
-    """Preempt running jobs to place this one and return its nodes; None if that is not enough."""
-    qos, now = controller.world.qos, controller.now
-    victims = [
-        other
-        for other in controller.running
-        if qos.preempts[job.qos, other.qos]
-        and qos.preempt_mode[other.qos] != w.PREEMPT_OFF
-        and now - other.start >= qos.preempt_exempt_s[other.qos]
-        and recorded_end(controller, other) > now
-        and set(other.held) & available
-    ]
-    victims.sort(key=lambda other: (int(qos.priority[other.qos]), -other.start, other.row))
-    machine = controller.machine.copy()
-    for number, victim in enumerate(victims, start=1):
-        placement.remove(machine, victim)
-        chosen = placement.place(machine, job, available)
-        if chosen:
-            for other in victims[:number]:
-                if set(other.held) & set(chosen):
-                    evict(controller, other)
-            return chosen
-    return None
