@@ -138,7 +138,7 @@ class Agent:
         try:
             queue = self._eyes.look(now_s)
             jobs = tuple(job for job in queue.jobs if job.user == self._user)
-            sight = keeper.ChainView(now_s, jobs, self._look_up(jobs), self._more())
+            sight = keeper.ChainView(now_s, jobs, self._look_up(jobs), self._more(), self.chain.cycle_s)
         except Exception as error:
             return self._no_look(error, now_s)
         if self._failures_in_a_row:
