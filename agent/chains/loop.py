@@ -92,6 +92,7 @@ class Agent:
         self._last_look_s = world.time.now_s()
         self._reported: set[str] = set()  # lasting problems, each reported once
         self._form = ""  # `Queue.form` of the last look
+        self._unsaved: list[dict[str, object]] = []  # events that were reported and whose state is not written yet
         self._is_unwritten = False  # the state could not be written in this cycle ...
         self._unwritten_s = 0.0  # ... nor for so long before
 
@@ -208,12 +209,15 @@ class Agent:
         if not self._dry_run:
             if not self._holds():
                 return False
-            self._report(journal_events(self.state, state))
+            news = [event for event in journal_events(self.state, state) if event not in self._unsaved]
+            self._report(news)
+            self._unsaved += news
             try:
                 self.folder.save(state)
             except OSError as error:
                 return self._unwritten(f"{self.folder.file}: {error.strerror}")
         self._reported.clear()
+        self._unsaved.clear()
         self._unwritten_s = 0.0
         self.state = state
         return True
