@@ -1,7 +1,7 @@
 """An agent whose host's clock really jumps, under libfaketime: `python -m tests.agent.jumping FOLDER`.
 
 Slurm is a fake whose time goes on with the monotonic clock, as that of another host. The agent looks every 0.2 s, where
-it asks for a pause of 10 s. Before each link the host's clock is set once more, by an offset in FAKETIME_TIMESTAMP_FILE.
+it asks for a pause of 10 s. At each submission the host's clock is set by an offset in FAKETIME_TIMESTAMP_FILE.
 """
 
 from __future__ import annotations
