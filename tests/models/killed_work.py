@@ -129,7 +129,7 @@ def publish(data: DataFolder) -> bool:
     for name in ("judge_jobs", "_fitted"):
         setattr(queue_time, name, _kept(data.root.parent, name, getattr(queue_time, name)))
     log: SubmissionLog = generated_log(7, jobs=1200, days=70)
-    queue_time.read_log = lambda data, cluster: log  # type: ignore[assignment]
+    queue_time.read_log = lambda data, cluster: log  # type: ignore[attr-defined]
     queue_time.METHODS = dict.fromkeys(METHODS, "")  # type: ignore[attr-defined]
     warehouse.made_from = lambda data, cluster: "log"  # type: ignore[assignment,misc]
     found = queue_time.publish(data, ClusterSettings(name="lab", nodes=10))
