@@ -137,17 +137,6 @@ def test_a_chain_of_which_a_file_cannot_be_read_at_the_start_is_resumed_and_no_w
     assert said.startswith("baton-agent: ") and BROKEN_FILES[where] in said
 
 
-def test_what_is_wrong_with_an_argument_is_so_for_a_chain_that_has_begun_too(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    chain, folder = chain_of(tmp_path), Folder(tmp_path / "s")
-    folder.make()
-    folder.save(new_chain_state("train", str(chain.script), 2))
-    where = ["run", str(chain.script), "--links", "2", "--state", str(folder.path)]
-    for more in (["--setting", "99"], ["--artifact", str(tmp_path / "nowhere")], ["--chain", str(tmp_path / "none")]):
-        assert run(capsys, *where, *more)[0] == 2
-
-
 # -- one agent a chain ------------------------------------------------------------------------------------------------
 
 
