@@ -73,7 +73,8 @@ lint: setup      ## run ruff, mypy, import-linter, vulture and deptry
 	$(BIN)/vulture
 	$(BIN)/deptry .
 
-live: setup      ## run the long tests against a real Slurm; PROOF="--champion DIR" tests your own policy
+live: setup      ## run the long tests of the agent, most against a real Slurm; PROOF="--champion DIR" tests your own policy
+	BATON_LIVE=full $(BIN)/pytest -q tests/agent/chains/test_faults.py tests/agent/chains/test_outages.py
 	BATON_REQUIRE=slurm BATON_LIVE=full $(BIN)/pytest -q -s -m live tests/live
 	$(BIN)/python -m tests.live.proof $(PROOF)
 

@@ -2,13 +2,14 @@
 
 Exit status of `run`: 0 the chain is done; 1 it failed or Slurm could not be reached; 2 an argument is wrong (one line
 on standard error, nothing submitted); 3 the user cancelled the chain; 4 the agent was stopped and the chain can resume;
-5 the state could not be written for a day, and the chain can resume.
+5 the chain's files cannot be read or written (at the start, or for a day), and the chain can resume.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import math
 import os
 import pwd
@@ -27,7 +28,7 @@ from agent.chains import chain as chains
 from agent.chains import status, submission
 from agent.chains.chain import Chain, option
 from agent.chains.decide import ReleasedPolicy
-from agent.chains.loop import EXIT, FAILED, STOPPED, Agent, AgentServices
+from agent.chains.loop import EXIT, FAILED, STOPPED, UNWRITTEN, Agent, AgentServices
 from agent.chains.state import GOING, Busy, ChainState, Folder, LinkAttempt, new_chain_state
 from agent.check import GOOD, PROBLEM, Finding, check_agent, wrong_first, wrong_size
 from agent.eyes import Eyes
@@ -43,6 +44,7 @@ from traces.visible import visible
 USAGE = 2
 GRACE_S = 0.8  # after Ctrl-C; an agent that ends at any instant can resume from there
 INTERRUPTED = 130
+ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)  # there is no such file, as far as the system can tell
 RESUME = "interrupted; run again to resume"
 NO_RELEASE = (
     "a policy released from this cluster's own log (`baton run`, then --artifact) states the risk of an interruption "
@@ -66,10 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write(f"\nbaton-agent: {RESUME}\n")
         return INTERRUPTED
-    except (ValueError, Busy) as error:
-        return _wrong(str(error))
-    except OSError as error:
-        return _wrong(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except (ValueError, Busy, OSError) as error:
+        return _wrong(_text(error))
     except SlurmError as error:
         sys.stderr.write(f"baton-agent: {visible(str(error))}\n")
         return FAILED
@@ -78,6 +78,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _wrong(text: str) -> int:
     sys.stderr.write(f"baton-agent: {visible(' '.join(text.split()))}\n")
     return USAGE
+
+
+def _text(error: Exception) -> str:
+    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
 
 
 def _split(given: list[str]) -> tuple[list[str], bool, list[str]]:
@@ -100,8 +104,18 @@ def run(options: argparse.Namespace, of_sbatch: list[str]) -> int:
     world = AgentServices(
         commands, SlurmTime(commands), stop.wait, say, partial(Eyes, commands), os.environ, stop.is_set
     )  # fmt: skip
-    chain, folder = _chain(_values(options, of_sbatch))
-    return keep(chain, folder, world, dry_run=options.dry_run, take_over=options.take_over, metrics=options.metrics)
+    folder = None
+    try:
+        values = _values(options, of_sbatch)
+        folder = _folder(values)
+        chain = chains.make(values)
+        return keep(chain, folder, world, dry_run=options.dry_run, take_over=options.take_over, metrics=options.metrics)
+    except (OSError, ValueError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__
+        if not isinstance(cause, OSError) or not (folder.may_hold_chain if folder else cause.errno not in ABSENT):
+            raise
+        _wrong(f"{_text(error)}; run again to resume the chain")
+        return UNWRITTEN
 
 
 def _interrupt(stop: threading.Event) -> None:
@@ -215,11 +229,9 @@ def _values(options: argparse.Namespace, of_sbatch: list[str]) -> dict[str, Any]
     return values
 
 
-def _chain(values: dict[str, Any]) -> tuple[Chain, Folder]:
-    """Build the chain, and the folder of its state, from these values. Raises ValueError."""
-    state_path = values.pop("state", None)
-    chain = chains.make(values)
-    return chain, Folder(Path(state_path) if state_path else _default_state(chain.name))
+def _folder(values: dict[str, Any]) -> Folder:
+    """Return the folder of the state of the chain with these values."""
+    return Folder(Path(values["state"]) if values.get("state") else _default_state(chains.name_of(values)))
 
 
 def _default_state(name: str) -> Path:
@@ -258,7 +270,7 @@ def look(options: argparse.Namespace, of_sbatch: list[str]) -> int:
     chain = None
     found = [Finding(GOOD, "policy", policy.name if policy.path else f"{policy.name}; {NO_RELEASE}")]
     if "script" in values:
-        chain, folder = _chain({"links": 1, **values})
+        folder, chain = _folder(values), chains.make({"links": 1, **values})
         if why := _another_chain(folder, folder.load(), chain):
             found.append(Finding(PROBLEM, "state", why))
         found.append(Finding(GOOD, "overlap", _overlap(chain)))

@@ -108,9 +108,14 @@ def make(values: Mapping[str, Any]) -> Chain:
     chosen |= {key: duration(key, chosen[key]) for key in UNITS_S if isinstance(chosen.get(key), str)}
     script = Path(chosen.pop("script")).absolute()
     artifact = Path(given).absolute() if (given := chosen.pop("artifact", None)) else None
-    name = chosen.pop("name", None) or re.sub(r"[^A-Za-z0-9_.-]", "-", script.stem).lstrip("-_.")[:40] or "chain"
     options = tuple(chosen.pop("options", ()))
-    return Chain(script=script, artifact=artifact, name=name, options=options, **chosen)
+    return Chain(script=script, artifact=artifact, options=options, **chosen | {"name": name_of(values)})
+
+
+def name_of(values: Mapping[str, Any]) -> str:
+    """Return the name of the chain with these values: the one given, or its script's."""
+    stem = Path(values.get("script") or "").stem
+    return values.get("name") or re.sub(r"[^A-Za-z0-9_.-]", "-", stem).lstrip("-_.")[:40] or "chain"
 
 
 def _type_names(kind: type | tuple[type, ...]) -> str:

@@ -19,7 +19,7 @@ from traces.slurm.text import parse_state
 LOOKS = 3  # a job counts as absent after no source has known it this often in a row ...
 SETTLE_S = 180  # ... and this long after its submission: Slurm may still process a submission whose sbatch was killed
 STUCK_LOOKS = 15  # as LOOKS, if accounting alone says that the job has not ended
-KNOWN_LOOKS = 90  # as LOOKS, for a job that was seen and may still run: an outage may give empty answers for an hour
+KNOWN_S = 5400  # a job that exists and may still run is looked for this long: an outage may give empty answers for 1 h
 MOST_WITHDRAWALS = 2  # attempts of one link that may be withdrawn for starting too early
 MOST_AGAIN = 10  # attempts in a row that may end by no fault of their own
 MOST_REFUSALS = 100  # submissions in a row that may be refused
@@ -66,13 +66,14 @@ class ChainView:
 
     jobs: the user's jobs in the queue. found: by attempt name, the result of looking up a job that is not in the queue;
     None: no source knows the job; no entry: the look-up failed. more: the links that left the file requesting another
-    link.
+    link. cycle_s: between looks.
     """
 
     now_s: int
     jobs: tuple[SqueueJob, ...] = ()
     found: Mapping[str, LookedUpJob | None] = field(default_factory=dict)
     more: frozenset[int] = frozenset()
+    cycle_s: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -159,8 +160,9 @@ def _looked_up(attempt: LinkAttempt, sight: ChainView) -> LinkAttempt:
         job_id = found.job_id if found else attempt.job_id
         looked = replace(attempt, looks=attempt.looks + 1, job_id=job_id, reason=MISSING)
         is_settled = sight.now_s - attempt.intended_s >= SETTLE_S
-        may_run = attempt.submit_s is not None and (attempt.end_s is None or sight.now_s < attempt.end_s)
-        if looked.looks < (STUCK_LOOKS if found else KNOWN_LOOKS if may_run else LOOKS) or not is_settled:
+        may_run = bool(job_id) and (attempt.end_s is None or sight.now_s < attempt.end_s)
+        enough = STUCK_LOOKS if found else LOOKS
+        if looked.looks < (max(enough, KNOWN_S / sight.cycle_s) if may_run else enough) or not is_settled:
             return looked
         if not looked.job_id:
             return replace(looked, how="ABSENT")

@@ -92,6 +92,7 @@ class Agent:
         self._last_look_s = world.time.now_s()
         self._reported: set[str] = set()  # lasting problems, each reported once
         self._form = ""  # `Queue.form` of the last look
+        self._unsaved: list[dict[str, object]] = []  # events that were reported and whose state is not written yet
         self._is_unwritten = False  # the state could not be written in this cycle ...
         self._unwritten_s = 0.0  # ... nor for so long before
 
@@ -138,7 +139,7 @@ class Agent:
         try:
             queue = self._eyes.look(now_s)
             jobs = tuple(job for job in queue.jobs if job.user == self._user)
-            sight = keeper.ChainView(now_s, jobs, self._look_up(jobs), self._more())
+            sight = keeper.ChainView(now_s, jobs, self._look_up(jobs), self._more(), self.chain.cycle_s)
         except Exception as error:
             return self._no_look(error, now_s)
         if self._failures_in_a_row:
@@ -208,12 +209,15 @@ class Agent:
         if not self._dry_run:
             if not self._holds():
                 return False
-            self._report(journal_events(self.state, state))
+            news = [event for event in journal_events(self.state, state) if event not in self._unsaved]
+            self._report(news)
+            self._unsaved += news
             try:
                 self.folder.save(state)
             except OSError as error:
                 return self._unwritten(f"{self.folder.file}: {error.strerror}")
         self._reported.clear()
+        self._unsaved.clear()
         self._unwritten_s = 0.0
         self.state = state
         return True

@@ -133,6 +133,17 @@ class Folder:
         """The folder that the links share: BATON_CHAIN_DIR."""
         return self.path / "chain"
 
+    @property
+    def may_hold_chain(self) -> bool:
+        """Whether there may be a state file; true if that cannot be found out now."""
+        try:
+            os.lstat(self.file)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True
+        return True
+
     def make(self) -> None:
         """Create the folders, accessible only to their user. Raises OSError."""
         self.path.parent.mkdir(parents=True, exist_ok=True)

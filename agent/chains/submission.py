@@ -80,24 +80,35 @@ def cancel(commands: Commands, job_id: str) -> None:
 def look_up(commands: Commands, attempt: LinkAttempt, first: str = "") -> LookedUpJob | None:
     """Look up an attempt's job, ended or not; None if no source knows it. Raises SlurmError.
 
-    first: the id of the job that became link 1 without being submitted by the agent; "" if there is none.
-    If squeue's answer cannot be read, accounting alone can find the job, but cannot prove that there is none.
+    first: the id of the job that became link 1 without being submitted by the agent; "" if there is none. It has a name
+    of its own. All others are selected by name, and by id if known: the name keeps out a job of that id on another
+    cluster.
+    If squeue's answer cannot be read, accounting alone can find the job, but cannot prove that there is none. A job
+    that was renamed (`scontrol update JobName`) is found by its id and the time of its submission.
     """
+    named = [] if attempt.job_id and attempt.job_id == first else [f"--name={attempt.name}"]
+    by_id = [f"--jobs={attempt.job_id}"] if attempt.job_id else []
+    found = _found(commands, attempt, [*named, *by_id])
+    if found is None and named and by_id and attempt.submit_s is not None:
+        renamed = _found(commands, attempt, by_id)
+        return renamed if renamed and renamed.submit_s == attempt.submit_s else None
+    return found
+
+
+def _found(commands: Commands, attempt: LinkAttempt, which: Sequence[str]) -> LookedUpJob | None:
     try:
-        found = _in_squeue(commands, attempt, first)
+        found = _in_squeue(commands, which)
     except SlurmError as error:
-        found = None if error.kind == "away" else _in_accounting(commands, attempt, first)
+        found = None if error.kind == "away" else _in_accounting(commands, attempt, which)
         if found is None:
             raise
-    return found or _in_accounting(commands, attempt, first)
+    return found or _in_accounting(commands, attempt, which)
 
 
-def _in_squeue(commands: Commands, attempt: LinkAttempt, first: str) -> LookedUpJob | None:
+def _in_squeue(commands: Commands, which: Sequence[str]) -> LookedUpJob | None:
     layout = ",".join(f"{field}:0|" for field in SQUEUE_FIELDS)
     try:
-        text = commands.run(
-            "squeue", "--noheader", "--states=all", "--me", *_which(attempt, first), f"--Format={layout}"
-        )
+        text = commands.run("squeue", "--noheader", "--states=all", "--me", *which, f"--Format={layout}")
     except SlurmError as error:
         if error.kind == "refused" and "invalid job id" in error.detail.lower():
             return None
@@ -105,12 +116,12 @@ def _in_squeue(commands: Commands, attempt: LinkAttempt, first: str) -> LookedUp
     return _newest("squeue", [line.split("|")[: len(SQUEUE_FIELDS)] for line in answer_lines("squeue", text)])
 
 
-def _in_accounting(commands: Commands, attempt: LinkAttempt, first: str) -> LookedUpJob | None:
+def _in_accounting(commands: Commands, attempt: LinkAttempt, which: Sequence[str]) -> LookedUpJob | None:
     """Look up the job in accounting; None if it is unknown, or if there is no accounting."""
     since = datetime.fromtimestamp(attempt.intended_s - MARGIN_S, UTC)
     try:
         text = commands.run(
-            "sacct", "--noheader", "--parsable2", "--allocations", *_which(attempt, first),
+            "sacct", "--noheader", "--parsable2", "--allocations", *which,
             f"--starttime={since:%Y-%m-%dT%H:%M:%S}", "--endtime=now", f"--user={os.getuid()}",
             f"--format={','.join(SACCT_FIELDS)}",
         )  # fmt: skip
@@ -119,15 +130,6 @@ def _in_accounting(commands: Commands, attempt: LinkAttempt, first: str) -> Look
             return None
         raise
     return _newest("sacct", [line.split("|") for line in answer_lines("sacct", text)])
-
-
-def _which(attempt: LinkAttempt, first: str) -> list[str]:
-    """Return the options that select the attempt's job: its name, and its id if known.
-
-    The name keeps out a job of that id on another cluster. The job `first` has a name of its own.
-    """
-    named = [] if attempt.job_id and attempt.job_id == first else [f"--name={attempt.name}"]
-    return [*named, *([f"--jobs={attempt.job_id}"] if attempt.job_id else [])]
 
 
 def _newest(program: str, rows: Sequence[Sequence[str]]) -> LookedUpJob | None:

@@ -21,6 +21,8 @@ from traces.visible import visible
 
 MOST_BYTES = 1 << 26  # of one answer; squeue prints about 250 bytes per job
 MOST_SHOWN = 300  # characters of an error message
+END_S = 5.0  # a killed program that has not ended after this long waits in the kernel, as for a dead file system
+MOST_STUCK = 10  # such programs; while there are more, no other is started
 # Variables that locate Slurm and authenticate the caller. All others with these prefixes are removed: defaults of the
 # commands (SQUEUE_FORMAT, SACCT_FORMAT, SBATCH_PARTITION ...) and the variables of a job in which the agent runs.
 KEPT = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT"})
@@ -80,6 +82,7 @@ class Commands:
         self._timeout_s = timeout_s
         self._clock = clock
         self._called_s: deque[float] = deque(maxlen=10_000)
+        self._stuck: list[subprocess.Popen[bytes]] = []  # killed, and not ended yet
 
     def run(
         self,
@@ -95,6 +98,9 @@ class Commands:
         self.calls[program] += 1
         self._called_s.append(self._clock())
         variables = cleaned(self._environment if environment is None else environment, program)
+        self._stuck = [process for process in self._stuck if process.poll() is None]
+        if len(self._stuck) > MOST_STUCK:
+            raise SlurmError("away", program, f"{NOT_RUN}: {len(self._stuck)} killed programs of Slurm do not end")
         try:
             process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=variables,
@@ -105,16 +111,31 @@ class Commands:
             detail = f"{NOT_RUN}: {getattr(error, 'strerror', None) or error}"
             raise SlurmError("refused" if is_lasting else "away", program, detail) from error
         try:
-            with process:
-                try:
-                    output, complaint = self._read(process, program)
-                finally:
-                    if process.poll() is None:
-                        with contextlib.suppress(ProcessLookupError):
-                            os.killpg(process.pid, signal.SIGKILL)
+            try:
+                output, complaint = self._read(process, program)
+            finally:
+                self._end(process)
         except OSError as error:
             raise SlurmError("away", program, f"its answer could not be read: {error.strerror}") from error
+        except SlurmError as error:
+            if process.returncode is None:
+                detail = f"{error.detail}; its process {process.pid} was killed and does not end"
+                raise SlurmError(error.kind, program, detail) from error
+            raise
         return _answer(program, process.returncode, output, complaint)
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        """Kill a program that still runs, and close its pipes. One that the kernel does not end is left alone."""
+        if process.poll() is None:
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            try:
+                process.wait(END_S)
+            except subprocess.TimeoutExpired:
+                self._stuck.append(process)
+        for pipe in (process.stdout, process.stderr):
+            assert pipe is not None
+            pipe.close()
 
     def calls_in_last_minute(self) -> int:
         """Count the calls of the last 60 s by the clock."""
@@ -166,4 +187,5 @@ def _answer(program: str, status: int, output: bytes, complaint: bytes) -> str:
     detail = complaint.decode("utf-8", "surrogateescape").strip() or f"ended with exit status {status}"
     if status < 0:
         raise SlurmError("away", program, f"ended by signal {-status}")
-    raise SlurmError("away" if AWAY.search(detail) else "refused", program, detail)
+    is_unsaid = program == SUBMITS and not complaint.strip()  # the job may exist: a refusal has a reason
+    raise SlurmError("away" if AWAY.search(detail) or is_unsaid else "refused", program, detail)

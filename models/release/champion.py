@@ -74,12 +74,21 @@ def promote(
 
 
 def rollback(data: DataFolder, cluster: str, decisions: DecisionLog = POLICY_DECISIONS) -> int:
-    """Give the alias back to the previous champion; returns its version. Raises WorkError if there is none."""
+    """Give the alias back to the previous champion; returns its version.
+
+    Raises WorkError if there is none, or if another process changed the champion while this one waited.
+    """
     before = _champion(data, cluster, decisions.model)  # before the lock: without one, change nothing
     with alone(data, cluster, decisions):
         present = _champion(data, cluster, decisions.model)
         if ROLLED_BACK_TAG in before.tags and present.version != before.version:
             return present.version  # a killed process had begun this rollback, and it is finished now
+        if present.version != before.version:
+            name = tracking.model_name(cluster, decisions.model)
+            raise WorkError(
+                f"while this rollback waited, version {present.version} of {name} became champion in place of version "
+                f"{before.version}; nothing is rolled back: run it again to roll back the new champion"
+            )
         history = _history(data, cluster, present.version, decisions.model)
         if not history:
             raise WorkError(

@@ -90,7 +90,7 @@ def replaced(kind: str, slurm: WholeSlurm, argv: Sequence[str]) -> str:
     if kind == "stale" and not acts:
         return slurm.an_hour_ago().call(argv)
     answer = slurm.call(argv)
-    return {"empty": "", "stale": "", "truncated": answer[: max(len(answer) // 2, 1)], "cut": answer[:-1],
+    return {"empty": "", "silent": "", "stale": "", "truncated": answer[: max(len(answer) // 2, 1)], "cut": answer[:-1],
             "huge": re.sub(r"\d+", "9" * 31, answer)}[kind]  # fmt: skip
 
 
@@ -109,6 +109,10 @@ class Faults:
         """Count a call; whether it is the one that fails."""
         self.count[kind] += 1
         return (kind, self.count[kind]) == (self.kind, self.number)
+
+    def worse(self, argv: Sequence[str], slurm: WholeSlurm) -> str:
+        """In which worse form a program answers; "" for the answer as it is."""
+        return str(self.how) if self.hits("answer") else ""
 
     def fail(self, kind: str) -> None:
         """Count a call, and raise if it is the one that fails."""
@@ -152,6 +156,19 @@ class Faults:
                 patch.stop()
 
 
+class Outage(Faults):
+    """From `from_h` hours on, these programs answer nothing for an hour: "empty", or "silent" and with status 1."""
+
+    def __init__(self, how: str, programs: Sequence[str], from_h: float) -> None:
+        super().__init__(how=how)
+        self._answerless, self._from_s = programs, START_S + from_h * HOUR_S
+
+    def worse(self, argv: Sequence[str], slurm: WholeSlurm) -> str:
+        """As in `Faults`."""
+        is_out = argv[0] in self._answerless and 0 <= slurm.now_s - self._from_s < HOUR_S
+        return str(self.how) if is_out else ""
+
+
 class _File:
     """An open file that counts reads and writes."""
 
@@ -174,14 +191,14 @@ class _Process:
 
     def __init__(self, faults: Faults, slurm: WholeSlurm, argv: Sequence[str]) -> None:
         faults.fail("exec")
-        is_worse = faults.hits("answer")
+        worse = faults.worse(argv, slurm)
         faults.programs.append(argv[0])
         out, error = "", ""
         try:
-            out = replaced(str(faults.how), slurm, argv) if is_worse else slurm.call(argv)
+            out = replaced(worse, slurm, argv) if worse else slurm.call(argv)
         except SlurmError as refusal:
             error = refusal.detail
-        self.returncode = 1 if error else 0
+        self.returncode = 1 if error or worse == "silent" else 0
         self.stdout, self.stderr = _pipe(out), _pipe(error)
 
     def poll(self) -> int:
@@ -189,13 +206,6 @@ class _Process:
 
     def wait(self, timeout: float | None = None) -> int:
         return self.returncode
-
-    def __enter__(self) -> _Process:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stdout.close()
-        self.stderr.close()
 
 
 def _pipe(text: str) -> io.FileIO:
@@ -205,10 +215,10 @@ def _pipe(text: str) -> io.FileIO:
     return io.FileIO(reader)
 
 
-def kept(folder: Path, faults: Faults) -> tuple[Lab, list[str]]:
+def kept(folder: Path, faults: Faults, cycle_s: float = 600.0) -> tuple[Lab, list[str]]:
     """A chain of two links under these faults, completed by later agents; with what the agents said."""
     slurm = WholeSlurm()
-    lab = Lab(folder, slurm, {"links": 2, "cycle_s": 600.0, "retries": 2})
+    lab = Lab(folder, slurm, {"links": 2, "cycle_s": cycle_s, "retries": 2})
     if _keep(lab, slurm, faults) == "refused":
         assert not slurm.jobs, f"refused after its first submission: {lab.log}"
     for _ in range(3):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -98,6 +99,42 @@ def test_a_folder_that_holds_another_chain_is_refused(tmp_path: Path) -> None:
     lab.folder.save(new_chain_state("train", "/somewhere/else.sh", 3))
     with pytest.raises(ValueError, match=r"holds the chain of /somewhere/else\.sh"):
         keep(lab)
+
+
+def unreadable(*_: Any, **__: Any) -> Any:
+    raise OSError(errno.EIO, "Input/output error")
+
+
+BROKEN_FILES = {
+    "agent.chains.state.Folder.make": "Input/output error", "agent.chains.state.Folder.lock": "Input/output error",
+    "agent.chains.state.read_file": "state.json: Input/output error", "agent.model_folder.read_file": "unreadable",
+    "pathlib.Path.open": "job.sh: Input/output error", "pathlib.Path.read_text": "chain.toml: Input/output error",
+    "os.lstat": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", BROKEN_FILES)
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_a_chain_of_which_a_file_cannot_be_read_at_the_start_is_resumed_and_no_wrong_argument(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], where: str, is_begun: bool
+) -> None:
+    """A supervisor starts an agent again that ends with status 5, and not one that ends with 2."""
+    chain, folder = chain_of(tmp_path), Folder(tmp_path / "s")
+    (tmp_path / "chain.toml").write_text("links = 2\n")
+    given = [str(chain.script), "--artifact", str(chain.artifact), "--state", str(folder.path)]
+    given += ["--chain", str(tmp_path / "chain.toml")] if where == "pathlib.Path.read_text" else ["--links", "2"]
+    if is_begun:
+        folder.make()
+        folder.save(new_chain_state("train", str(chain.script), 2))
+    with monkeypatch.context() as broken:
+        if where == "os.lstat":
+            broken.setattr(Folder, "lock", unreadable)
+        broken.setattr(where, unreadable)
+        code = cli.main(["run", *given])
+    (said,) = capsys.readouterr().err.splitlines()
+    is_resumed = is_begun or where in ("os.lstat", "pathlib.Path.read_text")
+    assert (code, said.endswith("; run again to resume the chain")) == ((5, True) if is_resumed else (2, False)), said
+    assert said.startswith("baton-agent: ") and BROKEN_FILES[where] in said
 
 
 # -- one agent a chain ------------------------------------------------------------------------------------------------

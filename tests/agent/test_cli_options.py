@@ -9,7 +9,7 @@ import pytest
 
 from agent.chains import submission
 from agent.chains.chain import from_file, make
-from agent.chains.state import LinkAttempt
+from agent.chains.state import Folder, LinkAttempt, new_chain_state
 from tests.agent.fake_slurm import START_S
 from tests.agent.lab import SCRIPT, artifact, chain_of, run
 
@@ -129,3 +129,14 @@ def test_options_reach_sbatch_as_they_are_and_never_a_shell(tmp_path: Path) -> N
                     "--comment=$(touch x); *", "--chdir=/tmp", str(chain.script)]  # fmt: skip
     chain = chain_of(tmp_path)
     assert f"--chdir={tmp_path}" in submission.arguments(chain, LinkAttempt(1, 1, "n", START_S))
+
+
+def test_what_is_wrong_with_an_argument_is_so_for_a_chain_that_has_begun_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chain, folder = chain_of(tmp_path), Folder(tmp_path / "s")
+    folder.make()
+    folder.save(new_chain_state("train", str(chain.script), 2))
+    where = ["run", str(chain.script), "--links", "2", "--state", str(folder.path)]
+    for more in (["--setting", "99"], ["--artifact", str(tmp_path / "nowhere")], ["--chain", str(tmp_path / "none")]):
+        assert run(capsys, *where, *more)[0] == 2

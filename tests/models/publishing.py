@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -101,7 +101,7 @@ def released(data: DataFolder, candidate: Artifact = BETTER) -> tuple[int, bool]
     return len(log), reused
 
 
-def die_before(write: int) -> None:
+def die_before(write: int, writes: Sequence[tuple[Any, str]] = WRITES) -> None:
     """This process kills itself before so many changes of the registry or the log are done."""
     done = count()
 
@@ -113,7 +113,7 @@ def die_before(write: int) -> None:
 
         return call
 
-    for holder, name in WRITES:
+    for holder, name in writes:
         setattr(holder, name, dying(getattr(holder, name)))
 
 
@@ -157,7 +157,11 @@ def in_child(work: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(fork(work), 0)[1])
 
 
-def looked_at(data: DataFolder, before: Callable[[DataFolder], object] = lambda _: None) -> State:
+def looked_at(
+    data: DataFolder,
+    before: Callable[[DataFolder], object] = lambda _: None,
+    state: Callable[[DataFolder], State] = state,
+) -> State:
     """What registry and log say to a process that has done something before."""
     result = data.root / "state.json"
 
@@ -170,22 +174,29 @@ def looked_at(data: DataFolder, before: Callable[[DataFolder], object] = lambda 
     return found
 
 
-def kills(template: Path, work: Callable[[DataFolder], object], then: Callable[[DataFolder], object]) -> list[State]:
-    """The work killed before each of its writes in turn, then the next command: what there is in the end."""
+def kills(
+    template: Path,
+    work: Callable[[DataFolder], object],
+    then: Callable[[DataFolder], object],
+    state: Callable[[DataFolder], State] = state,
+    writes: Sequence[tuple[Any, str]] = WRITES,
+    only: Sequence[int] = (),
+) -> list[State]:
+    """The work killed before each of its writes in turn (or before these only), then the next command: the end."""
     found: list[State] = []
-    for write in count():
+    for write in only or count():
         data = DataFolder(template.with_name(f"{template.name}-{write}"))
         shutil.copytree(template, data.root, symlinks=True)
 
         def killed(data: DataFolder = data, write: int = write) -> None:
-            die_before(write)
+            die_before(write, writes)
             work(data)
 
         code = in_child(killed)
-        found.append({"write": write, "code": code, **looked_at(data, then)})
+        found.append({"write": write, "code": code, **looked_at(data, then, state)})
         if code == 0:
-            return found
-    raise AssertionError
+            break
+    return found
 
 
 def first_release(folder: Path) -> list[State]:

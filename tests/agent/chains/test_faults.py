@@ -1,7 +1,7 @@
 """Each call of the agent to the operating system fails in turn, and each answer of Slurm is replaced in turn.
 
 After each fault a later agent completes the chain, with no link lost and none run twice. By default some of the calls
-fail; `BATON_LIVE=full` takes all of them (`BATON_LIVE=full pytest tests/agent/chains/test_faults.py`).
+fail; `BATON_LIVE=full` takes all of them (`make live`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.agent.faults import ANSWERS, CALLS, ERRORS, Faults, kept
 from tests.agent.lab import Lab
 
 IS_FULL = os.environ.get("BATON_LIVE") == "full"
-SOME = 2  # calls of each kind that fail by default with each error
+EACH = 11  # by default one answer of so many is replaced
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +40,9 @@ def check(lab: Lab) -> None:
     assert lab.state.status == "done"
 
 
-def chosen(most: int, salt: int) -> list[int]:
-    """The calls that fail: all, or the first and others that differ from error to error."""
-    if IS_FULL or most <= SOME:
-        return list(range(1, most + 1))
-    return sorted({1 + salt % most, *(1 + (salt * 7 + part * most // SOME) % most for part in range(1, SOME))})
+def chosen(most: int, error: int) -> list[int]:
+    """The calls that fail: all, or one for each error, from the first of its kind on evenly over the run."""
+    return list(range(1, most + 1)) if IS_FULL else [1 + error * most // len(ERRORS)]
 
 
 @pytest.mark.parametrize("number", ERRORS, ids=lambda number: os.strerror(number).replace(" ", "-"))
@@ -60,6 +58,6 @@ def test_a_call_that_fails_costs_no_link(tmp_path: Path, calm: Faults, kind: str
 def test_an_answer_that_is_replaced_costs_no_link(tmp_path: Path, calm: Faults, how: str) -> None:
     assert {"squeue", "sinfo", "sacct", "sacctmgr", "scontrol", "sbatch", "sdiag"} <= set(calm.programs)
     acts = [at for at, program in enumerate(calm.programs, 1) if program in ("sbatch", "sdiag")]
-    for at in sorted({*acts, *range(1, len(calm.programs) + 1, 1 if IS_FULL else 7)}):
+    for at in sorted({*acts, *range(1, len(calm.programs) + 1, 1 if IS_FULL else EACH)}):
         lab, _ = kept(tmp_path / str(at), Faults("answer", at, how))
         check(lab)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent import cli
 from agent.chains import loop
 from agent.chains.loop import DONE, UNWRITTEN
 from agent.chains.state import Busy, Folder
@@ -104,6 +107,46 @@ def test_a_disk_that_is_full_for_less_ends_no_agent(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(Folder, "save", sometimes)
     assert agent.run() == DONE
+
+
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """The folder cannot be written to; for root, whom modes do not bind, as a mount that is read-only."""
+    if os.geteuid():
+        (folder / "lock").chmod(0o400)
+        folder.chmod(0o500)
+        try:
+            yield
+        finally:
+            folder.chmod(0o700)
+            (folder / "lock").chmod(0o600)
+        return
+    if subprocess.run(["mount", "--bind", folder, folder], capture_output=True).returncode:
+        pytest.skip("this system allows root no mount")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", folder], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def test_a_state_folder_that_is_read_only_for_hours_costs_no_link(tmp_path: Path) -> None:
+    """From before the successor of link 1 is due until after the end of link 1."""
+    lab = lab_of(tmp_path, links=2)
+    agent = lab.agent()
+    advance_until(lab, agent, 0.2)
+    with read_only(lab.folder.path):
+        advance_until(lab, agent, 3)
+    assert len(lab.slurm.jobs) == 1
+    assert sum("nothing is submitted until the state can be written" in line for line in lab.log) == 1
+    advance_until(lab, agent, 3.2)
+    agent.folder.unlock()
+    with read_only(lab.folder.path):
+        code = cli.main(["run", str(lab.chain.script), "--links", "2", "--state", str(lab.folder.path)])
+        assert code == UNWRITTEN, "a later agent cannot start, and a supervisor starts it again"
+    assert lab.run() == DONE
+    assert [name for name, _ in lab.links()] == ["1.1", "2.1"] and lab.state.status == "done"
+    assert [one["link"] for one in lab.journal("ended")] == [1, 2], "what could not be written is written later"
 
 
 # -- the lock ---------------------------------------------------------------------------------------------------------

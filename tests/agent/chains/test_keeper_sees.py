@@ -62,24 +62,23 @@ def test_a_job_that_is_out_of_sight_gets_no_successor_before_its_end_is_known() 
     assert actions == () and len(after.attempts) == 1
 
 
-@pytest.mark.parametrize(("found", "most"), [(None, 3), (LookedUpJob("7", "RUNNING", None, None, None, None), 15)])
-def test_a_job_that_no_source_knows_counts_as_lost_after_so_many_looks(found: LookedUpJob | None, most: int) -> None:
-    """It ended by its limit, or before this instant where that comes first."""
-    runs = attempt(1, **RUNS)
-    for now_s, end_s in ((6000, 6000), (9000, 7200)):
-        short = replace(runs, looks=most - 2)
-        short = seen(short, now_s, found={NAME: found})
-        assert short.how == "" and short.looks == most - 1
-        lost = seen(short, now_s, found={NAME: found})
-        assert (lost.how, lost.end_s) == ("LOST", START_S + end_s)
+IN_ACCOUNTING = LookedUpJob("7", "RUNNING", None, None, None, None)
 
 
-@pytest.mark.parametrize(("later_s", "most"), [(6000, 90), (7199, 90), (7200, 3)])
-def test_a_job_that_was_seen_is_not_lost_in_an_outage_of_an_hour_with_empty_answers(later_s: int, most: int) -> None:
-    """It may still run until its limit is over, and another attempt would run beside it."""
-    runs = attempt(1, **RUNS, submit_s=START_S)
-    short = seen(replace(runs, looks=most - 2), later_s, found={NAME: None})
-    assert short.how == "" and seen(short, later_s, found={NAME: None}).how == "LOST"
+@pytest.mark.parametrize(
+    ("found", "cycle_s", "later_s", "most"),
+    [(None, 60, 9000, 3), (IN_ACCOUNTING, 60, 9000, 15), (None, 60, 7200, 3), (None, 60, 7199, 90),
+     (None, 60, 6000, 90), (None, 10, 6000, 540), (None, 600, 6000, 9), (None, 3600, 6000, 3),
+     (IN_ACCOUNTING, 60, 6000, 90), (IN_ACCOUNTING, 600, 6000, 15)],
+)  # fmt: skip
+def test_a_job_that_no_source_knows_is_lost_after_few_looks_but_until_its_limit_only_after_90_minutes(
+    found: LookedUpJob | None, cycle_s: float, later_s: int, most: int
+) -> None:
+    """It ended by its limit, or before this instant where that comes first. Until then it may run, as in an outage."""
+    short = seen(replace(attempt(1, **RUNS), looks=most - 2), later_s, found={NAME: found}, cycle_s=cycle_s)
+    assert short.how == "" and short.looks == most - 1
+    lost = seen(short, later_s, found={NAME: found}, cycle_s=cycle_s)
+    assert (lost.how, lost.end_s) == ("LOST", START_S + min(later_s, 7200))
 
 
 @pytest.mark.parametrize(("later_s", "how"), [(179, ""), (180, "ABSENT")])

@@ -252,6 +252,23 @@ def test_a_job_that_nobody_knows_any_more_counts_as_run_to_its_limit_or_as_faile
     assert [one["how"] for one in lab.journal("ended")] == ["LOST", "LOST"]
 
 
+@pytest.mark.parametrize(("apart_s", "how"), [(0, "FAILED"), (1, "LOST")])
+def test_a_renamed_job_is_found_by_its_id_and_its_submission(tmp_path: Path, apart_s: int, how: str) -> None:
+    """`scontrol update JobName`. A job of that id with another submission is one of another cluster."""
+    lab = lab_of(tmp_path, FakeSlurm(remembers_s=0, plan=plans(link_1=Plan(HOUR_S, "FAILED", 85))), links=2)
+    agent = lab.agent()
+    advance_until(lab, agent, 0.5)
+    renamed = job(lab, "1.1")
+    renamed.name = "mine"
+    advance_until(lab, agent, 0.9)
+    lab.slurm.advance(HOUR_S / 2)
+    renamed.submit_s += apart_s
+    advance_until(lab, agent, 2.2)
+    assert agent.state.attempts[0].how == how
+    assert agent.run() == DONE
+    assert [name for name, _ in lab.links()] == ["2.1"]
+
+
 def test_without_accounting_the_controller_is_enough(tmp_path: Path) -> None:
     lab = lab_of(tmp_path, FakeSlurm(has_accounting=False, plan=plans(link_1=Plan(HOUR_S, "FAILED", 85))), links=2)
     assert lab.run() == DONE

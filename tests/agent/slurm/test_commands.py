@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -76,6 +77,35 @@ def test_no_answer_in_time_is_away_and_nothing_is_left_running(tmp_path: Path) -
     assert time.monotonic() - began < 20
     with pytest.raises(ProcessLookupError):
         os.kill(int(mark.read_text()), 0)
+
+
+def test_a_program_that_the_kernel_does_not_end_is_left_alone_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that waits for a dead network file system: SIGKILL has no effect until the file system answers."""
+    left: list[int] = []
+    monkeypatch.setattr(os, "killpg", lambda pid, _: left.append(pid))
+    monkeypatch.setattr(module, "END_S", 0.1)
+    monkeypatch.setattr(module, "MOST_STUCK", 1)
+    program(tmp_path, "squeue", "import time; time.sleep(60)")
+    slurm = commands(tmp_path, timeout_s=0.1)
+    began = time.monotonic()
+    said = []
+    for _ in range(3):
+        with pytest.raises(SlurmError) as caught:
+            slurm.run("squeue")
+        assert caught.value.kind == "away"
+        said.append(caught.value.detail)
+    assert time.monotonic() - began < 20
+    assert said[:2] == [f"no answer within 0.1 s; its process {pid} was killed and does not end" for pid in left]
+    assert said[2] == "cannot be run: 2 killed programs of Slurm do not end", "so that they do not become ever more"
+    monkeypatch.undo()
+    slurm._timeout_s = 20.0
+    for pid in left:
+        os.killpg(pid, signal.SIGKILL)
+    program(tmp_path, "squeue", "print('back')")
+    os.waitid(os.P_PID, left[0], os.WEXITED | os.WNOWAIT)
+    assert slurm.run("squeue") == "back\n"
 
 
 def test_a_program_that_is_killed_is_away_and_one_that_is_not_there_is_refused(tmp_path: Path) -> None:

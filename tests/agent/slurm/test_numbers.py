@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -152,5 +153,8 @@ def test_a_job_is_looked_up_by_name_and_id_and_cancelled_behind_two_dashes(tmp_p
     assert all("--name=train-00000000-1.1" in argv and "--jobs=100" in argv for argv in asked)
     assert submission.look_up(lab.commands, attempt, first="100") is None
     assert all("--name=train-00000000-1.1" not in argv for argv in asked[2:])
+    asked.clear()
+    assert submission.look_up(lab.commands, replace(attempt, submit_s=START_S)) is None
+    assert ["--name=train-00000000-1.1" in argv for argv in asked] == [True, True, False, False]
     submission.cancel(lab.commands, "100")
     assert asked[-1] == ("scancel", "--", "100")
