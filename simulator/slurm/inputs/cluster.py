@@ -81,7 +81,7 @@ def cluster(
         qos=qualities,
         associations=tree.table(),
         outages=_outages(conf.nodes, reservations, node_rows),
-        settings=_settings(conf, limits, remarks),
+        settings=_settings(conf, limits),
         node_rows=node_rows,
         partition_rows=partition_rows,
         qos_rows=qos_rows,
@@ -89,7 +89,7 @@ def cluster(
         account_rows=tree.accounts,
         association_rows=tree.rows,
         gpu_types=gpu_types,
-        remarks=tuple(remarks),
+        remarks=(*remarks, *_unmodelled(conf)),
     )
 
 
@@ -270,8 +270,10 @@ def _outages(nodes: tuple[NodeConf, ...], reservations: Sequence[Reservation], n
     return w.Outages(kind=kind, begin_s=begin, end_s=end, announced_s=np.zeros(len(rows), np.int64), nodes=members)
 
 
-def _settings(conf: SlurmConf, limits: TresLimits, remarks: list[str]) -> w.SlurmSettings:
+def _unmodelled(conf: SlurmConf) -> list[str]:
+    """A remark for each scheduling option and priority setting of a slurm.conf that the simulator ignores."""
     options = conf.options
+    remarks: list[str] = []
     for name in _PLAIN_OPTIONS:
         if getattr(options, name, 0):
             remarks.append(f"{conf.path}: SchedulerParameters {name}: not modelled")
@@ -282,6 +284,11 @@ def _settings(conf: SlurmConf, limits: TresLimits, remarks: list[str]) -> w.Slur
         remarks.append(f"{conf.path}: PriorityFlags {', '.join(flags).upper()}: not modelled")
     if conf.weight_assoc:
         remarks.append(f"{conf.path}: PriorityWeightAssoc: not modelled")
+    return remarks
+
+
+def _settings(conf: SlurmConf, limits: TresLimits) -> w.SlurmSettings:
+    options = conf.options
     settings = w.SlurmSettings(
         calc_period_s=max(conf.calc_period_s, 1),
         default_queue_depth=options.default_queue_depth,
