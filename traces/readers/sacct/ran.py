@@ -113,12 +113,15 @@ def prints_whole_codes(columns: Iterable[str], codes: pl.Series) -> bool:
 def with_exit_codes(rows: pl.DataFrame, *, whole: bool) -> pl.DataFrame:
     """Restore exit codes and add `exit_code_form`, null where no 128 can be missing; `derived_exit_code` is dropped.
 
-    A code is restored if DerivedExitCode is the same code with 128. `whole`: the dump prints all codes whole.
+    A code is restored if DerivedExitCode, which only jobs have, is the same code with 128. `whole`: the dump prints all
+    codes whole.
     """
     code = pl.col("exit_code")
     if whole:
         known = pl.when(code.is_not_null()).then(pl.lit(WHOLE))
-        return rows.with_columns(known.alias("exit_code_form")).drop("derived_exit_code")
+        return rows.with_columns(known.alias("exit_code_form")).drop("derived_exit_code", strict=False)
+    if "derived_exit_code" not in rows.columns:
+        rows = rows.with_columns(pl.lit(None, dtype=pl.Int64).alias("derived_exit_code"))
     is_restored = (code + LOST == pl.col("derived_exit_code")).fill_null(False)
     # only a job that failed by itself has a code; one that a signal ended has none
     may_lack = (code > 0) | ((code == 0) & (pl.col("exit_signal") == 0) & (pl.col("state") == "FAILED"))

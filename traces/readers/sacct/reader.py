@@ -51,7 +51,8 @@ class Piece:
 
     `before`: number of lines (or JSON records) of the file before the block. `clusters`: the clusters that its column
     Cluster names, each with a line. `whole_codes`: whether it shows that the dump prints exit codes whole. `cut`: texts
-    that a fixed width cut short, by column. `unknown_states`: states that Baton does not know, as printed.
+    that a fixed width cut short, by column. `unknown_states`, `unknown_flags`: those that Baton does not know, as
+    printed. `unproven`: versions of `sacct --json`, see `sacct_json.Records`.
     """
 
     batch: SpilledBatch
@@ -62,7 +63,9 @@ class Piece:
     clusters: dict[str, int]
     whole_codes: bool
     unknown_states: Counter[str]
+    unknown_flags: Counter[str]
     cut: Counter[str] = field(default_factory=Counter)
+    unproven: list[str] = field(default_factory=list)
 
 
 Work = Callable[[Spill, int], Piece]
@@ -96,7 +99,8 @@ class Sacct:
         spill = Spill(file.folder / "spill")
         spill.folder.mkdir()
         clusters: dict[str, int] = {}
-        whole_codes, cut, unknown_states = False, Counter[str](), Counter[str]()
+        whole_codes, cut, unknown_states, unknown_flags = False, Counter[str](), Counter[str](), Counter[str]()
+        unproven: list[str] = []
         layout = self.layout(file)
         unknown_columns = [] if layout is None else [name for name in layout.columns if name not in sacct_columns.NAMES]
         with ThreadPoolExecutor(THREADS) as pool:
@@ -113,10 +117,14 @@ class Sacct:
                 whole_codes |= piece.whole_codes
                 cut += piece.cut
                 unknown_states += piece.unknown_states
+                unknown_flags += piece.unknown_flags
+                unproven += piece.unproven
             _check_one_cluster(file, clusters)
             _say(file, unknown_columns, "columns that Baton does not know are not read", "is it a newer Slurm?")
             _say(file, cut, "texts cut short by their column's width are not read", "use sacct -P")
             _say(file, unknown_states, "states that Baton does not know are read as UNKNOWN", "is it a newer Slurm?")
+            _say(file, unknown_flags, "flags that Baton does not know are in jobs.other_flags", "is it a newer Slurm?")
+            _say(file, unproven, "no test has read JSON of these versions", f"proven are {sacct_json.proven()}")
             if parsed.records == parsed.rejected + len(parsed.rejects):
                 why = "the file holds none"
                 if rejected:
@@ -217,38 +225,36 @@ def _say(file: RawFile, found: Counter[str] | list[str], what: str, advice: str)
     say(f"{file.shown or file.path}: {what}: {', '.join(texts)}: {advice}")
 
 
-def _unknown_states(rows: pl.DataFrame, kept: pl.Series, fields: Mapping[str, SacctField]) -> Counter[str]:
-    """Return the printed states of kept rows whose state is UNKNOWN, except Slurm's own words for that."""
-    if "State" not in fields or not (rows["state"] == "UNKNOWN").any():
+def _counted(rows: pl.DataFrame, kept: pl.Series, column: str) -> Counter[str]:
+    """Count the words of a column, which commas separate, in the rows that are kept."""
+    if rows[column].null_count() == len(rows):
         return Counter()
-    texts = fields["State"].texts()  # repaired rows follow those of `fields`
-    unknown = (rows["state"] == "UNKNOWN").head(len(texts)) & kept.head(len(texts))
-    return Counter(text for text in texts.filter(unknown) if text not in (None, "?", "UNKNOWN"))
+    return Counter(word for text in rows[column].filter(kept).drop_nulls() for word in text.split(","))
 
 
 def _folded(portion: tuple[pl.DataFrame, pl.DataFrame, bool], whole_codes: bool) -> Parsed:
     allocations, steps, single = portion
-    return fold(sacct_ran.with_exit_codes(allocations, whole=whole_codes), steps, single=single)
+    return fold(*(sacct_ran.with_exit_codes(rows, whole=whole_codes) for rows in (allocations, steps)), single=single)
 
 
 def _piece(
     spill: Spill, number: int, rows: pl.DataFrame, kept: pl.Series, before: int, rejects: list[Reject], slow: int,
-    columns: Sequence[str], fields: Mapping[str, SacctField],
+    columns: Sequence[str],
 ) -> Piece:  # fmt: skip
     """Spill the rows of a block that are kept."""
     named = rows.select("printed_cluster", "line").filter(kept & pl.col("printed_cluster").is_not_null())
     first = named.group_by("printed_cluster").agg(pl.col("line").min())
     whole = sacct_ran.prints_whole_codes(columns, rows["exit_code"].filter(kept))
-    states = _unknown_states(rows, kept, fields)
-    batch = spill.put(number, rows.drop("printed_cluster"), kept)
-    return Piece(batch, before, int(kept.sum()), rejects, slow, dict(first.iter_rows()), whole, states)
+    unknown = [_counted(rows, kept, name) for name in ("unknown_state", "unknown_flags")]
+    batch = spill.put(number, rows.drop("printed_cluster", "unknown_state", "unknown_flags"), kept)
+    return Piece(batch, before, int(kept.sum()), rejects, slow, dict(first.iter_rows()), whole, *unknown)
 
 
 def _text_piece(block: SacctBlock, settings: ClusterSettings, spill: Spill, number: int) -> Piece:
     """Read a block of lines."""
     lines = sacct_lines.split(block.data, block.layout)
     rows, kept, rejects, slow = records(lines, block.layout, settings)
-    piece = _piece(spill, number, rows, kept, block.before, rejects, slow, block.layout.columns, lines.fields)
+    piece = _piece(spill, number, rows, kept, block.before, rejects, slow, block.layout.columns)
     piece.cut.update({name: int(cut.sum()) for name, cut in lines.cut.items() if cut.any()})
     return piece
 
@@ -262,8 +268,8 @@ def _json_piece(records: sacct_json.Records, settings: ClusterSettings, spill: S
         values = records.frame.row(n)
         odd = sacct_columns.odd_value((name, text or "") for name, text in zip(COLUMNS, values, strict=False))
         rejects.append(Reject(at, odd or why or "a value has the wrong form", str(values)))
-    piece = _piece(spill, number, rows, valid, records.before, rejects, 0, COLUMNS, fields)
-    return replace(piece, whole_codes=True)
+    piece = _piece(spill, number, rows, valid, records.before, rejects, 0, COLUMNS)
+    return replace(piece, whole_codes=True, unproven=records.unproven)
 
 
 def _refused(rows: pl.DataFrame, valid: pl.Series) -> list[tuple[int, int, str | None]]:
