@@ -77,7 +77,12 @@ JOB_KEY = Column(
 )
 JOB_NAME = Column("job_name", TEXT, "", "job name; untrusted user text, escape before use")
 FILE = Column("trace_sha256", TEXT, "", "digest of the raw file that the row was read from", nullable=False)
-EXIT_CODE_FORM = Column("exit_code_form", TEXT, "", "sacct: whole; restored from DerivedExitCode; or 128 may be missing, because the text of Slurm 22.05 to 24.11 prints 137 as 9; null where it makes no difference or is not known")
+EXIT_CODE_FORM = Column(
+    "exit_code_form",
+    TEXT,
+    "",
+    "sacct: whole; restored from DerivedExitCode; or 128 may be missing, because the text of Slurm 22.05 to 24.11 prints 137 as 9; null where it makes no difference or is not known",
+)
 LINE = Column("line", INT, "", "1-based line of the raw file (record number for JSON)", nullable=False)
 
 # A job id appears several times: for each requeue and resize, in every dump that covers the job, and again when the
@@ -208,9 +213,21 @@ STEPS = Table(
         Column("exit_code", INT, "", "exit status"),
         Column("exit_signal", INT, "", "signal; 0 for none"),
         EXIT_CODE_FORM,
-        Column("gpu_percent", FLOAT, "%", "GPU utilization: last reading of each task, summed over tasks and GPUs (gres/gpuutil of TRESUsageInTot, or of TRESUsageInAve times NTasks). Slurm keeps no mean over time"),
-        Column("gpu_max_percent", FLOAT, "%", "GPU utilization: highest reading of any task, summed over its GPUs (TRESUsageInMax)"),
-        Column("gpu_mem_max_kib", INT, "KiB", "GPU memory: highest reading of any task (gres/gpumem of TRESUsageInMax)"),
+        Column(
+            "gpu_percent",
+            FLOAT,
+            "%",
+            "GPU utilization: last reading of each task, summed over tasks and GPUs (gres/gpuutil of TRESUsageInTot, or of TRESUsageInAve times NTasks). Slurm keeps no mean over time",
+        ),
+        Column(
+            "gpu_max_percent",
+            FLOAT,
+            "%",
+            "GPU utilization: highest reading of any task, summed over its GPUs (TRESUsageInMax)",
+        ),
+        Column(
+            "gpu_mem_max_kib", INT, "KiB", "GPU memory: highest reading of any task (gres/gpumem of TRESUsageInMax)"
+        ),
         FILE,
         LINE,
     ),

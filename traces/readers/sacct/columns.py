@@ -35,6 +35,7 @@ USER_TEXT = frozenset({
     "JobName", "Comment", "WorkDir", "SubmitLine", "AdminComment", "SystemComment", "Constraints", "Container",
     "Extra", "StdErr", "StdIn", "StdOut", "Reason", "WCKey",
 })  # fmt: skip
+BY_USERS = USER_TEXT - {"Reason", "AdminComment", "SystemComment"}  # that any user may write
 TIMES = ("Submit", "Eligible", "Start", "End")
 # Local times printed with other values of SLURM_TIME_FORMAT: a space for the T, fractions of a second, an offset from
 # UTC. Polars' Rust uses the same pattern; [0-9] instead of \d, which matches every Unicode digit.
@@ -48,7 +49,8 @@ _STATE = re.compile(r"[A-Z][A-Z0-9_]*\+?(?: by \S+)?|\?|")
 STARTED_BY = {"SchedSubmit": "submit", "SchedMain": "main", "SchedBackfill": "backfill", "STARTED_ON_SUBMIT": "submit",
               "STARTED_ON_SCHEDULE": "main", "STARTED_ON_BACKFILL": "backfill"}  # fmt: skip
 _FLAGS = frozenset({
-    *STARTED_BY, "None", "StartReceived", "JobAltered", "NONE", "NOT_SET", "CLEAR_SCHEDULING", "START_RECEIVED",
+    *STARTED_BY, "None", "StartReceived", "StartRecieved", "JobAltered",  # misspelled by 22.05
+    "NONE", "NOT_SET", "CLEAR_SCHEDULING", "START_RECEIVED",
     "JOB_ALTERED", *slurm_text.BASE_STATES, *slurm_text.JOB_FLAGS, *slurm_text.QUIET_FLAGS,
 })  # fmt: skip
 NO_VALUE = 0xFFFFFFFE  # NO_VAL of slurm.h; INFINITE is one more
@@ -192,6 +194,7 @@ READ = frozenset(FORMS) | frozenset(PRINTED) | {"Flags", "SLUID", "OriginalSLUID
 # record: an odd value in one of these columns is no reason to reject it.
 _USUAL_FORMS = (
     (r"State", r"[A-Z_]+\+?( by \S+)?|\?|"),
+    (r"Elapsed|Suspended", r"(\d+-)?\d\d:\d\d:\d\d|INVALID|"),  # secs2time_str of Slurm
     (r"(Original)?SLUID", r"(s[0-9A-Z]+)?"),
     (r"JobName", r"(?s).{0,1024}"),  # MAX_JOB_NAME of slurmctld
     (r"User|Account|Partition|UID|GID|Cluster", r"\S*"),

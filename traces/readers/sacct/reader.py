@@ -289,8 +289,10 @@ def records(
     rows, kept = sacct_typed.typed(lines.fields, lines.numbers, settings, lines.cut)
     clean = lines.whole.copy()
     clean[rows["line"].filter(~kept).to_numpy()] = False
+    forged = _forged(rows, kept, lines, layout)
+    kept &= ~rows["line"].is_in([reject.line for reject in forged])
     if clean.all():
-        return rows, kept, [], 0
+        return rows, kept, forged, len(forged)
     slow = int((~clean).sum())
     if layout.widths:
         return rows, kept, _fixed_rejects(lines, clean, layout), slow
@@ -311,8 +313,37 @@ def records(
         mended, odd = _mended(mender, layout, settings)
         rows = pl.concat([rows, mended])  # appended unsorted, because sorting would take a fifth of a block's time
         kept = kept.extend(pl.repeat(True, len(mended), eager=True))
-        rejects = sorted([*rejects, *odd], key=lambda reject: reject.line)
-    return rows, kept, rejects, slow
+        rejects = [*rejects, *odd]
+    return rows, kept, sorted([*rejects, *forged], key=lambda reject: reject.line), slow
+
+
+def _forged(rows: pl.DataFrame, kept: pl.Series, lines: sacct_lines.Lines, layout: Layout) -> list[Reject]:
+    """Return rejects for whole lines that are rather the end of the record before them, whose last column is user text.
+
+    Their ids, and SLUIDs where the dump has them, are out of order, and no other line shows a run of the job that
+    another may follow, or a task of the same array.
+    """
+    if layout.columns[-1] not in sacct_columns.BY_USERS or layout.trailing or layout.widths:
+        return []
+    id_ = pl.coalesce("array_job_id", "job_id_raw").alias("id")
+    ids = rows.select("line", "state", "sluid", "array_job_id", pl.col("job_id_raw").alias("raw"), id_).filter(kept)
+    if len(ids) <= 2 * sacct_mend.NEIGHBOURS or ids["raw"].null_count():
+        return []
+    odd = ids.filter(sacct_mend.out_of_order([ids["raw"].to_numpy(), ids["id"].to_numpy()]))
+    if not odd.is_empty() and odd["sluid"].null_count() < len(odd):
+        order = ids["sluid"].fill_null("").rank("dense").cast(pl.Int64).to_numpy()
+        known = ids.filter(~sacct_mend.out_of_order([order])).select("line", "sluid").drop_nulls()
+        shared = ids.select("sluid", "raw").unique().group_by("sluid").len().filter(pl.col("len") > 1)
+        odd = odd.join(known.join(shared, on="sluid", how="anti"), on="line", how="anti")
+    if odd.is_empty():
+        return []
+    others = ids.join(odd.select("line"), on="line", how="anti")
+    others = others.filter((pl.col("state") != "COMPLETED") | pl.col("array_job_id").is_not_null())
+    odd = odd.join(others.select("id").unique(), on="id", how="anti")
+    return [
+        Reject(line, f"record {number} may be text of the record before it: its id is out of order", lines.line(line))
+        for line, number in odd.select("line", "id").iter_rows()
+    ]
 
 
 def _mended(mender: sacct_mend.Mender, layout: Layout, settings: ClusterSettings) -> tuple[pl.DataFrame, list[Reject]]:
