@@ -6,10 +6,12 @@ One id may have several records, for one of three reasons:
 - Dumps taken at different times hold the same job.
 - Slurm used all its ids and started again, so the id belongs to another job.
 
-SLUIDs and Restarts distinguish these where the dump has them (`_newest`, `_uses_of_one_id`), else the rule documented at
-`schema.REQUEUE_WITHIN_S` does. Slurm gives each run a SLUID; OriginalSLUID (26.05) is that of the run before the first
-resize. A requeue changes both and adds 1 to Restarts. The key of a job with a reused id contains its submission. If a dump has no submissions, the start is used instead. If it has no times, records of one id are runs of
-one job, in the order of the dump.
+SLUIDs and Restarts distinguish these where the dump has them (`_newest`, `_uses_of_one_id`), else the rule that is
+documented at `schema.REQUEUE_WITHIN_S`. Slurm gives each run a SLUID; OriginalSLUID (26.05) is that of the run before
+the first resize. A requeue changes both and adds 1 to Restarts.
+
+The key of a job with a reused id contains its submission. If a dump has no submissions, the start is used instead. If
+it has no times, records of one id are runs of one job, in the order of the dump.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ MOST_LINES = 50  # that one record may span
 MOST_EXCESS = 200  # delimiters in the user text of one record
 MOST_FORGED = 8  # lines inside a broken record that look whole; user text holds no more
 NEIGHBOURS = 4  # clean lines before and after a record whose ids are compared with its own
+MOST_ODD = 20
 MOST_TRIED = 50_000  # columns tried before a record is given up, so that a hostile file cannot take unbounded time
 
 
@@ -355,7 +356,8 @@ def out_of_order(orders: Sequence[Int64s]) -> NDArray[np.bool_]:
     """Return which lines (lines,) stand out of every one of the orders, each (lines,) numbers that rise in a dump.
 
     A line stands out if its number is above or below those of the NEIGHBOURS next different ones on both sides,
-    although these rise. Where a dump has another order, and on its first and last lines, none stands out.
+    although these rise. None stands out on the first and last lines, and where more than 1 in MOST_ODD would: such a
+    dump is not in order.
     """
     result = np.ones(len(orders[0]), np.bool_)
     for numbers in orders:
@@ -367,6 +369,7 @@ def out_of_order(orders: Sequence[Int64s]) -> NDArray[np.bool_]:
         below = number < np.minimum(earlier.min(axis=1), later.min(axis=1))
         runs = np.zeros(len(begins), np.bool_)
         runs[NEIGHBOURS:-NEIGHBOURS] = rises & (above | below)
+        runs &= runs.sum() * MOST_ODD <= len(runs)
         result &= np.repeat(runs, np.diff(begins, append=len(numbers)))
     return result
 

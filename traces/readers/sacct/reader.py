@@ -8,7 +8,7 @@ that memory does not grow with the dump: `blocks` cuts the dump, `lines` splits 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -32,7 +32,7 @@ from traces.readers.sacct import mend as sacct_mend
 from traces.readers.sacct import ran as sacct_ran
 from traces.readers.sacct import typed as sacct_typed
 from traces.readers.sacct.blocks import SacctBlock
-from traces.readers.sacct.fields import SacctField, fields_of
+from traces.readers.sacct.fields import fields_of
 from traces.readers.sacct.jobs import fold
 from traces.readers.sacct.json import COLUMNS
 from traces.readers.sacct.layout import Layout
