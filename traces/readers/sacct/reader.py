@@ -245,9 +245,9 @@ def _piece(
     named = rows.select("printed_cluster", "line").filter(kept & pl.col("printed_cluster").is_not_null())
     first = named.group_by("printed_cluster").agg(pl.col("line").min())
     whole = sacct_ran.prints_whole_codes(columns, rows["exit_code"].filter(kept))
-    unknown = [_counted(rows, kept, name) for name in ("unknown_state", "unknown_flags")]
+    states, flags = (_counted(rows, kept, name) for name in ("unknown_state", "unknown_flags"))
     batch = spill.put(number, rows.drop("printed_cluster", "unknown_state", "unknown_flags"), kept)
-    return Piece(batch, before, int(kept.sum()), rejects, slow, dict(first.iter_rows()), whole, *unknown)
+    return Piece(batch, before, int(kept.sum()), rejects, slow, dict(first.iter_rows()), whole, states, flags)
 
 
 def _text_piece(block: SacctBlock, settings: ClusterSettings, spill: Spill, number: int) -> Piece:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -271,7 +272,8 @@ def test_dumps_in_any_order_keep_their_records(lake: Lake, sacct_row: Row) -> No
         "down": [*range(60, 0, -1)],
         "by user": [n for user in range(3) for n in range(user, 60, 3) if n],
         "wrapped": [*range(1000, 1030), *range(1, 31)],
-        "shuffled": [(n * 37) % 61 for n in range(1, 61)],
+        "interleaved": [(n * 37) % 61 for n in range(1, 61)],
+        "shuffled": np.random.default_rng(1).permutation(60).tolist(),
     }
     for name, ids in orders.items():
         lines = [f"{sacct_row(JobID=str(n))}|/tmp" for n in ids]
