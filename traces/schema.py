@@ -77,6 +77,7 @@ JOB_KEY = Column(
 )
 JOB_NAME = Column("job_name", TEXT, "", "job name; untrusted user text, escape before use")
 FILE = Column("trace_sha256", TEXT, "", "digest of the raw file that the row was read from", nullable=False)
+REDUCED = "128 may be missing"  # an exit_code_form
 EXIT_CODE_FORM = Column(
     "exit_code_form",
     TEXT,

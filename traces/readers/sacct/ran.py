@@ -11,6 +11,8 @@ from collections.abc import Iterable
 
 import polars as pl
 
+from traces.schema import REDUCED
+
 OPEN = ("PENDING", "RUNNING", "SUSPENDED")  # not over yet
 # A job in one of these states ran. A cancelled job, or one that missed its deadline, may never have run.
 RAN_BY_STATE = (
@@ -19,7 +21,7 @@ RAN_BY_STATE = (
 )  # fmt: skip
 
 LOST = 128
-WHOLE, RESTORED, REDUCED = "whole", "restored from DerivedExitCode", "128 may be missing"
+WHOLE, RESTORED = "whole", "restored from DerivedExitCode"
 _COLUMNS_OF_26_05 = frozenset({"Exclusive", "ReqReservation"})
 
 

@@ -19,7 +19,8 @@ import pytest
 from tests.traces.conftest import HEADER, Lake
 from tests.traces.readers.sacct.test_versions import FIXTURES, VERSIONS, tables_of
 from traces.readers.sacct.json import PROVEN, unproven
-from traces.readers.sacct.ran import REDUCED, WHOLE
+from traces.readers.sacct.ran import WHOLE
+from traces.schema import REDUCED
 
 Row = Callable[..., str]
 LATER = {"Submit": "2024-07-01T10:00:00", "Start": "2024-07-01T12:00:00", "End": "2024-07-01T13:00:00"}
