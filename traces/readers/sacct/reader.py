@@ -327,19 +327,19 @@ def _forged(rows: pl.DataFrame, kept: pl.Series, lines: sacct_lines.Lines, layou
         return []
     id_ = pl.coalesce("array_job_id", "job_id_raw").alias("id")
     ids = rows.select("line", "state", "sluid", "array_job_id", pl.col("job_id_raw").alias("raw"), id_).filter(kept)
-    if len(ids) <= 2 * sacct_mend.NEIGHBOURS or ids["raw"].null_count():
+    if ids.is_empty() or ids["raw"].null_count():
         return []
     odd = ids.filter(sacct_mend.out_of_order([ids["raw"].to_numpy(), ids["id"].to_numpy()]))
-    if not odd.is_empty() and odd["sluid"].null_count() < len(odd):
-        order = ids["sluid"].fill_null("").rank("dense").cast(pl.Int64).to_numpy()
-        known = ids.filter(~sacct_mend.out_of_order([order])).select("line", "sluid").drop_nulls()
-        shared = ids.select("sluid", "raw").unique().group_by("sluid").len().filter(pl.col("len") > 1)
-        odd = odd.join(known.join(shared, on="sluid", how="anti"), on="line", how="anti")
     if odd.is_empty():
         return []
     others = ids.join(odd.select("line"), on="line", how="anti")
     others = others.filter((pl.col("state") != "COMPLETED") | pl.col("array_job_id").is_not_null())
     odd = odd.join(others.select("id").unique(), on="id", how="anti")
+    if odd["sluid"].null_count() < len(odd):
+        order = ids["sluid"].fill_null("").rank("dense").cast(pl.Int64).to_numpy()
+        known = ids.filter(~sacct_mend.out_of_order([order])).select("line", "sluid").drop_nulls()
+        shared = ids.select("sluid", "raw").unique().group_by("sluid").len().filter(pl.col("len") > 1)
+        odd = odd.join(known.join(shared, on="sluid", how="anti"), on="line", how="anti")
     return [
         Reject(line, f"record {number} may be text of the record before it: its id is out of order", lines.line(line))
         for line, number in odd.select("line", "id").iter_rows()

@@ -28,7 +28,7 @@ _ID = re.compile(
     r"(?P<id>(?P<job>[0-9]{1,18})(?:_(?:(?P<task>[0-9]{1,18})|(?P<range>\[[^\]]*\]?)))?(?:\+[0-9]{1,9})?)"
     r"(?:\.[A-Za-z0-9_+.]+)?"
 )
-_SLUID = r"^(s[0-9A-Z]*[1-9A-Z][0-9A-Z]*)$"
+_GPU_USE = re.compile(rb"/gpu(?:util|mem)=")
 NO_ARRAY, RANGE = -1, -2
 _ONE_BRACKET = r"^[^\[\],\s]*\[[0-9]{1,9}(?:-[0-9]{1,9})?(?:,[0-9]{1,9}(?:-[0-9]{1,9})?)*\]$"
 
@@ -64,8 +64,8 @@ def typed(
         column.mapped("Flags", sacct_columns.started_by, pl.String).alias("started_by"),
         column.word("Cluster").alias("printed_cluster"),
         column.count("Restarts").alias("restarts"),
-        column.part("SLUID", _SLUID).alias("sluid"),
-        column.part("OriginalSLUID", _SLUID).alias("original_sluid"),
+        column.sluid("SLUID").alias("sluid"),
+        column.sluid("OriginalSLUID").alias("original_sluid"),
         *_gpu_use(column),
         column.size_kib("MaxRSS").alias("max_rss_kib"),
         column.duration("TotalCPU").alias("cpu_time_s"),
@@ -167,11 +167,9 @@ class _Columns:
         self.valid[odd] &= valid.to_numpy()
         return values.scatter(odd, new)
 
-    def part(self, name: str, pattern: str, within: bytes = b"") -> pl.Series:
-        """Return the pattern's group in each text; null without a match. Texts without `within` have none."""
-        if name not in self.fields or within not in self.fields[name].data.tobytes():
-            return self.none(pl.String)
-        return self.fields[name].texts().str.extract(pattern)
+    def sluid(self, name: str) -> pl.Series:
+        """Return Slurm's unique ids of records."""
+        return self.fields[name].sluids() if name in self.fields else self.none(pl.String)
 
     def nodes(self, name: str) -> pl.Series:
         """Return the distinct nodes of each node list; null without nodes."""
@@ -236,9 +234,13 @@ def _gpu_use(column: _Columns) -> list[pl.Series]:
     TRESUsageInAve divides that by the tasks, and TRESUsageInMax is the highest reading of any task (`common_jag.c`).
     A text of another form is not recorded.
     """
+    data = {id(f.data): f.data for name, f in column.fields.items() if name in sacct_columns.GPU_USAGE}
+    is_recorded = any(_GPU_USE.search(texts.data) for texts in data.values())  # few dumps do; reading each row is slow
 
     def usage(name: str, part: str) -> pl.Series:
-        return column.part(name, rf"(?:^|,)gres/{part}=([^,]+)", part.encode())
+        if not is_recorded or name not in column:
+            return column.none(pl.String)
+        return column.fields[name].texts().str.extract(rf"(?:^|,)gres/{part}=([^,]+)")
 
     total, mean, most = (usage(name, "gpuutil").cast(pl.Float64, strict=False) for name in sacct_columns.GPU_USAGE)
     memory, _ = map_unique(usage("TRESUsageInMax", "gpumem"), slurm_text.parse_rss_kib, pl.Int64)

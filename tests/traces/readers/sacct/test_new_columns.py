@@ -280,6 +280,9 @@ def test_dumps_in_any_order_keep_their_records(lake: Lake, sacct_row: Row) -> No
         lines = [f"{sacct_row(JobID=str(n))}|/tmp" for n in ids]
         (result,) = lake.ingest(lake.put(f"{name}.psv", dump(*lines, columns="WorkDir")))
         assert (result.rejects, result.allocations) == (0, len(ids)), name
+    steps = [sacct_row(JobID=f"{n}{step}") for n in (1, 2, 3) for step in ("", ".batch", ".extern", ".0", ".1", ".2")]
+    (result,) = lake.ingest(lake.put("few.psv", dump(*(f"{line}|/tmp" for line in steps), columns="WorkDir")))
+    assert (result.rejects, result.steps) == (0, 15)
     first = sacct_row(JobID="3", State="PREEMPTED")
     lines = [sacct_row(JobID=str(n)) if n != 3 else first for n in range(1, 40)]
     lines.insert(30, sacct_row(JobID="3", **SOON))
