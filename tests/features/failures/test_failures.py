@@ -86,7 +86,10 @@ def test_reasons_are_the_same_in_every_version_and_form(form: str, tmp_path: Pat
     warehouse.build(data)
     found = failures.compute(data, TOY)["failures"]
     named = warehouse.read(data, "SELECT job_key, job_name FROM jobs")
-    rows = {row["job_name"]: row for row in found.cast({"job_key": pl.String}).join(named, on="job_key").iter_rows(named=True)}
+    rows = {
+        row["job_name"]: row
+        for row in found.cast({"job_key": pl.String}).join(named, on="job_key").iter_rows(named=True)
+    }
     assert {name: rows[name]["reason"] for name in SAME} == SAME
     reduced = form.startswith("24.11") and form.endswith("psv")
     assert rows["exit9"]["reason"] == ("killed" if reduced else "error exit")

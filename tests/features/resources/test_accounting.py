@@ -122,7 +122,8 @@ def generated(seed: int = 3, count: int = 300) -> tuple[Trace, pl.DataFrame]:
                         "job_key": f"j{i}", "step_id": name, "start_utc": at(begin), "end_utc": at(until),
                         "cpu_time_s": None if i % 7 == 0 else float(rng.integers(0, 9_000)),
                         "max_rss_kib": None if i % 4 == 0 else int(rng.integers(0, 900_000)),
-                        "gpu_percent": None if i % 3 == 1 else float(i % 101), "run_s": None if until is None else until - begin,
+                        "gpu_percent": None if i % 3 == 1 else float(i % 101),
+                        "run_s": None if until is None else until - begin,
                     }
                 )  # fmt: skip
     machines = [{"node": f"n{n}", "gpus": 2, "cpus": 64, "memory_mib": 64_000, "state": "IDLE"} for n in range(3)]

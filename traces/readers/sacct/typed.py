@@ -72,7 +72,9 @@ def typed(
         column.nodes("NodeList").alias("nodes"),
         column.is_text("NodeList", "None assigned").alias("is_unassigned"),
     )
-    other = pl.concat_str("unknown_state", "unknown_flags", separator=",", ignore_nulls=True).replace("", None)
+    other = pl.lit(None, dtype=pl.String)
+    if rows["unknown_state"].null_count() + rows["unknown_flags"].null_count() < 2 * len(rows):
+        other = pl.concat_str("unknown_state", "unknown_flags", separator=",", ignore_nulls=True).replace("", None)
     rows = rows.with_columns(other.alias("other_flags"))
     rows, fits = sacct_times.to_utc(rows, fields, settings.timezone)
     column.valid &= fits
@@ -232,7 +234,6 @@ def _gpu_use(column: _Columns) -> list[pl.Series]:
 
     Each reading of a task is the sum over its processes. TRESUsageInTot sums the last reading of each task,
     TRESUsageInAve divides that by the tasks, and TRESUsageInMax is the highest reading of any task (`common_jag.c`).
-    A text of another form is not recorded.
     """
     data = {id(f.data): f.data for name, f in column.fields.items() if name in sacct_columns.GPU_USAGE}
     is_recorded = any(_GPU_USE.search(texts.data) for texts in data.values())  # few dumps do; reading each row is slow
