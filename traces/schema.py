@@ -196,13 +196,7 @@ STEPS = Table(
     (
         CLUSTER,
         JOB_KEY,
-        Column(
-            "step_id",
-            TEXT,
-            "",
-            "part of the step's id after the dot: batch, extern, interactive, 0, ...",
-            nullable=False,
-        ),
+        Column("step_id", TEXT, "", "part of the step's id after the dot: batch, extern, interactive, 0, ...", nullable=False),
         Column("step_name", TEXT, "", "step name; untrusted user text, escape before use"),
         Column("state", TEXT, "", "base state", nullable=False),
         Column("start_utc", UTC, "", "start"),
@@ -214,25 +208,13 @@ STEPS = Table(
         Column("exit_code", INT, "", "exit status"),
         Column("exit_signal", INT, "", "signal; 0 for none"),
         EXIT_CODE_FORM,
-        Column(
-            "gpu_percent",
-            FLOAT,
-            "%",
-            "GPU utilization: last reading of each task, summed over tasks and GPUs (gres/gpuutil of TRESUsageInTot, or of TRESUsageInAve times NTasks). Slurm keeps no mean over time",
-        ),
-        Column(
-            "gpu_max_percent",
-            FLOAT,
-            "%",
-            "GPU utilization: highest reading of any task, summed over its GPUs (TRESUsageInMax)",
-        ),
-        Column(
-            "gpu_mem_max_kib", INT, "KiB", "GPU memory: highest reading of any task (gres/gpumem of TRESUsageInMax)"
-        ),
+        Column("gpu_percent", FLOAT, "%", "GPU utilization: last reading of each task, summed over tasks and GPUs (gres/gpuutil of TRESUsageInTot, or of TRESUsageInAve times NTasks). Slurm keeps no mean over time"),
+        Column("gpu_max_percent", FLOAT, "%", "GPU utilization: highest reading of any task, summed over its GPUs (TRESUsageInMax)"),
+        Column("gpu_mem_max_kib", INT, "KiB", "GPU memory: highest reading of any task (gres/gpumem of TRESUsageInMax)"),
         FILE,
         LINE,
     ),
-)
+)  # fmt: skip
 
 PLACEMENTS = Table(
     "placements",
