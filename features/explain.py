@@ -212,7 +212,8 @@ def _ran(data: DataFolder, cluster: str, about: dict[str, Any], delay: dict[str,
     attempts = attempts.with_columns(waited.alias("wait_s"))
     steps = warehouse.read(
         data,
-        "SELECT step_id, step_name, state, run_s, cpus, max_rss_kib, cpu_time_s, exit_code FROM steps "
+        "SELECT step_id, step_name, state, run_s, cpus, max_rss_kib, cpu_time_s, exit_code, gpu_percent, "
+        "gpu_max_percent, gpu_mem_max_kib FROM steps "
         "WHERE cluster = ? AND job_key = ? ORDER BY start_utc, step_id",
         key,
     )
@@ -238,6 +239,7 @@ def _ran(data: DataFolder, cluster: str, about: dict[str, Any], delay: dict[str,
         "exit_code": about["exit_code"],
         "exit_signal": about["exit_signal"],
         "cpu_used_share": cpu_s / core_time_s if core_time_s and steps["cpu_time_s"].count() else None,
+        "gpu_used_share": _gpu_share(steps, delay["gpu_time_s"]),
         "memory_used_mib": _mib(memory_kib),
         "requested_mem_mib": memory_mib,
         "memory_used_share": memory_kib / 1024 / memory_mib if memory_kib is not None and memory_mib else None,
@@ -246,6 +248,12 @@ def _ran(data: DataFolder, cluster: str, about: dict[str, Any], delay: dict[str,
         "gpu_use": _gpu_use(data, key),
         "failures": _failures(data, key),
     }
+
+
+def _gpu_share(steps: pl.DataFrame, gpu_time_s: int | None) -> float | None:
+    """Return the share of GPU time used according to Slurm's last reading of each step; None where it has none."""
+    used_s = steps.select(pl.col("gpu_percent") / 100 * pl.col("run_s")).to_series().drop_nulls()
+    return float(used_s.sum()) / gpu_time_s if gpu_time_s and len(used_s) else None
 
 
 def _mib(kib: Any) -> int | None:

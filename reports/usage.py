@@ -189,6 +189,39 @@ def efficiency(source: Source, section: Section) -> None:
     )  # fmt: skip
 
 
+def gpus(source: Source, section: Section) -> bool:
+    """Add what jobs used of their GPUs by Slurm's accounting; return whether the log records it."""
+    whole = source.whole("usage_by")
+    if whole is None or whole["gpu_used_share"] is None:
+        return False
+    section.sentences.append(
+        f"By Slurm's accounting, jobs used {fmt.percent(whole['gpu_used_share'])} of their GPU time "
+        f"({counted(whole['gpu_measured'], 'run')}). Slurm keeps the last reading of each step, not a mean over time."
+    )
+    idle_s = pl.col("gpu_measured_s") * (1 - pl.col("gpu_used_share")).clip(0)
+    users = usage(source, "user_name").filter(pl.col("gpu_measured") > 0)
+    users = users.with_columns(
+        (pl.col("gpu_measured_s") / 3600).alias("gpu_hours"), (idle_s / 3600).alias("unused_hours")
+    ).sort("unused_hours", "value", descending=[True, False], nulls_last=True)
+    shown, left_out = cut(hidden(source, users, "user_name").to_dicts(), MOST_ROWS)
+    section.tables.append(
+        TableView(
+            "gpus_used",
+            "GPUs used by Slurm's accounting, by user",
+            "gres/gpuutil of each step (TRESUsageInTot) times its run time, divided by the GPU time held. Runs: those "
+            "that ended and whose steps record it. Most unused GPU hours first. "
+            f"{source.caption(users.height, 'users')}",
+            columns(
+                "value|user|name", "gpu_measured|runs|count", "gpu_hours|GPU hours held|number",
+                "gpu_used_share|GPU used|percent", "unused_hours|GPU hours unused|number",
+            ),
+            shown,
+            left_out,
+        )
+    )  # fmt: skip
+    return True
+
+
 def nodes(source: Source, section: Section) -> None:
     """Add the most and the least used nodes."""
     rows = source.rows("node_utilization")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 # Upper bounds of one record's values, by a column's full name or the last part of it. No machine comes near them: a
 # larger value is a fault or an attack, and the record is rejected with the value. A product of two bounds fits in
@@ -77,6 +77,13 @@ JOB_KEY = Column(
 )
 JOB_NAME = Column("job_name", TEXT, "", "job name; untrusted user text, escape before use")
 FILE = Column("trace_sha256", TEXT, "", "digest of the raw file that the row was read from", nullable=False)
+REDUCED = "128 may be missing"  # an exit_code_form
+EXIT_CODE_FORM = Column(
+    "exit_code_form",
+    TEXT,
+    "",
+    "sacct: whole; restored from DerivedExitCode; or 128 may be missing, because the text of Slurm 22.05 to 24.11 prints 137 as 9; null where it makes no difference or is not known",
+)
 LINE = Column("line", INT, "", "1-based line of the raw file (record number for JSON)", nullable=False)
 
 # A job id appears several times: for each requeue and resize, in every dump that covers the job, and again when the
@@ -128,12 +135,15 @@ JOBS = Table(
         Column("gpu_time_s", INT, "GPU s", "GPUs held times run time, summed over attempts"),
         Column("exit_code", INT, "", "exit status of the last attempt"),
         Column("exit_signal", INT, "", "signal that ended the last attempt; 0 for none"),
-        Column("exit_code_form", TEXT, "", "sacct: whole; restored from DerivedExitCode; or 128 may be missing, because the text of Slurm 22.05 to 24.11 prints 137 as 9; null where it makes no difference or is not known"),
+        EXIT_CODE_FORM,
         Column("priority", INT, "", "priority as the log prints it"),
         Column("started_by", TEXT, "", "scheduler pass that started the job, from sacct's Flags: main, backfill or submit"),
         Column("reason", TEXT, "", "latest reason of waiting other than Priority and Resources: sacct's Reason as printed, None included"),
         Column("features_asked", TEXT, "", "node features requested, as printed: sacct's Constraints, such as a100&ib"),
         Column("gpu_type_asked", TEXT, "", "GPU models requested, joined by |, any of which will do; null if the job named none"),
+        Column("other_flags", TEXT, "", "flags of the job or its state that Baton does not know, as printed, joined by commas; null for none"),
+        Column("restarts", INT, "", "times that Slurm had requeued the job when its last record was written (Restarts); above attempts - 1 where the dump lacks earlier runs"),
+        Column("submit_line", TEXT, "", "command that submitted the job (SubmitLine); untrusted user text, escape before use"),
         Column("dependency", TEXT, "", "dependency on other jobs, as printed, where the dump has a column Dependency; sacct itself has no such field"),
         Column("attempts", INT, "attempts", "number of runs; 0 for a job that never ran", nullable=False),
         Column("is_time_ambiguous", FLAG, "", "true: a local time is in the hour of a clock change, and nothing in the log settles it", nullable=False),
@@ -172,6 +182,8 @@ ATTEMPTS = Table(
         Column("gpu_time_s", INT, "GPU s", "GPUs held times run time"),
         Column("exit_code", INT, "", "exit status"),
         Column("exit_signal", INT, "", "signal; 0 for none"),
+        EXIT_CODE_FORM,
+        Column("failed_node", TEXT, "", "node whose failure ended the run (FailedNode)"),
         FILE,
         LINE,
     ),
@@ -184,13 +196,7 @@ STEPS = Table(
     (
         CLUSTER,
         JOB_KEY,
-        Column(
-            "step_id",
-            TEXT,
-            "",
-            "part of the step's id after the dot: batch, extern, interactive, 0, ...",
-            nullable=False,
-        ),
+        Column("step_id", TEXT, "", "part of the step's id after the dot: batch, extern, interactive, 0, ...", nullable=False),
         Column("step_name", TEXT, "", "step name; untrusted user text, escape before use"),
         Column("state", TEXT, "", "base state", nullable=False),
         Column("start_utc", UTC, "", "start"),
@@ -201,10 +207,14 @@ STEPS = Table(
         Column("cpu_time_s", FLOAT, "s", "CPU time used (TotalCPU)"),
         Column("exit_code", INT, "", "exit status"),
         Column("exit_signal", INT, "", "signal; 0 for none"),
+        EXIT_CODE_FORM,
+        Column("gpu_percent", FLOAT, "%", "GPU utilization: last reading of each task, summed over tasks and GPUs (gres/gpuutil of TRESUsageInTot, or of TRESUsageInAve times NTasks). Slurm keeps no mean over time"),
+        Column("gpu_max_percent", FLOAT, "%", "GPU utilization: highest reading of any task, summed over its GPUs (TRESUsageInMax)"),
+        Column("gpu_mem_max_kib", INT, "KiB", "GPU memory: highest reading of any task (gres/gpumem of TRESUsageInMax)"),
         FILE,
         LINE,
     ),
-)
+)  # fmt: skip
 
 PLACEMENTS = Table(
     "placements",

@@ -19,7 +19,7 @@ from features.resources.usage import filled_gpus, has_run, runs
 from features.tables.failures import FAILURE_SAVINGS, FAILURES, FAILURES_BY, RETRIES
 from features.trace import Trace, read_trace, shaped
 from traces.clusters import ClusterSettings
-from traces.schema import Table
+from traces.schema import REDUCED, Table
 from traces.store.folder import DataFolder
 
 Key = TypeVar("Key", int, str)
@@ -55,6 +55,9 @@ EXIT_REASONS: dict[int, tuple[str, str]] = {
     126: ("command not executable", "user"),
     127: ("command not found", "user"),
 }
+# Exit statuses that are more often a signal's 128 + s where the log may have printed them without 128.
+ASSUMED_SIGNALS = tuple(set(SIGNAL_REASONS) - set(EXIT_REASONS))
+MAYBE_255 = 127  # printed without 128
 OTHER_SIGNAL = ("other signal", "unknown")
 ERROR_EXIT = ("error exit", "user")
 NO_SIGNATURE = ("no signature", "unknown")
@@ -64,7 +67,7 @@ RAN_AGAIN = ("failed or preempted", "unknown")
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Compute the tables for the cluster of `settings`, from the warehouse and the tails of logs in the data folder."""
-    read = ("cluster", "run_s", "gpu_time_s", "exit_code", "exit_signal", "trace_sha256")
+    read = ("cluster", "run_s", "gpu_time_s", "exit_code", "exit_signal", "exit_code_form", "trace_sha256")
     trace = read_trace(data, settings.name, jobs=("job_id",), attempts=read, by_node=True)
     return from_trace(trace, settings, read_tails(data, settings.name))
 
@@ -150,10 +153,15 @@ def _reason() -> tuple[pl.Expr, ...]:
     a shell reports it), an exit status with a known meaning, a weak signature, any other exit status. An attempt with
     such an exit status and a tail in which nothing matches has no signature. An attempt without exit status and tail
     that was run again may have failed or been preempted.
+
+    Text of Slurm 22.05 and 24.11 prints exit statuses without 128. There we assume that 9 is a kill (137), as other
+    versions print it, and we call no retry hopeless because of 127, which may be 255.
     """
     state, code = pl.col("state"), pl.col("exit_code")
     # Statuses over 128 + 64 name no signal: ssh and exit(-1) return 255.
-    shell_signal = pl.when(code.is_between(129, 192)).then(code - 128).otherwise(0)
+    may_lack = (pl.col("exit_code_form") == REDUCED).fill_null(False)
+    is_assumed = may_lack & code.is_in(ASSUMED_SIGNALS) & (pl.col("exit_signal").fill_null(0) == 0)
+    shell_signal = pl.when(code.is_between(129, 192)).then(code - 128).when(is_assumed).then(code).otherwise(0)
     signal = pl.coalesce(pl.when(pl.col("exit_signal") > 0).then(pl.col("exit_signal")), shell_signal).fill_null(0)
     logged = pl.col("log_reason").is_not_null()
 
@@ -168,7 +176,7 @@ def _reason() -> tuple[pl.Expr, ...]:
             .when(signal > 0).then(of_signal)
             .when(code.is_in(list(EXIT_REASONS))).then(of_exit)
             .when(logged).then(of_log)
-            .when((code > 0) & ~pl.col("has_tail")).then(pl.lit(other))
+            .when(((code > 0) | may_lack) & ~pl.col("has_tail")).then(pl.lit(other))
             .when(ran_again).then(pl.lit(again))
             .otherwise(pl.lit(none))
         )  # fmt: skip
@@ -183,9 +191,11 @@ def _reason() -> tuple[pl.Expr, ...]:
         return first(by_state, pl.col(log), by_signal, by_exit, *others)
 
     of_exit = "exit status"
-    source = first(pl.lit("state"), pl.lit("log"), pl.lit("signal"), pl.lit(of_exit), of_exit, "none", "none")
+    of_signal = pl.when(is_assumed).then(pl.lit("exit status, 128 assumed")).otherwise(pl.lit("signal"))
+    source = first(pl.lit("state"), pl.lit("log"), of_signal, pl.lit(of_exit), of_exit, "none", "none")
+    is_known = (signal == 0) & ~(may_lack & (code == MAYBE_255))
     hopeless = ((source == "log") & pl.col("is_hopeless")) | (
-        (source == "exit status") & code.is_in(list(EXIT_REASONS)) & (signal == 0)
+        (source == of_exit) & code.is_in(list(EXIT_REASONS)) & is_known
     )
     return (
         classed(0, "log_reason").cast(pl.Categorical).alias("reason"),

@@ -32,14 +32,19 @@ ENDS = {
 READ_MEMORY = "512MB"  # DuckDB's memory limit while the steps are read
 # A step belongs to the last attempt that started before it: a requeued job has the steps of all attempts under one key.
 STEPS_SQL = """
-SELECT a.job_key, a.attempt, sum(s.cpu_time_s) AS cpu_used_s, max(s.max_rss_kib) AS rss_kib
-FROM (SELECT job_key, start_utc, cpu_time_s, max_rss_kib FROM steps WHERE cluster = ? AND start_utc IS NOT NULL) s
+SELECT a.job_key, a.attempt, sum(s.cpu_time_s) AS cpu_used_s, max(s.max_rss_kib) AS rss_kib,
+    sum(s.gpu_percent / 100 * s.run_s) AS gpu_used_s
+FROM (
+    SELECT job_key, start_utc, run_s, cpu_time_s, max_rss_kib, gpu_percent FROM steps
+    WHERE cluster = ? AND start_utc IS NOT NULL
+) s
 ASOF JOIN (
     SELECT job_key, attempt, start_utc, end_utc FROM attempts WHERE cluster = ? AND start_utc IS NOT NULL
 ) a ON s.job_key = a.job_key AND s.start_utc >= a.start_utc
 WHERE a.end_utc IS NOT NULL GROUP BY ALL
 """
-_USED = {"job_key": pl.String, "attempt": pl.Int64, "cpu_used_s": pl.Float64, "rss_kib": pl.Int64}
+_USED = {"job_key": pl.String, "attempt": pl.Int64, "cpu_used_s": pl.Float64, "rss_kib": pl.Int64,
+         "gpu_used_s": pl.Float64}  # fmt: skip
 
 
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
@@ -63,7 +68,7 @@ def from_trace(trace: Trace, settings: ClusterSettings, fetch: Fetch | None = No
 
 
 def _amounts(trace: Trace, held: pl.DataFrame, used: list[pl.DataFrame]) -> pl.DataFrame:
-    """Add to `held` (see `runs`) the job's QOS and final state, and the use by its steps: cpu_used_s and rss_kib."""
+    """Add to `held` (see `runs`) the job's QOS and final state, and the use by its steps (_USED)."""
     key_type = held.schema["job_key"]
     steps = pl.concat([pl.DataFrame(schema=_USED), *(part.cast(_USED) for part in used)]).cast({"job_key": key_type})  # type: ignore[arg-type]
     jobs = trace.jobs.select("job_key", "qos", pl.col("state").alias("job_state"))
@@ -101,6 +106,7 @@ def usage_by(trace: Trace, held: pl.DataFrame, resource: Resource, cluster: str)
         pl.lit(UNITS[resource]).alias("unit"),
         (pl.col("memory_time_mib_s") // 1024).alias("memory_time_gib_s"),
         pl.col("jobs", "ran", "wait_total_s", "cpu_measured", "cpu_measured_s", "memory_measured").fill_null(0),
+        pl.col("gpu_measured", "gpu_measured_s").fill_null(0),
     )
     return shaped(frame.sort("dimension", "month_utc", "value"), USAGE_BY)
 
@@ -125,13 +131,14 @@ def _timed(held: pl.DataFrame) -> pl.DataFrame:
     ).with_columns(
         pl.col("gpu_time_s") // 1000,  # from thousandths of GPUs
         pl.when(pl.col("cpus") > 0).then("cpu_used_s").alias("cpu_used_s"),
+        pl.when(pl.col("gpu_milli") > 0).then("gpu_used_s").alias("gpu_used_s"),
         pl.when(memory > 0).then(rss.cast(pl.Float64) * seconds).alias("memory_used"),
         pl.when(rss.is_not_null() & (memory > 0)).then(memory.cast(pl.Float64) * seconds).alias("memory_held"),
     )
 
 
 def _by_month(held: pl.DataFrame) -> pl.DataFrame:
-    """Split `held` at the first day of each month (UTC): add month_utc and divide the CPU time used by duration."""
+    """Split `held` at the first day of each month (UTC): add month_utc and divide CPU and GPU time used by duration."""
     instants = {name: pl.from_epoch(pl.col(name), "s").cast(pl.Datetime("us")) for name in ("start_epoch", "end_epoch")}
     last_s = pl.max_horizontal("start_epoch", pl.col("end_epoch") - 1)
     rows = held.with_columns(
@@ -148,7 +155,7 @@ def _by_month(held: pl.DataFrame) -> pl.DataFrame:
         .explode("month_utc")
         .drop("last_month")
         .with_columns(
-            (pl.col("cpu_used_s") * (to - from_) / length).alias("cpu_used_s"),
+            pl.col("cpu_used_s", "gpu_used_s") * (to - from_) / length,
             from_.alias("start_epoch"),
             to.alias("end_epoch"),
         )
@@ -162,6 +169,7 @@ def _totals(jobs: pl.DataFrame, held: pl.DataFrame, by: list[str], resource: Res
         pl.len().alias("jobs"), pl.col("ran").sum(), pl.col("wait_s").sum().alias("wait_total_s")
     )
     time, core_time = pl.col(TIME_OF[resource]), pl.col("core_time_s").filter(pl.col("cpu_used_s").is_not_null())
+    gpu_time = pl.col("gpu_time_s").filter(pl.col("gpu_used_s").is_not_null())
     ended = time.filter(pl.col("state") != "UNKNOWN")
     sums = held.group_by(by).agg(
         *(pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name) for name in TIMES),
@@ -176,6 +184,9 @@ def _totals(jobs: pl.DataFrame, held: pl.DataFrame, by: list[str], resource: Res
         pl.when(pl.col("memory_held").sum() > 0).then(pl.col("memory_used").sum() / pl.col("memory_held").sum())
         .alias("memory_used_share"),
         pl.col("memory_used").count().alias("memory_measured"),
+        pl.when(gpu_time.sum() > 0).then(pl.col("gpu_used_s").sum() / gpu_time.sum()).alias("gpu_used_share"),
+        pl.col("gpu_used_s").count().alias("gpu_measured"),
+        gpu_time.sum().alias("gpu_measured_s"),
     )  # fmt: skip
     rows = counts.join(sums, on=by, how="full", coalesce=True, nulls_equal=True)
     total = time.sum().over("month_utc") if by == ["account", "month_utc"] else time.sum()

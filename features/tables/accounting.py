@@ -88,6 +88,14 @@ USAGE_BY = Table(
             "largest resident set over memory held, weighted by time held, for attempts that ended and record it. A lower bound where several tasks ran, as the log holds the largest resident set of a single task",
         ),
         Column("memory_measured", INT, "attempts", "attempts in memory_used_share", nullable=False),
+        Column(
+            "gpu_used_share",
+            FLOAT,
+            "",
+            "GPU time used by the steps (`steps.gpu_percent` times run time) over GPU time held, for attempts that ended and record it. Each step counts with the last reading that Slurm keeps, not with a mean over time",
+        ),
+        Column("gpu_measured", INT, "attempts", "attempts in gpu_used_share", nullable=False),
+        Column("gpu_measured_s", INT, "GPU s", "GPU time held by the attempts in gpu_used_share", nullable=False),
     ),
     key=("cluster", "dimension", "value", "month_utc"),
 )

@@ -44,13 +44,17 @@ FAILURES = Table(
             nullable=False,
         ),
         Column(
-            "reason_source", TEXT, "", "source of the reason: state, log, signal, exit status or none", nullable=False
+            "reason_source",
+            TEXT,
+            "",
+            "source of the reason: state, log, signal, exit status, none, or 'exit status, 128 assumed': 9 that may be 137, where the log prints exit statuses without 128",
+            nullable=False,
         ),
         Column(
             "is_hopeless",
             FLAG,
             "",
-            "whether a retry of the same job is hopeless: a hopeless log signature, or exit status 2, 126 or 127",
+            "whether a retry of the same job is hopeless: a hopeless log signature, or exit status 2, 126 or 127, except a 127 that may be 255",
             nullable=False,
         ),
         Column("gpus", INT, "GPUs", "GPUs held"),

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 FORMATS = ("swf", "csv", "parquet")
 PROCESSORS = ("cpus", "nodes", "gpus")  # units for the processors of SWF
 FREE_TEXT = {  # columns that may hold names of people
+    "jobs": ("submit_line",),
     "trace_files": ("path",),
     "rejects": ("path", "reason", "raw"),
     "agent_decisions": ("reason",),

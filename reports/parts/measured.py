@@ -14,8 +14,11 @@ _SHARES = ("mean_percent|mean, %|number", "p50_percent|median, %|number", "p90_p
            "p95_percent|p95, %|number")  # fmt: skip
 
 
-def measured(source: Source, section: Section) -> None:
-    """Add utilization by size and status, resource, number of servers and sharing, and idle time by user and job."""
+def measured(source: Source, section: Section, *, is_accounted: bool) -> None:
+    """Add utilization by size and status, resource, number of servers and sharing, and idle time by user and job.
+
+    `is_accounted`: Slurm's accounting records utilization, so that a log without samples is not silent about it.
+    """
     by = source.rows("utilization_by")
     with_samples = by.filter(pl.col("samples") > 0) if not by.is_empty() else by
     if not with_samples.is_empty():
@@ -24,9 +27,10 @@ def measured(source: Source, section: Section) -> None:
         section.sentences.append(
             f"GPUs of running jobs were {mean:.1f} % busy on average ({samples:,.0f} GPU minutes measured)."
         )
-    else:
+    elif not is_accounted:
         section.missing.append(
-            "What jobs did with their GPUs is unknown: the trace has no utilization samples taken during a run."
+            "What jobs did with their GPUs is unknown: the trace has no utilization samples taken during a run, and no "
+            "step of it records gres/gpuutil in TRESUsageInTot."
         )
     if not by.is_empty():
         section.tables.append(_by_size_and_state(source, by, is_measured=not with_samples.is_empty()))

@@ -37,7 +37,7 @@ def waste(source: Source) -> Section:
     if source.unit == "GPU":
         _empty_nodes(source, section)
         _spread(source, section)
-        measured(source, section)
+        measured(source, section, is_accounted=usage.gpus(source, section))
     return section
 
 

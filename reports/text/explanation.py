@@ -176,6 +176,7 @@ def _ran(job: dict[str, Any]) -> Iterator[str]:
         "of its limit": ran["limit_used_share"],
         "of its CPU time": ran["cpu_used_share"],
         _memory(ran): ran["memory_used_share"],
+        "of its GPU time by the last readings of Slurm": ran["gpu_used_share"],
         "GPU utilization in the mean": ran["gpu_use"] and ran["gpu_use"]["mean_share"],
         "of the measured GPU time idle": ran["gpu_use"] and ran["gpu_use"]["idle_share"],
     }
@@ -188,9 +189,16 @@ def _ran(job: dict[str, Any]) -> Iterator[str]:
                 f"{fmt.moment(row['start_utc'])}, ran {fmt.duration(row['run_s'])}, {row['state']}"
             )
     for row in ran["steps"]:
-        yield f"  step {fmt.text(row['step_id'])}: {row['state']}, ran {fmt.duration(row['run_s'])}"
+        yield f"  step {fmt.text(row['step_id'])}: {row['state']}, ran {fmt.duration(row['run_s'])}{_gpus_of(row)}"
     for row in ran["failures"]:
         yield f"  attempt {row['attempt']} failed: {fmt.text(row['reason'])}"
+
+
+def _gpus_of(step: dict[str, Any]) -> str:
+    """Name the highest readings of a task's GPU utilization and memory, if Slurm recorded them."""
+    percent, kib = step["gpu_max_percent"], step["gpu_mem_max_kib"]
+    utilization = f", GPU utilization of a task up to {percent:g} %" if percent is not None else ""
+    return utilization + (f", GPU memory of a task up to {kib / (1 << 20):,.1f} GiB" if kib is not None else "")
 
 
 def _memory(ran: dict[str, Any]) -> str:

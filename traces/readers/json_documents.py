@@ -46,11 +46,16 @@ class _BrokenError(ValueError):
 
 
 class Documents:
-    """A parser that reads pieces of UTF-8 and yields elements; `lists` counts the lists found."""
+    """A parser that reads pieces of UTF-8 and yields elements; `lists` counts the lists found.
 
-    def __init__(self, pieces: Iterable[bytes], key: str) -> None:
+    `kept` collects, as the documents are read, the values of the top-level key `kept`, wherever they lie.
+    """
+
+    def __init__(self, pieces: Iterable[bytes], key: str, kept: str = "") -> None:
         self.lists = 0
+        self.kept: list[Any] = []
         self._key = key
+        self._kept = kept
         self._pieces = iter(pieces)
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._text, self._at, self._ended = "", 0, False
@@ -122,8 +127,11 @@ class Documents:
 
     def _is_list(self) -> bool:
         """Skip a key and its value. For the key of the list, stop after the `[` of its list and return True."""
-        if self._key_here() != self._key or self._next(_VISIBLE) != "[":
-            self._value()
+        key = self._key_here()
+        if key != self._key or self._next(_VISIBLE) != "[":
+            value, _ = self._value()
+            if key == self._kept and len(self.kept) < MOST_KEYS:
+                self.kept.append(value)
             return False
         self._at += 1
         self.lists += 1

@@ -26,6 +26,8 @@ JOB_FLAGS = (
     "COMPLETING", "STAGE_OUT", "CONFIGURING", "EXPEDITING", "RESIZING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD",
     "SPECIAL_EXIT", "STOPPED", "REVOKED", "RESV_DEL_HOLD", "SIGNALING",
 )  # fmt: skip
+# Flags of a state that JSON prints and no command shows in its place.
+QUIET_FLAGS = ("LAUNCH_FAILED", "POWER_UP_NODE", "RECONFIG_FAIL", "UPDATE_DB")
 COMPACT_STATES = {
     "BF": "BOOT_FAIL", "CA": "CANCELLED", "CD": "COMPLETED", "CF": "RUNNING", "CG": "RUNNING", "DL": "DEADLINE",
     "F": "FAILED", "NF": "NODE_FAIL", "OOM": "OUT_OF_MEMORY", "PD": "PENDING", "PR": "PREEMPTED", "R": "RUNNING",
@@ -215,11 +217,13 @@ def parse_state(text: str) -> str:
 def job_state(words: Sequence[str]) -> str:
     """Return the word that squeue and sacct print for a state and its flags, which JSON lists in any order.
 
-    Raises ValueError for an empty list.
+    Of unknown words, the first one counts if the list holds neither a base state nor a known flag. Raises ValueError
+    for an empty list.
     """
     if not words:
         raise ValueError("a job without a state")
-    return next((flag for flag in JOB_FLAGS if flag in words), next((w for w in words if w not in JOB_FLAGS), words[0]))
+    shown = (*(flag for flag in JOB_FLAGS if flag in words), *(word for word in words if word in BASE_STATES))
+    return next(iter((*shown, *words)))
 
 
 def parse_job_id(text: str) -> JobId:

@@ -17,6 +17,7 @@ from features.trace import Trace
 from tests.features.toy import CLUSTER, at, job, random_jobs, trace
 from traces.clusters import ClusterSettings
 from traces.ingest import ingest
+from traces.schema import REDUCED
 from traces.store import warehouse
 from traces.store.folder import DataFolder
 from traces.store.frames import query
@@ -48,6 +49,65 @@ def test_reason(state: str, code: int | None, signal: int | None, reason: str, c
     of = trace([job("x", 0, 0, 10, 2, state=state, exit_code=code, exit_signal=signal)])
     (found,) = failures.from_trace(of, TOY)["failures"].to_dicts()
     assert (found["reason"], found["category"]) == (reason, category)
+
+
+@pytest.mark.parametrize(
+    ("code", "signal", "reason", "source", "is_hopeless"),
+    [
+        (9, 0, "killed", "exit status, 128 assumed", False),
+        (11, 0, "invalid memory access", "exit status, 128 assumed", False),
+        (0, 9, "killed", "signal", False),
+        (9, 11, "invalid memory access", "signal", False),
+        (0, 0, "error exit", "exit status", False),  # of a failed job: 128
+        (1, 0, "error exit", "exit status", False),
+        (2, 0, "wrong usage", "exit status", True),
+        (127, 0, "command not found", "exit status", False),  # or 255
+        (126, 0, "command not executable", "exit status", True),
+        (72, 0, "error exit", "exit status", False),
+    ],
+)
+def test_reason_where_128_may_be_missing(code: int, signal: int, reason: str, source: str, is_hopeless: bool) -> None:
+    of = trace([job("x", 0, 0, 10, 2, state="FAILED", exit_code=code, exit_signal=signal, exit_code_form=REDUCED)])
+    (found,) = failures.from_trace(of, TOY)["failures"].to_dicts()
+    assert (found["reason"], found["reason_source"], found["is_hopeless"]) == (reason, source, is_hopeless)
+
+
+FORMS = ("24.11.psv", "24.11-all.psv", "24.11.json", "26.05.psv", "26.05-all.psv", "26.05.json")
+SAME = {"exit137": "killed", "child9": "killed", "self9": "killed", "step9s": "killed", "segv": "invalid memory access",
+        "oom": "out of memory", "timeout": "time limit", "exit1": "error exit", "exit128": "error exit"}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_reasons_are_the_same_in_every_version_and_form(form: str, tmp_path: Path) -> None:
+    """Dumps of a real Slurm. Without 128, exit 9 is assumed to be a kill, and 255 looks like 127."""
+    data = DataFolder(tmp_path)
+    path = Path(__file__).resolve().parents[2] / "fixtures" / "traces" / f"slurm-{form}.gz"
+    ingest([path], cluster=TOY, data=data)
+    warehouse.build(data)
+    found = failures.compute(data, TOY)["failures"]
+    named = warehouse.read(data, "SELECT job_key, job_name FROM jobs")
+    rows = {
+        row["job_name"]: row
+        for row in found.cast({"job_key": pl.String}).join(named, on="job_key").iter_rows(named=True)
+    }
+    assert {name: rows[name]["reason"] for name in SAME} == SAME
+    reduced = form.startswith("24.11") and form.endswith("psv")
+    assert rows["exit9"]["reason"] == ("killed" if reduced else "error exit")
+    assert (rows["exit255"]["reason"], rows["exit255"]["is_hopeless"]) == (
+        ("command not found" if reduced else "error exit"), False,
+    )  # fmt: skip
+
+
+def test_reasons_of_a_real_slurm_22_05(tmp_path: Path) -> None:
+    """Its text prints exit statuses without 128 too: failed jobs have none above 127."""
+    data = DataFolder(tmp_path)
+    path = Path(__file__).resolve().parents[2] / "fixtures" / "traces" / "slurm-22.05-recorded.psv.gz"
+    ingest([path], cluster=TOY, data=data)
+    warehouse.build(data)
+    found = failures.compute(data, TOY)["failures"]
+    of_status = found.filter((pl.col("state") == "FAILED") & (pl.col("exit_signal") == 0))
+    sources = {"exit status", "exit status, 128 assumed"}
+    assert len(of_status) and set(of_status["reason_source"].cast(pl.String)) <= sources
 
 
 def test_of_an_attempt_without_a_status_that_was_run_again_the_log_tells_no_reason() -> None:

@@ -33,14 +33,15 @@ held AS (
     FROM attempts a JOIN jobs j USING (job_key), horizon WHERE a.start_utc IS NOT NULL
 ),
 used AS (
-    SELECT h.job_key, h.attempt, sum(s.cpu_time_s) AS cpu_s, max(s.max_rss_kib) AS rss
+    SELECT h.job_key, h.attempt, sum(s.cpu_time_s) AS cpu_s, max(s.max_rss_kib) AS rss,
+        CASE WHEN any_value(h.gpus) > 0 THEN sum(s.gpu_percent * s.run_s) / 100 END AS gpu_s
     FROM held h JOIN steps s ON s.job_key = h.job_key AND s.start_utc >= h.since
         AND (h.next_utc IS NULL OR s.start_utc < h.next_utc)
     WHERE h.ended GROUP BY ALL
 ),
 months AS (SELECT unnest(range(TIMESTAMP '2023-01-01', TIMESTAMP '2024-01-01', INTERVAL 1 MONTH)) AS month_utc),
 pieces AS (
-    SELECT h.*, month_utc, cpu_s, rss, epoch(until - since) AS whole_s,
+    SELECT h.*, month_utc, cpu_s, rss, gpu_s, epoch(until - since) AS whole_s,
         epoch(least(until, month_utc + INTERVAL 1 MONTH) - greatest(since, month_utc)) AS s
     FROM held h LEFT JOIN used USING (job_key, attempt)
         JOIN months ON since < month_utc + INTERVAL 1 MONTH AND until > month_utc
@@ -53,7 +54,9 @@ SELECT {value} AS value, sum(s * gpus)::BIGINT AS gpu_time_s, sum(s * cpus)::BIG
     sum(s * cpus) / sum(sum(s * cpus)) OVER () AS share,
     sum(cpu_s * s / whole_s) / sum(s * cpus) FILTER (WHERE cpu_s IS NOT NULL) AS cpu_used_share,
     coalesce(sum(s * cpus) FILTER (WHERE cpu_s IS NOT NULL), 0)::BIGINT AS cpu_measured_s,
-    sum(rss * s) / sum(1024 * mem_mib * s) FILTER (WHERE rss IS NOT NULL) AS memory_used_share
+    sum(rss * s) / sum(1024 * mem_mib * s) FILTER (WHERE rss IS NOT NULL) AS memory_used_share,
+    sum(gpu_s * s / whole_s) / sum(s * gpus) FILTER (WHERE gpu_s IS NOT NULL) AS gpu_used_share,
+    coalesce(sum(s * gpus) FILTER (WHERE gpu_s IS NOT NULL), 0)::BIGINT AS gpu_measured_s
 FROM pieces GROUP BY ALL ORDER BY value
 """
 COUNTS_SQL = """
@@ -119,6 +122,8 @@ def generated(seed: int = 3, count: int = 300) -> tuple[Trace, pl.DataFrame]:
                         "job_key": f"j{i}", "step_id": name, "start_utc": at(begin), "end_utc": at(until),
                         "cpu_time_s": None if i % 7 == 0 else float(rng.integers(0, 9_000)),
                         "max_rss_kib": None if i % 4 == 0 else int(rng.integers(0, 900_000)),
+                        "gpu_percent": None if i % 3 == 1 else float(i % 101),
+                        "run_s": None if until is None else until - begin,
                     }
                 )  # fmt: skip
     machines = [{"node": f"n{n}", "gpus": 2, "cpus": 64, "memory_mib": 64_000, "state": "IDLE"} for n in range(3)]
@@ -186,7 +191,21 @@ def test_efficiency_leaves_out_what_runs_and_what_records_nothing() -> None:
     row = made(trace(jobs), steps)["usage_by"].row(by_predicate=pl.col("dimension") == "all", named=True)
     assert (row["cpu_used_share"], row["cpu_measured"]) == (0.5, 1)
     assert (row["memory_used_share"], row["memory_measured"]) == (0.5, 1)
+    assert (row["gpu_used_share"], row["gpu_measured"], row["gpu_measured_s"]) == (None, 0, 0)
     assert row["core_time_s"] == 2 * (100 + 900 + 900)  # the running one until the log's end
+
+
+def test_gpu_time_used_is_the_last_reading_of_each_step_over_its_run_time() -> None:
+    """A step of 60 s at 150 % of two GPUs, then one at 50 % for 40 s; a job without a reading does not count."""
+    jobs = [job("a", 0, 0, 100, 2), job("b", 0, 0, 100, 8)]
+    rows = (("a", "0", 0, 60, 150.0), ("a", "1", 60, 40, 50.0), ("a", "extern", 0, 100, None), ("b", "0", 0, 100, None))
+    names = ("job_key", "step_id", "start_utc", "run_s", "gpu_percent")
+    steps = [dict(zip(names, (key, step, at(start), run, gpu), strict=True)) for key, step, start, run, gpu in rows]
+    row = made(trace(jobs), table(schema.STEPS, steps), resource="GPU")["usage_by"].row(
+        by_predicate=pl.col("dimension") == "all", named=True
+    )
+    assert (row["gpu_measured"], row["gpu_measured_s"]) == (1, 200)
+    assert row["gpu_used_share"] == pytest.approx((1.5 * 60 + 0.5 * 40) / 200)
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,17 @@ def test_tables_as_csv(baton: Baton, data: Path, tmp_path: Path) -> None:
     assert len(users) == 1 and users.pop().startswith("user-")
 
 
+def test_a_command_line_is_hidden(baton: Baton, tmp_path: Path) -> None:
+    log, out = tmp_path / "sacct.txt", tmp_path / "tables"
+    row = ROW.format(id=1, state="COMPLETED", day=1, nodes=1)
+    log.write_text(f"{HEADER}|SubmitLine\n{row}|sbatch /home/anna/train.sh\n")
+    common = ("--cluster", "lab", "--data", tmp_path / "data")
+    assert baton("ingest", log, "--timezone", "UTC", *common).code == 0
+    for options, is_there in (((), True), (("--anonymise",), False)):
+        assert baton("export", "--tables", "jobs", "--format", "csv", "--out", out, *common, *options).code == 0
+        assert ("/home/anna" in (out / "jobs.csv").read_text()) is is_there
+
+
 def test_what_an_agent_wrote_in_words_is_hidden(baton: Baton, tmp_path: Path) -> None:
     log, out = tmp_path / "decisions.jsonl", tmp_path / "tables"
     lines = [agent_line(reason="of anna"), agent_line("note", text="anna"), agent_line("requeued", job_name="anna-1")]

@@ -65,7 +65,10 @@ ODDITIES = (
     _one("a compact state", "squeue(1) codes", "its base state", {"State": "TO"}, {"state": "TIMEOUT"}),
     _one("a flag in place of the state", "Slurm 23.11", "the base state that it implies", {"State": "COMPLETING"}, {"state": "RUNNING"}),
     _one("a state that is none", "slurm.h, JOB_END", "UNKNOWN", {"State": "?"}, {"state": "UNKNOWN"}),
-    _one("a state of a later Slurm", "made by hand", "UNKNOWN; its text is named once a run", {"State": "FLYING"}, {"state": "UNKNOWN", "run_s": 3600}),
+    _one("a state of a later Slurm", "made by hand", "UNKNOWN; its text is named once a run and kept in other_flags", {"State": "FLYING"}, {"state": "UNKNOWN", "run_s": 3600, "other_flags": "FLYING"}),
+    _one("a state with a digit", "made by hand", "UNKNOWN; its text is named once a run and kept in other_flags", {"State": "WARP2"}, {"state": "UNKNOWN", "other_flags": "WARP2"}),
+    _one("a flag of a later Slurm", "made by hand", "kept as text in other_flags, and named once a run", {"Flags": "SchedMain,Teleported"}, {"started_by": "main", "other_flags": "Teleported"}),
+    _one("a misspelled flag", "StartRecieved, sacct of Slurm 22.05", "is StartReceived, which is not kept", {"Flags": "SchedBackfill,StartRecieved"}, {"started_by": "backfill", "other_flags": None}),
     _one("exit signal", MAN, "code and signal apart", {"ExitCode": "0:9", "State": "FAILED"}, {"exit_code": 0, "exit_signal": 9}),
     _one("signal of the prolog", "Slurm 22.05, 0:53", "kept as it is", {"ExitCode": "0:53", "State": "FAILED"}, {"exit_code": 0, "exit_signal": 53}),
     _one("an exit code that lacks 128", "sacct of Slurm 22.05 and 24.11, exit 137", "as printed, and marked: 9 may be 137", {"ExitCode": "9:0", "State": "FAILED"}, {"exit_code": 9, "exit_code_form": "128 may be missing"}),
@@ -223,6 +226,8 @@ def _all(number: int, **other: str) -> str:
     return "|".join(values.get(name, "") for name in _ALL.split("|"))
 
 
+_SOON = {"Submit": "2024-05-01T11:30:05", "Start": "2024-05-01T12:00:00", "End": "2024-05-01T13:00:00"}
+_LATER = {"Submit": "2024-07-01T10:00:00", "Start": "2024-07-01T12:00:00", "End": "2024-07-01T13:00:00"}
 _TWO = _lines(HEADER, _job(1), _job(2))
 _OTHER = _lines("User|JobID|Account|Submit|Start|End|State|Comment", *(
     f"bob|{n}|cv|2024-05-02T10:00:00|2024-05-02T10:30:00|2024-05-02T11:30:00|COMPLETED|" for n in (3, 4)
@@ -266,6 +271,14 @@ FILES = (
     ),
     OddFile("an exit code over 127", "sacct of Slurm 26.05", _lines(HEADER, _job(1, ExitCode="137:0", State="FAILED"), _job(2, ExitCode="9:0", State="FAILED")), "this Slurm prints codes whole: each is as printed", job={"state": "FAILED", "exit_code_form": "whole"}),
     OddFile("DerivedExitCode over 127", "sacct of Slurm 22.05 and 24.11", _lines(HEADER.replace("Flags", "DerivedExitCode"), *(_job(n, ExitCode="9:0", State="FAILED", Flags="137:0") for n in (1, 2))), "it is whole in every version, and restores the same code less 128", job={"exit_code": 137, "exit_code_form": "restored from DerivedExitCode"}),
+    OddFile("words of a state in JSON that nobody knows", "made by hand, after Slurm 26.05", _documents(*(_json(n, ["HAUNTED", "COMPLETED"], flags=["STARTED_ON_BACKFILL", "REDACTED"]) for n in (1, 2))), "the base state; the other words, and flags, are kept in other_flags and named once a run", file="dump.json", job={"state": "COMPLETED", "started_by": "backfill", "other_flags": "REDACTED,HAUNTED"}),
+    OddFile("JSON of a version that no test has read", "made by hand, after Slurm 26.05", _documents(_json(1), _json(2), meta='{"slurm": {"release": "27.11.0"}, "plugin": {"data_parser": "data_parser/v0.0.48"}}'), "read as far as it can be; the version and the proven ones are named once a run", file="dump.json"),
+    OddFile("a requeue after two months", "Restarts, sacct of Slurm 24.11 and 26.05", _lines(f"{HEADER}|Restarts", _job(1, State="NODE_FAIL") + "|0", _job(1, **_LATER) + "|1"), "Restarts rose: one job of two attempts", {"alice": 1}, job={"attempts": 2, "restarts": 1, "wait_s": 1800}),
+    OddFile("an id used again at once by the same user", "SLUID and OriginalSLUID, sacct of Slurm 26.05", _lines(f"{HEADER}|Restarts|SLUID|OriginalSLUID", _job(1) + "|0|s1A|s1A", _job(1, **_SOON) + "|0|s2B|s2B"), "another OriginalSLUID and no restart: two jobs", {"alice": 2}, job={"attempts": 1}),
+    OddFile("a resize in JSON and text", "OriginalSLUID, sacct of Slurm 26.05", _lines(f"{HEADER}|Restarts|SLUID|OriginalSLUID", _job(1, State="RESIZING", End="2024-05-01T11:00:00", ElapsedRaw="1800") + "|0|s1A|s1A", _job(1, Submit="2024-05-01T11:00:00") + "|0|s2B|s1A"), "the OriginalSLUID of its first size: one job of two attempts", {"alice": 1}, job={"attempts": 2, "run_s": 3600}),
+    OddFile("runs that began in the same second", "SLUID, sacct of Slurm 24.11 and 26.05", _lines(f"{HEADER}|SLUID", _job(1, State="REQUEUED", End="2024-05-01T10:30:00", ElapsedRaw="0") + "|s1A", _job(1) + "|s2B"), "two SLUIDs are two attempts", {"alice": 1}, job={"attempts": 2, "run_s": 3600}),
+    OddFile("a record forged in the last column", "sacct --format=ALL, whose last column is WorkDir", _lines(f"{HEADER}|WorkDir", *(f"{_job(n)}|/tmp" for n in range(1, 15)), f"{_job(999)}|/evil", *(f"{_job(n)}|/tmp" for n in range(15, 31))), "its id is out of order in a dump that is in order: refused", {"alice": 30}, 1),
+    OddFile("a requeued run among newer jobs, a user's text last", "sacct -D of Slurm 22.05, 24.11 and 26.05", _lines(f"{HEADER}|WorkDir", *(f"{_job(n, State='PREEMPTED')}|/tmp" for n in range(1, 21)), f"{_job(2, **_SOON)}|/tmp", *(f"{_job(n, State='PREEMPTED')}|/tmp" for n in range(21, 31))), "its id is out of order, but its job was preempted: read", {"alice": 30}, job={"wait_s": 1800}),
     OddFile("no limit in JSON, +complex", "Slurm 24.11 and 26.05", _documents(*(_json(n, ["COMPLETED"], limit="Infinity") for n in (1, 2))), "no limit", file="dump.json", job={"limit_s": None, "wait_s": 1800}),
     OddFile("user text before the id", "sacct --format=ALL, Slurm 24.11", _lines(_ALL, _all(1), _all(2, JobName="a|b\nc", Comment="c|d"), _all(3)), "put together again", {"alice": 3}),
     OddFile("a run of NUL bytes", "a disk that was full", _lines(HEADER.replace("|Flags", ""), *(_job(n).removesuffix("|SchedMain") for n in (1, 2)), "\0" * 4096), "refused, the rest is read", rejects=1),

@@ -35,6 +35,7 @@ USER_TEXT = frozenset({
     "JobName", "Comment", "WorkDir", "SubmitLine", "AdminComment", "SystemComment", "Constraints", "Container",
     "Extra", "StdErr", "StdIn", "StdOut", "Reason", "WCKey",
 })  # fmt: skip
+BY_USERS = USER_TEXT - {"Reason", "AdminComment", "SystemComment"}  # that any user may write
 TIMES = ("Submit", "Eligible", "Start", "End")
 # Local times printed with other values of SLURM_TIME_FORMAT: a space for the T, fractions of a second, an offset from
 # UTC. Polars' Rust uses the same pattern; [0-9] instead of \d, which matches every Unicode digit.
@@ -43,7 +44,15 @@ OTHER_TIME = (
     r"(?: ?(Z|[+-][0-2][0-9]:?[0-5][0-9]))?$"
 )
 EPOCH = r"^[0-9]{9,10}$"  # seconds since 1970, with SLURM_TIME_FORMAT=%s
-_STATE = re.compile(r"[A-Z_]+\+?(?: by \S+)?|\?|")
+_STATE = re.compile(r"[A-Z][A-Z0-9_]*\+?(?: by \S+)?|\?|")
+# Values of Flags, in text and in JSON. Others are kept as text in jobs.other_flags.
+STARTED_BY = {"SchedSubmit": "submit", "SchedMain": "main", "SchedBackfill": "backfill", "STARTED_ON_SUBMIT": "submit",
+              "STARTED_ON_SCHEDULE": "main", "STARTED_ON_BACKFILL": "backfill"}  # fmt: skip
+_FLAGS = frozenset({
+    *STARTED_BY, "None", "StartReceived", "StartRecieved", "JobAltered",  # misspelled by 22.05
+    "NONE", "NOT_SET", "CLEAR_SCHEDULING", "START_RECEIVED",
+    "JOB_ALTERED", *slurm_text.BASE_STATES, *slurm_text.JOB_FLAGS, *slurm_text.QUIET_FLAGS,
+})  # fmt: skip
 NO_VALUE = 0xFFFFFFFE  # NO_VAL of slurm.h; INFINITE is one more
 
 
@@ -69,6 +78,21 @@ def state(text: str) -> str | None:
     if not _STATE.fullmatch(text):
         raise ValueError(f"{text!r} is not a job state")
     return slurm_text.parse_state(text) if text else None
+
+
+def unknown_state(text: str) -> str | None:
+    """Return the text of a state that Baton reads as UNKNOWN, except Slurm's own words for that; None for others."""
+    return text if text not in ("?", "UNKNOWN") and slurm_text.parse_state(text) == "UNKNOWN" else None
+
+
+def unknown_flags(text: str) -> str | None:
+    """Return the flags that Baton does not know, joined by commas; None if it knows all."""
+    return ",".join(flag for flag in text.split(",") if flag and flag not in _FLAGS) or None
+
+
+def started_by(flags: str) -> str | None:
+    """Return the scheduler pass that started the job, from sacct's Flags; None if they do not name it."""
+    return next((STARTED_BY[flag] for flag in flags.split(",") if flag in STARTED_BY), None)
 
 
 def _count(text: str) -> int | None:
@@ -138,7 +162,9 @@ FORMS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("Timelimit", "TimelimitRaw"), _limit),
     "State": state,
     **dict.fromkeys(("ExitCode", "DerivedExitCode"), slurm_text.parse_exit_code),
-    **dict.fromkeys(("NNodes", "AllocNodes", "ReqNodes", "NCPUS", "AllocCPUS", "ReqCPUS", "Priority"), _count),
+    **dict.fromkeys(
+        ("NNodes", "AllocNodes", "ReqNodes", "NCPUS", "AllocCPUS", "ReqCPUS", "Priority", "NTasks", "Restarts"), _count
+    ),
     **dict.fromkeys(("AllocTRES", "ReqTRES"), tres_gpus),
     **dict.fromkeys(("AllocGRES", "ReqGRES"), gres_gpus),
     "ReqMem": memory,
@@ -157,11 +183,19 @@ PRINTED: dict[str, str] = {
     "Reason": "reason",
     "Constraints": "features_asked",
     "Dependency": "dependency",
+    "FailedNode": "failed_node",
+    "SubmitLine": "submit_line",
 }
-READ = frozenset(FORMS) | frozenset(PRINTED) | {"Flags"}
+GPU_USAGE = ("TRESUsageInTot", "TRESUsageInAve", "TRESUsageInMax")
+# Not read: Planned (Reserved) is Start minus Eligible; QOSREQ is a list of which QOS is the one that counts; of
+# Exclusive and ReqReservation, AllocTRES and Reason hold what analyses need.
+READ = frozenset(FORMS) | frozenset(PRINTED) | {"Flags", "SLUID", "OriginalSLUID", *GPU_USAGE}
 # Patterns that help to find where a column begins in a record that user text broke. They do not apply to a whole
 # record: an odd value in one of these columns is no reason to reject it.
 _USUAL_FORMS = (
+    (r"State", r"[A-Z_]+\+?( by \S+)?|\?|"),
+    (r"Elapsed|Suspended", r"(\d+-)?\d\d:\d\d:\d\d|INVALID|"),  # secs2time_str of Slurm
+    (r"(Original)?SLUID", r"(s[0-9A-Z]+)?"),
     (r"JobName", r"(?s).{0,1024}"),  # MAX_JOB_NAME of slurmctld
     (r"User|Account|Partition|UID|GID|Cluster", r"\S*"),
     (r"NodeList", r"None assigned|[\w.,:\[\]-]*"),

@@ -63,6 +63,11 @@ class SacctField:
         reader_kernel().copy(self.data, self.before, self.end, offsets, copied)
         return _series(pa.large_string(), self.given(), offsets, copied)
 
+    def sluids(self) -> pl.Series:
+        """Return Slurm's unique ids of records, an s and 13 digits; null where they are blank or all 0."""
+        is_set = pl.col("id").str.strip_chars_end("0").str.len_bytes() > 1
+        return self.texts().to_frame("id").select(pl.when(is_set).then("id")).to_series()
+
     def codes(self) -> tuple[pl.Series, pl.Series]:
         """Return (distinct texts, the first of them null; the index among them of each row's text)."""
         codes, first = np.empty(len(self), np.uint32), np.empty(len(self) + 1, np.int32)

@@ -6,9 +6,12 @@ One id may have several records, for one of three reasons:
 - Dumps taken at different times hold the same job.
 - Slurm used all its ids and started again, so the id belongs to another job.
 
-The rule documented at `schema.REQUEUE_WITHIN_S` distinguishes these. The key of a job with a reused id contains its
-submission. If a dump has no submissions, the start is used instead. If it has no times, records of one id are runs of
-one job, in the order of the dump.
+SLUIDs and Restarts distinguish these where the dump has them (`_newest`, `_uses_of_one_id`), else the rule that is
+documented at `schema.REQUEUE_WITHIN_S`. Slurm gives each run a SLUID; OriginalSLUID (26.05) is that of the run before
+the first resize. A requeue changes both and adds 1 to Restarts.
+
+The key of a job with a reused id contains its submission. If a dump has no submissions, the start is used instead. If
+it has no times, records of one id are runs of one job, in the order of the dump.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import polars as pl
 
 from traces.readers.common import Parsed
 from traces.readers.sacct.ran import OPEN
+from traces.readers.sacct.spill import GPU_COLUMNS
 from traces.schema import REQUEUE_WITHIN_S
 
 
@@ -30,8 +34,8 @@ def fold(allocations: pl.DataFrame, steps: pl.DataFrame, *, single: bool = False
         allocations = allocations.with_columns(pl.col("base").alias("job_key"))
     else:
         (allocations, one), (steps, other) = (
-            _newest(allocations, ["base", "submit_utc"]),
-            _newest(steps, ["base", "step_id", "submit_utc"]),
+            _newest(allocations, ["base"]),
+            _newest(steps, ["base", "step_id"]),
         )
         superseded = one + other
         allocations = _keyed(allocations)
@@ -55,6 +59,27 @@ def fold(allocations: pl.DataFrame, steps: pl.DataFrame, *, single: bool = False
 def _newest(rows: pl.DataFrame, key: list[str]) -> tuple[pl.DataFrame, int]:
     """Remove rows that a newer record of the same run supersedes; return the other rows and the number removed.
 
+    `key` names the columns that identify a job or a step. Records with the same SLUID are of the same run.
+    """
+    if rows["sluid"].null_count() == len(rows):
+        kept = _newest_by_times(rows, [*key, "submit_utc"])
+        return kept, len(rows) - len(kept)
+    of_run = [*key, "submit_utc", "start_utc"]
+    twins = rows.filter(pl.col("sluid").is_not_null()).select(*of_run, pl.col("sluid").alias("twin")).unique()
+    twins = twins.unique(of_run, keep="none")
+    same = rows.join(twins, on=of_run, how="left", nulls_equal=True, maintain_order="left")
+    same = same.with_columns(pl.coalesce("sluid", "twin").alias("sluid")).drop("twin")  # dumps with and without SLUIDs
+    order = ("ran", pl.col("start_utc").is_not_null(), ~pl.col("state").is_in(OPEN), "end_utc", "line")
+    with_id = same.filter(pl.col("sluid").is_not_null()).sort(*order, nulls_last=False)
+    with_id = with_id.unique([*key, "sluid"], keep="last", maintain_order=True)
+    without = _newest_by_times(same.filter(pl.col("sluid").is_null()), [*key, "submit_utc"])
+    kept = pl.concat([with_id, without]).sort("line")
+    return kept, len(rows) - len(kept)
+
+
+def _newest_by_times(rows: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+    """Remove rows that a newer record of the same run supersedes, judged by times.
+
     Records of the same run have the same key and start. A record that ran but has no start is superseded by an equal
     record; if the run is still open, by any record of the key that ended. A record that never ran is superseded by any
     record with the same key.
@@ -72,8 +97,7 @@ def _newest(rows: pl.DataFrame, key: list[str]) -> tuple[pl.DataFrame, int]:
         key, keep="last", maintain_order=True
     )
     waiting = waiting.join(ran.select(key), on=key, how="anti", nulls_equal=True)
-    kept = pl.concat([ran, waiting]).sort("line")
-    return kept, len(rows) - len(kept)
+    return pl.concat([ran, waiting]).sort("line")
 
 
 def _untimed(ordered: pl.DataFrame, key: list[str]) -> pl.DataFrame:
@@ -103,7 +127,12 @@ def _uses_of_one_id(allocations: pl.DataFrame) -> pl.DataFrame:
     soon = ((asked_utc - last).dt.total_seconds() <= REQUEUE_WITHIN_S).fill_null(True)
     same_submit = (pl.col("submit_utc") == pl.col("submit_utc").shift().over("base")).fill_null(False)
     first = pl.int_range(pl.len()).over("base") == 0
-    another = ~(first | same_submit | (same_name & same_user & soon))
+    original, restarts = pl.col("original_sluid"), pl.col("restarts")
+    is_resized = (original == original.shift().over("base")).fill_null(False)
+    is_new = ((original != original.shift().over("base")) & (restarts == 0)).fill_null(False)
+    is_requeued = (restarts > restarts.shift().over("base")).fill_null(False)
+    by_times = same_submit | (same_name & same_user & (soon | is_requeued))
+    another = ~first & ~is_resized & (is_new | ~by_times)
     rows = rows.with_columns(another.cast(pl.Int64).cum_sum().over("base").alias("use"))
     submitted = asked_utc.min().over("base", "use").dt.epoch("s").cast(pl.String)
     reused = pl.col("use").max().over("base") > 0
@@ -129,6 +158,8 @@ def _attempts(allocations: pl.DataFrame, single: bool) -> pl.DataFrame:
         (pl.col("allocated_gpus") * pl.col("run_s")).alias("gpu_time_s"),
         "exit_code",
         "exit_signal",
+        "exit_code_form",
+        "failed_node",
         "line",
         pl.col("nodes").alias("listed"),
     )
@@ -168,7 +199,8 @@ def _jobs(allocations: pl.DataFrame, attempts: pl.DataFrame, single: bool) -> pl
         # a requeue of a running job overwrites its eligible time
         pl.when(eligible_wait >= 0).then(eligible_wait).alias("eligible_wait_s"),
     )
-    jobs = jobs.drop("base", "step_id", "max_rss_kib", "cpu_time_s", "nodes", "ran")
+    of_records = ("base", "step_id", "max_rss_kib", "cpu_time_s", "nodes", "ran", "sluid", "original_sluid")
+    jobs = jobs.drop(*of_records, "failed_node", *GPU_COLUMNS)
     return jobs if single else jobs.sort("line")
 
 
@@ -214,6 +246,8 @@ def _steps(steps: pl.DataFrame, allocations: pl.DataFrame, single: bool) -> pl.D
         "cpu_time_s",
         "exit_code",
         "exit_signal",
+        "exit_code_form",
+        *GPU_COLUMNS,
         "line",
     )
 
@@ -227,13 +261,15 @@ def _owned(steps: pl.DataFrame, allocations: pl.DataFrame) -> pl.DataFrame:
     single = keys.unique("base", keep="none").select("base", pl.col("job_key").alias("only"))
     several = keys.filter(pl.col("base").is_duplicated() & pl.col("from_utc").is_not_null()).sort("from_utc")
     steps = steps.join(single, on="base", how="left")
+    runs = allocations.select("base", "sluid", pl.col("job_key").alias("by_sluid")).drop_nulls("sluid")
+    steps = steps.join(runs.unique(["base", "sluid"]), on=["base", "sluid"], how="left")
     if not several.is_empty():
         steps = steps.sort("at_utc").join_asof(
             several, left_on="at_utc", right_on="from_utc", by="base", strategy="backward", check_sortedness=False
         )
     else:
         steps = steps.with_columns(pl.lit(None, dtype=pl.String).alias("job_key"))
-    return steps.with_columns(pl.coalesce("only", "job_key", "base").alias("job_key"))
+    return steps.with_columns(pl.coalesce("only", "by_sluid", "job_key", "base").alias("job_key"))
 
 
 def _placements(attempts: pl.DataFrame) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""Convert `sacct --json` (data_parser v0.0.37 to v0.0.42) to the text columns of `sacct -P`, in batches of jobs.
+"""Convert `sacct --json` (data_parser v0.0.38 to v0.0.45) to the text columns of `sacct -P`, in batches of jobs.
 
 Compared with `sacct -P`, this loses some information:
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -28,7 +28,8 @@ from traces.slurm import text as slurm_text
 COLUMNS = (
     "JobID", "JobIDRaw", "JobName", "User", "Account", "Partition", "QOS", "State", "Submit", "Eligible", "Start",
     "End", "ElapsedRaw", "Suspended", "TimelimitRaw", "AllocNodes", "AllocCPUS", "ReqTRES", "AllocTRES", "NodeList",
-    "Priority", "Flags", "MaxRSS", "TotalCPU", "Reason", "Constraints", "ExitCode", "Cluster",
+    "Priority", "Flags", "MaxRSS", "TotalCPU", "Reason", "Constraints", "ExitCode", "Cluster", "SLUID", "OriginalSLUID",
+    "Restarts", "FailedNode", "SubmitLine", "TRESUsageInTot", "TRESUsageInMax",
 )  # fmt: skip
 INFINITE = "Infinity"  # printed by a data_parser with +complex
 BATCH = 10_000  # jobs
@@ -36,18 +37,21 @@ PIECE_BYTES = 1 << 22
 _BROKEN = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 Row = tuple[str | int | None, ...]
 _JOBS = re.compile(r'"jobs"\s*:\s*\[')
-_STARTED = {
-    "STARTED_ON_SUBMIT": "SchedSubmit", "STARTED_ON_SCHEDULE": "SchedMain", "STARTED_ON_BACKFILL": "SchedBackfill",
-}  # fmt: skip
+# Versions whose real dumps the tests read, of Slurm and of the plugin that wrote the JSON.
+PROVEN = {"Slurm": ("22.05", "24.11", "26.05"), "data_parser": ("v0.0.38", "v0.0.42", "v0.0.45")}
 
 
 @dataclass
 class Records:
-    """Jobs and steps as text (`frame`, with `line` from 0), the rejects, and the number of jobs before them."""
+    """Jobs and steps as text (`frame`, with `line` from 0), the rejects, and the number of jobs before them.
+
+    `unproven`: versions that the documents name and that are not in PROVEN; the last batch has those of the whole file.
+    """
 
     frame: pl.DataFrame
     rejects: list[Reject]
     before: int
+    unproven: list[str] = field(default_factory=list)
 
 
 def recognises(head: bytes) -> bool:
@@ -62,20 +66,20 @@ def batches(file: RawFile) -> Iterator[Records]:
     rows: list[Row] = []
     rejects: list[Reject] = []
     count = before = 0
-    documents = Documents(file.pieces(PIECE_BYTES), "jobs")
+    documents = Documents(file.pieces(PIECE_BYTES), "jobs", kept="meta")
     for element in documents.elements():
         try:
             if element.wrong:
                 raise ValueError(element.wrong)
             job = _job(element.value)
-            steps = _listed(element.value, "steps")
+            steps, sluid = _listed(element.value, "steps"), _text(element.value.get("sluid"))
         except _BROKEN as error:
             rejects.append(Reject(count, f"not a job record: {_reason_of(error)}", element.text))
         else:
             rows.append((*job, count))
             for step in steps:
                 try:
-                    rows.append((*_step(step, element.value), count))
+                    rows.append((*_step(step, element.value, sluid), count))
                 except _BROKEN as error:
                     rejects.append(Reject(count, f"not a step record: {_reason_of(error)}", _plain(step)))
         count += 1
@@ -84,7 +88,32 @@ def batches(file: RawFile) -> Iterator[Records]:
             rows, rejects, count, before = [], [], 0, before + count
     if not documents.lists:
         raise InputError(f"{file.path}: JSON without a list of jobs: dump with `sacct -a -D --json`")
-    yield _records(rows, rejects, before)
+    last = _records(rows, rejects, before)
+    last.unproven = list(dict.fromkeys(name for meta in documents.kept for name in unproven(meta)))
+    yield last
+
+
+def proven() -> str:
+    """Return PROVEN in words."""
+    return " and ".join(f"{kind} {', '.join(versions)}" for kind, versions in PROVEN.items())
+
+
+def unproven(meta: Any) -> list[str]:
+    """Return the versions of Slurm and of the data_parser plugin that `meta` names and that are not in PROVEN."""
+    meta = meta if isinstance(meta, dict) else {}
+    slurm, plugin = meta.get("slurm") or meta.get("Slurm"), meta.get("plugin")
+    release = slurm.get("release") if isinstance(slurm, dict) else None
+    parser = (plugin.get("data_parser") or plugin.get("type")) if isinstance(plugin, dict) else None
+    forms = {
+        "Slurm": re.match(r"\d+\.\d+", str(release or "")),
+        "data_parser": re.search(r"v\d+\.\d+\.\d+", str(parser or "")),
+    }
+    found = {"Slurm": release, "data_parser": parser}
+    return [
+        f"{kind} {str(text)[:60]}"
+        for kind, text in found.items()
+        if text and not ((form := forms[kind]) and form[0] in PROVEN[kind])
+    ]
 
 
 def _records(rows: list[Row], rejects: list[Reject], before: int) -> Records:
@@ -137,9 +166,10 @@ def _job(job: dict[str, Any]) -> tuple[str | None, ...]:
         _instant(times.get("eligible")), _instant(times["start"]), _instant(times["end"]),
         _count(times.get("elapsed")), _clock(times.get("suspended")), _count(times.get("limit")),
         _count(job.get("allocation_nodes")), None, _tres(tres.get("requested")), _tres(tres.get("allocated")),
-        _text(job.get("nodes")), _count(job.get("priority")), _flags(_listed(job, "flags")), None, None,
+        _text(job.get("nodes")), _count(job.get("priority")), _flags(_listed(job, "flags"), job["state"]), None, None,
         _reason(job["state"]), _text(job.get("constraints")), _exit_code(job.get("exit_code"), job["state"]),
-        _text(job.get("cluster")),
+        _text(job.get("cluster")), _text(job.get("sluid")), _text(job.get("original_sluid")),
+        _count(job.get("restart_cnt")), _text(job.get("failed_node")), _text(job.get("submit_line")), None, None,
     )  # fmt: skip
 
 
@@ -154,13 +184,13 @@ def _printed(job: dict[str, Any]) -> str:
     return str(int(job["job_id"]))
 
 
-def _step(step: dict[str, Any], job: dict[str, Any]) -> tuple[str | None, ...]:
-    """Convert the record of one step of a job."""
+def _step(step: dict[str, Any], job: dict[str, Any], sluid: str | None) -> tuple[str | None, ...]:
+    """Convert the record of one step of a job, which has that SLUID."""
     ident = step["step"]["id"]  # a text; in some versions an object
     name = str(ident["step_id"] if isinstance(ident, dict) else ident).rsplit(".", 1)[-1].lower()
     times, tres = step["time"], step.get("tres") or {}
-    listed = (tres.get("requested") or {}).get("max") or []
-    most = next((t["count"] for t in listed if t["type"] == "mem"), None)
+    used = tres.get("requested") or {}  # TRESUsageIn
+    most = next((t["count"] for t in used.get("max") or [] if t["type"] == "mem"), None)
     held = tres.get("allocated") or []
     return _texts(
         f"{_printed(job)}.{name}", f"{int(job['job_id'])}.{name}", _text(step["step"].get("name")), None, None, None,
@@ -168,7 +198,8 @@ def _step(step: dict[str, Any], job: dict[str, Any]) -> tuple[str | None, ...]:
         _count(times.get("elapsed")), _clock(times.get("suspended")), None,
         _count((step.get("nodes") or {}).get("count")), _cpus(held), None, _tres(held), None, None, None,
         None if most is None else str(_number(most) or 0), _cpu_time(times.get("total")), None, None,
-        _exit_code(step.get("exit_code"), step["state"]), None,
+        _exit_code(step.get("exit_code"), step["state"]), None, sluid, None, None, None, None,
+        _gpu_usage(used.get("total")), _gpu_usage(used.get("max")),
     )  # fmt: skip
 
 
@@ -239,8 +270,11 @@ def _reason(state: Any) -> str | None:
     return _text(state.get("reason")) if isinstance(state, dict) else None
 
 
-def _flags(flags: list[str]) -> str | None:
-    return next((_STARTED[flag] for flag in flags if flag in _STARTED), None)
+def _flags(flags: list[Any], state: Any) -> str | None:
+    """Return the flags of a job, and the words of its state that are not the state itself."""
+    current = state.get("current") if isinstance(state, dict) else state
+    others = [word for word in current if word != _state(current)] if isinstance(current, list) else []
+    return ",".join(str(flag) for flag in (*flags, *others)) or None
 
 
 def _tres(listed: list[dict[str, Any]] | None) -> str | None:
@@ -253,6 +287,11 @@ def _tres(listed: list[dict[str, Any]] | None) -> str | None:
         name = f"{tres['type']}/{tres['name']}" if tres.get("name") else tres["type"]
         parts.append(f"{name}={count}{'M' if tres['type'] == 'mem' else ''}")
     return ",".join(parts) or None
+
+
+def _gpu_usage(listed: list[dict[str, Any]] | None) -> str | None:
+    """Format the GPU usage in a list of TRES as sacct prints it: gres/gpuutil in percent, gres/gpumem in bytes."""
+    return _tres([tres for tres in listed or [] if tres["type"] == "gres"])
 
 
 def _cpus(listed: list[dict[str, Any]]) -> str | None:

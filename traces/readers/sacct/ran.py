@@ -11,6 +11,8 @@ from collections.abc import Iterable
 
 import polars as pl
 
+from traces.schema import REDUCED
+
 OPEN = ("PENDING", "RUNNING", "SUSPENDED")  # not over yet
 # A job in one of these states ran. A cancelled job, or one that missed its deadline, may never have run.
 RAN_BY_STATE = (
@@ -19,7 +21,7 @@ RAN_BY_STATE = (
 )  # fmt: skip
 
 LOST = 128
-WHOLE, RESTORED, REDUCED = "whole", "restored from DerivedExitCode", "128 may be missing"
+WHOLE, RESTORED = "whole", "restored from DerivedExitCode"
 _COLUMNS_OF_26_05 = frozenset({"Exclusive", "ReqReservation"})
 
 
@@ -113,12 +115,15 @@ def prints_whole_codes(columns: Iterable[str], codes: pl.Series) -> bool:
 def with_exit_codes(rows: pl.DataFrame, *, whole: bool) -> pl.DataFrame:
     """Restore exit codes and add `exit_code_form`, null where no 128 can be missing; `derived_exit_code` is dropped.
 
-    A code is restored if DerivedExitCode is the same code with 128. `whole`: the dump prints all codes whole.
+    A code is restored if DerivedExitCode, which only jobs have, is the same code with 128. `whole`: the dump prints all
+    codes whole.
     """
     code = pl.col("exit_code")
     if whole:
         known = pl.when(code.is_not_null()).then(pl.lit(WHOLE))
-        return rows.with_columns(known.alias("exit_code_form")).drop("derived_exit_code")
+        return rows.with_columns(known.alias("exit_code_form")).drop("derived_exit_code", strict=False)
+    if "derived_exit_code" not in rows.columns:
+        rows = rows.with_columns(pl.lit(None, dtype=pl.Int64).alias("derived_exit_code"))
     is_restored = (code + LOST == pl.col("derived_exit_code")).fill_null(False)
     # only a job that failed by itself has a code; one that a signal ended has none
     may_lack = (code > 0) | ((code == 0) & (pl.col("exit_signal") == 0) & (pl.col("state") == "FAILED"))

@@ -8,7 +8,7 @@ that memory does not grow with the dump: `blocks` cuts the dump, `lines` splits 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -32,7 +32,7 @@ from traces.readers.sacct import mend as sacct_mend
 from traces.readers.sacct import ran as sacct_ran
 from traces.readers.sacct import typed as sacct_typed
 from traces.readers.sacct.blocks import SacctBlock
-from traces.readers.sacct.fields import SacctField, fields_of
+from traces.readers.sacct.fields import fields_of
 from traces.readers.sacct.jobs import fold
 from traces.readers.sacct.json import COLUMNS
 from traces.readers.sacct.layout import Layout
@@ -51,7 +51,8 @@ class Piece:
 
     `before`: number of lines (or JSON records) of the file before the block. `clusters`: the clusters that its column
     Cluster names, each with a line. `whole_codes`: whether it shows that the dump prints exit codes whole. `cut`: texts
-    that a fixed width cut short, by column. `unknown_states`: states that Baton does not know, as printed.
+    that a fixed width cut short, by column. `unknown_states`, `unknown_flags`: those that Baton does not know, as
+    printed. `unproven`: versions of `sacct --json`, see `sacct_json.Records`.
     """
 
     batch: SpilledBatch
@@ -62,7 +63,9 @@ class Piece:
     clusters: dict[str, int]
     whole_codes: bool
     unknown_states: Counter[str]
+    unknown_flags: Counter[str]
     cut: Counter[str] = field(default_factory=Counter)
+    unproven: list[str] = field(default_factory=list)
 
 
 Work = Callable[[Spill, int], Piece]
@@ -96,7 +99,8 @@ class Sacct:
         spill = Spill(file.folder / "spill")
         spill.folder.mkdir()
         clusters: dict[str, int] = {}
-        whole_codes, cut, unknown_states = False, Counter[str](), Counter[str]()
+        whole_codes, cut, unknown_states, unknown_flags = False, Counter[str](), Counter[str](), Counter[str]()
+        unproven: list[str] = []
         layout = self.layout(file)
         unknown_columns = [] if layout is None else [name for name in layout.columns if name not in sacct_columns.NAMES]
         with ThreadPoolExecutor(THREADS) as pool:
@@ -113,10 +117,14 @@ class Sacct:
                 whole_codes |= piece.whole_codes
                 cut += piece.cut
                 unknown_states += piece.unknown_states
+                unknown_flags += piece.unknown_flags
+                unproven += piece.unproven
             _check_one_cluster(file, clusters)
             _say(file, unknown_columns, "columns that Baton does not know are not read", "is it a newer Slurm?")
             _say(file, cut, "texts cut short by their column's width are not read", "use sacct -P")
             _say(file, unknown_states, "states that Baton does not know are read as UNKNOWN", "is it a newer Slurm?")
+            _say(file, unknown_flags, "flags that Baton does not know are in jobs.other_flags", "is it a newer Slurm?")
+            _say(file, unproven, "no test has read JSON of these versions", f"proven are {sacct_json.proven()}")
             if parsed.records == parsed.rejected + len(parsed.rejects):
                 why = "the file holds none"
                 if rejected:
@@ -217,38 +225,36 @@ def _say(file: RawFile, found: Counter[str] | list[str], what: str, advice: str)
     say(f"{file.shown or file.path}: {what}: {', '.join(texts)}: {advice}")
 
 
-def _unknown_states(rows: pl.DataFrame, kept: pl.Series, fields: Mapping[str, SacctField]) -> Counter[str]:
-    """Return the printed states of kept rows whose state is UNKNOWN, except Slurm's own words for that."""
-    if "State" not in fields or not (rows["state"] == "UNKNOWN").any():
+def _counted(rows: pl.DataFrame, kept: pl.Series, column: str) -> Counter[str]:
+    """Count the words of a column, which commas separate, in the rows that are kept."""
+    if rows[column].null_count() == len(rows):
         return Counter()
-    texts = fields["State"].texts()  # repaired rows follow those of `fields`
-    unknown = (rows["state"] == "UNKNOWN").head(len(texts)) & kept.head(len(texts))
-    return Counter(text for text in texts.filter(unknown) if text not in (None, "?", "UNKNOWN"))
+    return Counter(word for text in rows[column].filter(kept).drop_nulls() for word in text.split(","))
 
 
 def _folded(portion: tuple[pl.DataFrame, pl.DataFrame, bool], whole_codes: bool) -> Parsed:
     allocations, steps, single = portion
-    return fold(sacct_ran.with_exit_codes(allocations, whole=whole_codes), steps, single=single)
+    return fold(*(sacct_ran.with_exit_codes(rows, whole=whole_codes) for rows in (allocations, steps)), single=single)
 
 
 def _piece(
     spill: Spill, number: int, rows: pl.DataFrame, kept: pl.Series, before: int, rejects: list[Reject], slow: int,
-    columns: Sequence[str], fields: Mapping[str, SacctField],
+    columns: Sequence[str],
 ) -> Piece:  # fmt: skip
     """Spill the rows of a block that are kept."""
     named = rows.select("printed_cluster", "line").filter(kept & pl.col("printed_cluster").is_not_null())
     first = named.group_by("printed_cluster").agg(pl.col("line").min())
     whole = sacct_ran.prints_whole_codes(columns, rows["exit_code"].filter(kept))
-    states = _unknown_states(rows, kept, fields)
-    batch = spill.put(number, rows.drop("printed_cluster"), kept)
-    return Piece(batch, before, int(kept.sum()), rejects, slow, dict(first.iter_rows()), whole, states)
+    states, flags = (_counted(rows, kept, name) for name in ("unknown_state", "unknown_flags"))
+    batch = spill.put(number, rows.drop("printed_cluster", "unknown_state", "unknown_flags"), kept)
+    return Piece(batch, before, int(kept.sum()), rejects, slow, dict(first.iter_rows()), whole, states, flags)
 
 
 def _text_piece(block: SacctBlock, settings: ClusterSettings, spill: Spill, number: int) -> Piece:
     """Read a block of lines."""
     lines = sacct_lines.split(block.data, block.layout)
     rows, kept, rejects, slow = records(lines, block.layout, settings)
-    piece = _piece(spill, number, rows, kept, block.before, rejects, slow, block.layout.columns, lines.fields)
+    piece = _piece(spill, number, rows, kept, block.before, rejects, slow, block.layout.columns)
     piece.cut.update({name: int(cut.sum()) for name, cut in lines.cut.items() if cut.any()})
     return piece
 
@@ -262,8 +268,8 @@ def _json_piece(records: sacct_json.Records, settings: ClusterSettings, spill: S
         values = records.frame.row(n)
         odd = sacct_columns.odd_value((name, text or "") for name, text in zip(COLUMNS, values, strict=False))
         rejects.append(Reject(at, odd or why or "a value has the wrong form", str(values)))
-    piece = _piece(spill, number, rows, valid, records.before, rejects, 0, COLUMNS, fields)
-    return replace(piece, whole_codes=True)
+    piece = _piece(spill, number, rows, valid, records.before, rejects, 0, COLUMNS)
+    return replace(piece, whole_codes=True, unproven=records.unproven)
 
 
 def _refused(rows: pl.DataFrame, valid: pl.Series) -> list[tuple[int, int, str | None]]:
@@ -283,8 +289,10 @@ def records(
     rows, kept = sacct_typed.typed(lines.fields, lines.numbers, settings, lines.cut)
     clean = lines.whole.copy()
     clean[rows["line"].filter(~kept).to_numpy()] = False
+    forged = _forged(rows, kept, lines, layout)
+    kept &= ~rows["line"].is_in([reject.line for reject in forged])
     if clean.all():
-        return rows, kept, [], 0
+        return rows, kept, forged, len(forged)
     slow = int((~clean).sum())
     if layout.widths:
         return rows, kept, _fixed_rejects(lines, clean, layout), slow
@@ -305,8 +313,37 @@ def records(
         mended, odd = _mended(mender, layout, settings)
         rows = pl.concat([rows, mended])  # appended unsorted, because sorting would take a fifth of a block's time
         kept = kept.extend(pl.repeat(True, len(mended), eager=True))
-        rejects = sorted([*rejects, *odd], key=lambda reject: reject.line)
-    return rows, kept, rejects, slow
+        rejects = [*rejects, *odd]
+    return rows, kept, sorted([*rejects, *forged], key=lambda reject: reject.line), slow
+
+
+def _forged(rows: pl.DataFrame, kept: pl.Series, lines: sacct_lines.Lines, layout: Layout) -> list[Reject]:
+    """Return rejects for whole lines that are rather the end of the record before them, whose last column is user text.
+
+    Their ids, and SLUIDs where the dump has them, are out of order, and no other line shows a run of the job that
+    another may follow, or a task of the same array.
+    """
+    if layout.columns[-1] not in sacct_columns.BY_USERS or layout.trailing or layout.widths:
+        return []
+    id_ = pl.coalesce("array_job_id", "job_id_raw").alias("id")
+    ids = rows.select("line", "state", "sluid", "array_job_id", pl.col("job_id_raw").alias("raw"), id_).filter(kept)
+    if ids.is_empty() or ids["raw"].null_count():
+        return []
+    odd = ids.filter(sacct_mend.out_of_order([ids["raw"].to_numpy(), ids["id"].to_numpy()]))
+    if odd.is_empty():
+        return []
+    others = ids.join(odd.select("line"), on="line", how="anti")
+    others = others.filter((pl.col("state") != "COMPLETED") | pl.col("array_job_id").is_not_null())
+    odd = odd.join(others.select("id").unique(), on="id", how="anti")
+    if odd["sluid"].null_count() < len(odd):
+        order = ids["sluid"].fill_null("").rank("dense").cast(pl.Int64).to_numpy()
+        known = ids.filter(~sacct_mend.out_of_order([order])).select("line", "sluid").drop_nulls()
+        shared = ids.select("sluid", "raw").unique().group_by("sluid").len().filter(pl.col("len") > 1)
+        odd = odd.join(known.join(shared, on="sluid", how="anti"), on="line", how="anti")
+    return [
+        Reject(line, f"record {number} may be text of the record before it: its id is out of order", lines.line(line))
+        for line, number in odd.select("line", "id").iter_rows()
+    ]
 
 
 def _mended(mender: sacct_mend.Mender, layout: Layout, settings: ClusterSettings) -> tuple[pl.DataFrame, list[Reject]]:

@@ -94,9 +94,10 @@ class Spill:
         return pl.concat(frames)
 
 
+GPU_COLUMNS = ("gpu_percent", "gpu_max_percent", "gpu_mem_max_kib")
 STEP_COLUMNS = (
     "line", "base", "step_id", "job_name", "state", "submit_utc", "start_utc", "end_utc", "run_s", "allocated_cpus",
-    "max_rss_kib", "cpu_time_s", "exit_code", "exit_signal", "ran",
+    "max_rss_kib", "cpu_time_s", "exit_code", "exit_signal", "ran", "sluid", *GPU_COLUMNS,
 )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ _ID = re.compile(
     r"(?P<id>(?P<job>[0-9]{1,18})(?:_(?:(?P<task>[0-9]{1,18})|(?P<range>\[[^\]]*\]?)))?(?:\+[0-9]{1,9})?)"
     r"(?:\.[A-Za-z0-9_+.]+)?"
 )
+_GPU_USE = re.compile(rb"/gpu(?:util|mem)=")
 NO_ARRAY, RANGE = -1, -2
 _ONE_BRACKET = r"^[^\[\],\s]*\[[0-9]{1,9}(?:-[0-9]{1,9})?(?:,[0-9]{1,9}(?:-[0-9]{1,9})?)*\]$"
 
@@ -52,19 +53,29 @@ def typed(
         pl.coalesce(column.word("User"), column.word("UID")).alias("user_name"),
         column.count("Priority").alias("priority"),
         column.mapped("State", sacct_columns.state, pl.String).alias("state"),
+        column.mapped("State", sacct_columns.unknown_state, pl.String).alias("unknown_state"),
+        column.mapped("Flags", sacct_columns.unknown_flags, pl.String).alias("unknown_flags"),
         pl.coalesce(column.count("ElapsedRaw"), column.duration("Elapsed").cast(pl.Int64)).alias("elapsed_s"),
         column.duration("Suspended").cast(pl.Int64).fill_null(0).alias("suspended_s"),
         pl.coalesce(_limit(column, "TimelimitRaw"), _limit(column, "Timelimit")).alias("limit_s"),
         column.mapped("ExitCode", _code, pl.Int64).alias("exit_code"),
         column.mapped("ExitCode", lambda text: slurm_text.parse_exit_code(text)[1], pl.Int64).alias("exit_signal"),
         column.mapped("DerivedExitCode", _code, pl.Int64).alias("derived_exit_code"),
-        column.mapped("Flags", started_by, pl.String).alias("started_by"),
+        column.mapped("Flags", sacct_columns.started_by, pl.String).alias("started_by"),
         column.word("Cluster").alias("printed_cluster"),
+        column.count("Restarts").alias("restarts"),
+        column.sluid("SLUID").alias("sluid"),
+        column.sluid("OriginalSLUID").alias("original_sluid"),
+        *_gpu_use(column),
         column.size_kib("MaxRSS").alias("max_rss_kib"),
         column.duration("TotalCPU").alias("cpu_time_s"),
         column.nodes("NodeList").alias("nodes"),
         column.is_text("NodeList", "None assigned").alias("is_unassigned"),
     )
+    other = pl.lit(None, dtype=pl.String)
+    if rows["unknown_state"].null_count() + rows["unknown_flags"].null_count() < 2 * len(rows):
+        other = pl.concat_str("unknown_state", "unknown_flags", separator=",", ignore_nulls=True).replace("", None)
+    rows = rows.with_columns(other.alias("other_flags"))
     rows, fits = sacct_times.to_utc(rows, fields, settings.timezone)
     column.valid &= fits
     rows = rows.with_columns(_sizes(column, settings))
@@ -158,6 +169,10 @@ class _Columns:
         self.valid[odd] &= valid.to_numpy()
         return values.scatter(odd, new)
 
+    def sluid(self, name: str) -> pl.Series:
+        """Return Slurm's unique ids of records."""
+        return self.fields[name].sluids() if name in self.fields else self.none(pl.String)
+
     def nodes(self, name: str) -> pl.Series:
         """Return the distinct nodes of each node list; null without nodes."""
         if name not in self.fields:
@@ -214,16 +229,28 @@ def node_lists(texts: pl.Series) -> tuple[pl.Series, pl.Series]:
     return lists, every.scatter(rest["code"], valid) if len(rest) else every
 
 
+def _gpu_use(column: _Columns) -> list[pl.Series]:
+    """Return gpu_percent, gpu_max_percent and gpu_mem_max_kib, from what Slurm's jobacct_gather plugins record.
+
+    Each reading of a task is the sum over its processes. TRESUsageInTot sums the last reading of each task,
+    TRESUsageInAve divides that by the tasks, and TRESUsageInMax is the highest reading of any task (`common_jag.c`).
+    """
+    data = {id(f.data): f.data for name, f in column.fields.items() if name in sacct_columns.GPU_USAGE}
+    is_recorded = any(_GPU_USE.search(texts.data) for texts in data.values())  # few dumps do; reading each row is slow
+
+    def usage(name: str, part: str) -> pl.Series:
+        if not is_recorded or name not in column:
+            return column.none(pl.String)
+        return column.fields[name].texts().str.extract(rf"(?:^|,)gres/{part}=([^,]+)")
+
+    total, mean, most = (usage(name, "gpuutil").cast(pl.Float64, strict=False) for name in sacct_columns.GPU_USAGE)
+    memory, _ = map_unique(usage("TRESUsageInMax", "gpumem"), slurm_text.parse_rss_kib, pl.Int64)
+    last = pl.select(pl.coalesce(total, mean * column.count("NTasks"))).to_series()
+    return [last.alias("gpu_percent"), most.alias("gpu_max_percent"), memory.alias("gpu_mem_max_kib")]
+
+
 def _code(text: str) -> int | None:
     return slurm_text.parse_exit_code(text)[0]
-
-
-def started_by(flags: str) -> str | None:
-    """Return the scheduler pass that started the job, from sacct's Flags; None if they do not name it."""
-    for flag, name in (("SchedMain", "main"), ("SchedBackfill", "backfill"), ("SchedSubmit", "submit")):
-        if flag in flags:
-            return name
-    return None
 
 
 def _limit(column: _Columns, name: str) -> pl.Series:
