@@ -46,7 +46,7 @@ def test_chains_survive_kills_and_mishaps(fast: Slurm, record_property: Callable
     place = workplace(fast, "chains", script)
     artifact(place / "released", trained_on={"capacity": NODES})
     artifact(place / "reactive", lead_h=0.0, trained_on={"capacity": NODES})
-    chains, kills = (4, 50) if IS_FULL else (4, 5) if fast.version == OWN else (2, 2)
+    chains, kills = (4, 50) if IS_FULL else (4, 5) if fast.version == OWN else (3, 2)
     kept = [Kept(fast, place, f"chain{number}", LINKS, CYCLE_S) for number in range(chains)]
     peers = [Kept(fast, place, f"reactive{number}", LINKS, CYCLE_S, "reactive") for number in range(chains)]
     assert fast.clock is not None
