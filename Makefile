@@ -15,7 +15,7 @@ export DO_NOT_TRACK := 1
 # Without its bytecode every process would compile Baton's modules again: half a second, and the tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup system run test test-fast collected coverage lint live fidelity mutants bench dev mlflow lock sample docs site clean
+.PHONY: help setup system slurms run test test-fast collected coverage lint live fidelity mutants bench dev mlflow lock sample docs site clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## */\t/' | expand -t 12
@@ -35,6 +35,9 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 
 system:          ## install Debian packages for the live tests: a real Slurm, and Chromium (needs root)
 	./tests/live/install-packages
+
+slurms:          ## make roots of Debian 13 and sid with Slurm 24.11 and 26.05 for the live tests (needs root; 450 MB)
+	./tests/live/install-packages --slurm 24.11,26.05
 
 run: setup       ## run the whole pipeline on the bundled sample, or RAW=DIR (FLAGS="--cluster ... --timezone ...")
 	$(BIN)/baton run $(if $(RAW),--raw "$(RAW)") $(FLAGS)

@@ -19,7 +19,7 @@ from features.snapshot import NO_LIMIT
 from traces.counted import counted
 from traces.units import DAY_S
 
-TESTED = "22.05"  # the Slurm version that the agent is tested on (tests/live)
+TESTED = ("22.05", "24.11", "26.05")  # the Slurm versions that the agent is tested on (tests/live)
 SIZE_SLACK = 0.2  # allowed difference in size, relative to the cluster that the policy was trained on
 CLOCK_S = 60  # a larger difference between the two clocks gives a warning
 GOOD, WARNING, PROBLEM = "good", "warning", "problem"
@@ -109,11 +109,11 @@ def _slurm(context: SlurmContext, queue: Queue, now_s: int) -> list[Finding]:
     settings = context.settings
     if settings is None:
         return [*found, Finding(WARNING, "slurm", f"its settings cannot be read: {context.limits_why}")]
-    version = f"version {settings.version}"
+    version, tested = f"version {settings.version}", ", ".join(TESTED)
     if settings.version.startswith(TESTED):
-        found.append(Finding(GOOD, "slurm", version))
+        found.append(Finding(GOOD, "slurm", f"{version}; the agent is tested on {tested}"))
     else:
-        found.append(Finding(WARNING, "slurm", f"{version}; the agent has been tested only on {TESTED}"))
+        found.append(Finding(WARNING, "slurm", f"{version}; the agent has been tested only on {tested}"))
     apart_s = now_s - settings.now_s
     text = f"this host is {abs(apart_s)} s {'ahead of' if apart_s >= 0 else 'behind'} the controller"
     found.append(Finding(GOOD if abs(apart_s) <= CLOCK_S else WARNING, "clock", text))

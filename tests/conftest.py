@@ -24,10 +24,11 @@ settings.load_profile("suite")
 # itself xdist begins with the files of most tests, and one worker is alone at the end with a file of one long test.
 LONGEST = (
     "tests/pipelines/test_road.py", "tests/models/study/test_causal_fit.py", "tests/pipelines/test_pipeline.py",
-    "tests/test_readme.py", "tests/pipelines/test_life.py", "tests/models/release/test_at_once.py",
+    "tests/test_readme.py", "tests/live/test_ingest.py", "tests/live/test_agent.py",
+    "tests/pipelines/test_life.py", "tests/models/release/test_at_once.py",
     "tests/models/provisioning/policies/test_reference.py", "tests/pipelines/test_made_again.py",
     "tests/live/test_fidelity.py",
-    "tests/browser/test_dagster_ui.py", "tests/live/test_agent.py", "tests/assets/test_code_versions.py",
+    "tests/live/test_agent_sight.py", "tests/browser/test_dagster_ui.py", "tests/assets/test_code_versions.py",
     "tests/live/test_reasons.py",
     "tests/browser/test_mlflow_ui.py", "tests/models/provisioning/test_policies.py",
     "tests/traces/store/test_killed.py",

@@ -1,4 +1,4 @@
-"""Answers in the form of other Slurm versions, from their documentation and unproven: all are seen alike."""
+"""Answers in the form of other Slurm versions, from their documentation: all are seen alike."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.check import WARNING, check_agent
+from agent.check import GOOD, TESTED, WARNING, check_agent
 from agent.eyes import Eyes
 from agent.sight import ClusterObservation, SlurmRequest
 from agent.slurm.commands import Commands, SlurmError
@@ -80,7 +80,8 @@ def test_all_versions_are_observed_alike() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_check_says_that_the_version_is_unproven(version: str) -> None:
+def test_check_says_which_versions_are_proven(version: str) -> None:
     found = check_agent(Printed(version), REQUEST, now_s=lambda: float(NOW))
-    result = [one.text for one in found if one.subject == "slurm" and one.level == WARNING]
-    assert len(result) == 1 and result[0].startswith(f"version {version}") and "tested only on 22.05" in result[0]
+    level = GOOD if version in TESTED else WARNING
+    (text,) = (one.text for one in found if one.subject == "slurm" and one.level == level)
+    assert text.startswith(f"version {version}") and text.endswith(", ".join(TESTED))

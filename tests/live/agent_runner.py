@@ -23,6 +23,7 @@ from agent.eyes import Eyes
 from agent.slurm.commands import Commands
 from agent.slurm_time import SlurmTime
 from tests.live.clock import FastClock
+from tests.live.keeping import jump_s
 
 
 class FastCommands(Commands):
@@ -51,11 +52,15 @@ def main(given: str) -> int:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     commands = FastCommands(fast)
+    folder = Path(values["folder"])
+
+    def host_s() -> float:
+        return fast.now() + jump_s(folder)
+
     world = AgentServices(
-        commands, SlurmTime(commands, fast.now, fast.now), lambda seconds: stop.wait(seconds / fast.rate), cli.say,
+        commands, SlurmTime(commands, host_s, fast.now), lambda seconds: stop.wait(seconds / fast.rate), cli.say,
         partial(Eyes, commands), os.environ, stop.is_set,
     )  # fmt: skip
-    folder = Path(values["folder"])
     chain = Chain(
         script=folder / "job.sh", links=values["links"], artifact=folder / values["released"], name=values["name"],
         cycle_s=values["cycle_s"],

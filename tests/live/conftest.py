@@ -1,28 +1,23 @@
-"""One real Slurm for all the live tests of a process."""
+"""One real Slurm of each version for all the live tests of a process."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.conftest import skip_or_fail
-from tests.live.slurm import Slurm, missing
+from agent.check import TESTED
+from tests.live.slurm import Slurm
+
+
+@pytest.fixture(scope="session", params=TESTED)
+def version(request: pytest.FixtureRequest) -> str:
+    """The version of Slurm; of the tests that ask for it, all run on one version before the first runs on the next."""
+    return str(request.param)
 
 
 @pytest.fixture(scope="session")
-def slurm() -> Iterator[Slurm]:
-    """A running cluster; skipped (or failed, under BATON_REQUIRE=slurm) where none can be started."""
-    reason = missing()
-    if reason:
-        skip_or_fail("slurm", reason)
-    with tempfile.TemporaryDirectory(prefix="baton-slurm-") as folder:
-        Path(folder).chmod(0o755)  # munge refuses a socket that others cannot reach
-        cluster = Slurm(Path(folder))
-        try:
-            cluster.up()
-            yield cluster
-        finally:
-            cluster.down()
+def slurm(version: str) -> Iterator[Slurm]:
+    """A running cluster; skipped (or failed, under BATON_REQUIRE) where none can be started."""
+    with Slurm.running(version=version) as cluster:
+        yield cluster

@@ -9,9 +9,11 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agent.chains.state import Folder
 from tests.conftest import REPOSITORY
 from tests.live.slurm import Slurm
 
+JUMP = "jump"  # a file in the agents' folder
 USER = "games"  # Debian's own, so that none has to be made on the machine
 
 
@@ -25,6 +27,21 @@ def workplace(slurm: Slurm, name: str, script: str, user: str = USER) -> Path:
         shutil.chown(path, user, user)
     slurm.run("sacctmgr", "-i", "add", "user", user, "Account=science", "Cluster=live")
     return folder
+
+
+def tell_jump(folder: Path, seconds: float) -> None:
+    """Put the clock of the agents' host that many seconds ahead of the fast clock; their monotonic clock stays."""
+    part = folder / "jump.part"
+    part.write_text(str(seconds))
+    part.rename(folder / JUMP)
+
+
+def jump_s(folder: Path) -> float:
+    """How far the clock of the agents' host is ahead, s."""
+    try:
+        return float((folder / JUMP).read_text())
+    except FileNotFoundError:
+        return 0.0
 
 
 @dataclass
@@ -62,6 +79,10 @@ class Kept:
                 ],
                 cwd=REPOSITORY, env=self.slurm.real_env, stderr=log,
             )  # fmt: skip
+
+    def has_begun(self) -> bool:
+        """Whether the chain has a state: from then on its agent goes on whatever Slurm answers."""
+        return Folder(self.state).load() is not None
 
     def kill(self) -> None:
         """End the agent as a crash would, and start another at once."""

@@ -1,5 +1,7 @@
 """A real Slurm on loopback: munge, MariaDB, slurmdbd, slurmctld and a few slurmds with emulated GPUs.
 
+Its version is this machine's own (`make system`) or that of a root (`tests.live.root`).
+
 Everything it writes lies in one folder, every port is on 127.0.0.1, and `down` ends exactly the processes that `up`
 started, by their pid files. Needs root and the packages of `make system`. The GPUs are device files that lead to
 /dev/null: Slurm counts, schedules and accounts them as if they were there.
@@ -15,13 +17,18 @@ import signal
 import socket
 import stat
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agent.check import TESTED
+from tests.conftest import skip_or_fail
 from tests.live.clock import LIBRARY, FastClock
+from tests.live.root import ROOTS, Root, missing_root
 
+OWN = TESTED[0]  # the packages of Debian 12
 PROGRAMS = ("munged", "mariadbd", "mariadb-install-db", "slurmdbd", "slurmctld", "slurmd", "sacct", "sbatch", "sinfo")
 
 
@@ -42,14 +49,16 @@ class Cluster:
         return [f"n{number:0{len(str(self.nodes))}d}" for number in range(1, self.nodes + 1)]
 
 
-def missing(clock: bool = False) -> str | None:
-    """Why no Slurm (with `clock`: on a fast clock) can be started here, or None."""
+def missing(clock: bool = False, version: str = OWN) -> str | None:
+    """Why no Slurm of that version (with `clock`: on a fast clock) can be started here, or None."""
     absent = [name for name in PROGRAMS if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None]
     if absent:
         return f"no {', '.join(absent)} on this machine (make system installs Debian's Slurm)"
     if clock and not LIBRARY.exists():
         return f"no {LIBRARY} on this machine (make system installs Debian's faketime)"
-    return None if os.geteuid() == 0 else "the Slurm daemons need root"
+    if os.geteuid() != 0:
+        return "the Slurm daemons need root"
+    return None if version == OWN else missing_root(version)
 
 
 def _free_port() -> int:
@@ -78,13 +87,19 @@ class Slurm:
     folder: Path
     cluster: Cluster = field(default_factory=Cluster)
     clock: FastClock | None = None
+    version: str = OWN
     ports: dict[str, int] = field(default_factory=lambda: {name: _free_port() for name in ("ctld", "dbd", "sql")})
     pid_files: list[Path] = field(default_factory=list)
     mariadb: subprocess.Popen[bytes] | None = None
+    root: Root | None = None
+
+    def __post_init__(self) -> None:
+        if self.version != OWN:
+            self.root = Root(ROOTS / self.version)
 
     @property
     def env(self) -> dict[str, str]:
-        path = os.environ["PATH"] + ":/usr/sbin:/sbin"
+        path = f"{self.folder}/bin:{os.environ['PATH']}:/usr/sbin:/sbin"
         own = {**os.environ, "PATH": path, "SLURM_CONF": str(self.folder / "etc/slurm.conf"), "TZ": "UTC"}
         return own | (self.clock.env() if self.clock else {})
 
@@ -101,6 +116,36 @@ class Slurm:
             message = done.stderr.strip() or done.stdout.strip()
             raise RuntimeError(f"{command[0]}: {message.decode(errors='replace')}")
         return done.stdout.decode(errors="surrogateescape")
+
+    def daemon(self, *command: str) -> None:
+        """Start a daemon of Slurm, which goes to the background by itself."""
+        self.run(*(self.root.inside(*command) if self.root else command))
+
+    def reconfigure(self, old: str, new: str, is_known: Callable[[], bool]) -> None:
+        """Replace a text of slurm.conf, and wait until the controller knows."""
+        conf, part = self.folder / "etc/slurm.conf", self.folder / "etc/slurm.conf.part"
+        part.write_text(conf.read_text().replace(old, new))
+        part.rename(conf)
+        self.run("scontrol", "reconfigure")
+        self.wait(30, is_known, "the new configuration")
+
+    def hide(self, words: str) -> None:
+        """Set PrivateData, and wait until the controller knows."""
+
+        def is_known() -> bool:
+            shown = self.run("scontrol", "show", "config").partition("PrivateData")[2].partition("\n")[0]
+            return sorted(shown.strip(" =").split(",")) == sorted(words.split(","))
+
+        old = (self.folder / "etc/slurm.conf").read_text()
+        self.reconfigure(old, f"{old.partition('PrivateData=')[0]}PrivateData={words}\n", is_known)
+
+    def pid(self, daemon: str) -> int:
+        """The process of slurmdbd, slurmctld or slurmd-NODE. Raises FileNotFoundError, ProcessLookupError."""
+        return self._outside(self.folder / f"run/{daemon}.pid")
+
+    def _outside(self, pid_file: Path) -> int:
+        pid = int(pid_file.read_text().split()[0])
+        return self.root.outside(pid) if self.root and pid_file.parent.name == "run" else pid
 
     def sbatch(self, *options: str, script: str = "sleep 1") -> str:
         """Submit a batch job; returns its id.
@@ -134,6 +179,8 @@ class Slurm:
         """Write the configuration and start the daemons in order, each waited for."""
         self._configure()
         f = self.folder
+        if self.root:
+            self.root.enter(f)
         self.pid_files = [f / "munge/munged.pid", f / "run/slurmdbd.pid", f / "run/slurmctld.pid"]
         self.run(
             "setpriv", "--reuid", "munge", "--regid", "munge", "--clear-groups", "munged",
@@ -160,17 +207,34 @@ class Slurm:
             "GRANT ALL ON slurm_acct_db.* TO slurm@'127.0.0.1'",
             real_clock=True,
         )
-        self.run("slurmdbd")
+        self.daemon("slurmdbd")
         self.wait(60, lambda: self.run("sacctmgr", "-n", "show", "cluster") is not None, "slurmdbd")
         self.run("sacctmgr", "-i", "add", "cluster", "live")
-        self.run("slurmctld")
+        self.daemon("slurmctld")
         self.wait(30, lambda: "UP" in self.run("scontrol", "ping"), "slurmctld")
         for name in self.cluster.names():
-            self.run("slurmd", "-N", name)
+            self.daemon("slurmd", "-N", name)
             self.pid_files.append(f / f"run/slurmd-{name}.pid")
         self.wait(60, self._all_idle, "nodes idle")
         self.run("sacctmgr", "-i", "add", "account", "science", "Cluster=live")
         self.run("sacctmgr", "-i", "add", "user", "root", "Account=science", "Cluster=live")
+
+    @classmethod
+    @contextlib.contextmanager
+    def running(
+        cls, cluster: Cluster | None = None, clock: FastClock | None = None, version: str = OWN
+    ) -> Iterator[Slurm]:
+        """A cluster in a temporary folder, up and then down; skips (or fails, BATON_REQUIRE) where none can start."""
+        if reason := missing(clock is not None, version):
+            skip_or_fail("slurm" if version == OWN else f"slurm-{version}", reason)
+        with tempfile.TemporaryDirectory(prefix="baton-slurm-") as folder:
+            Path(folder).chmod(0o755)  # munge refuses a socket that others cannot reach
+            slurm = cls(Path(folder), cluster or Cluster(), clock, version)
+            try:
+                slurm.up()
+                yield slurm
+            finally:
+                slurm.down()
 
     def _all_idle(self) -> bool:
         states = self.run("sinfo", "-h", "-N", "-o", "%T").split()
@@ -185,7 +249,10 @@ class Slurm:
         running = [path for path in self.pid_files if path.exists()]
         slurmds = [path for path in running if path.name.startswith("slurmd-")]
         for group in (slurmds, *([path] for path in reversed(running) if path not in slurmds)):
-            _end([int(path.read_text().split()[0]) for path in group])
+            with contextlib.suppress(ProcessLookupError):
+                _end([self._outside(path) for path in group])
+        if self.root:
+            self.root.leave()
         if self.mariadb is not None:  # after slurmdbd, which writes to it until it ends
             self.mariadb.terminate()
             self.mariadb.wait(30)
@@ -220,7 +287,7 @@ class Slurm:
         names = self.cluster.names()
         gres = "".join(f"NodeName={name} Name=gpu Type=a100 File={f}/dev/nvidia[0-3]\n" for name in names)
         (f / "etc/gres.conf").write_text(gres)
-        (f / "etc/cgroup.conf").write_text("ConstrainCores=no\n")
+        (f / "etc/cgroup.conf").write_text("CgroupPlugin=disabled\n" if self.root else "ConstrainCores=no\n")
         (f / "etc/slurm.conf").write_text(self.conf(host))
         for name in names:
             (f / f"spool/{name}").mkdir(exist_ok=True)
@@ -274,6 +341,8 @@ class Slurm:
             "JobAcctGatherType": "jobacct_gather/none",
             "GresTypes": "gpu",
         } | self.cluster.settings
+        if self.root:
+            settings["PluginDir"] = str(self.root.plugins)
         nodes = (
             f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={_free_port()} {self.cluster.node}"
             for name in self.cluster.names()

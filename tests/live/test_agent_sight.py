@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-import tempfile
+import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from agent.check import check_agent
 from agent.eyes import Eyes
 from agent.sight import SlurmRequest
+from agent.slurm import json_form
 from agent.slurm.commands import Commands, SlurmError
-from agent.slurm.queue import SqueueJob
-from tests.conftest import skip_or_fail
-from tests.live.slurm import Cluster, Slurm, missing
+from agent.slurm.nodes import read_nodes
+from agent.slurm.queue import SqueueJob, read_queue
+from agent.slurm_time import SlurmTime
+from models.queue_time.ask import WaitRequest, answer
+from models.queue_time.live import look_at_slurm
+from models.queue_time.make import make
+from tests.features.submission.logs import generated_log
+from tests.live.slurm import Cluster, Slurm
+from tests.live.workload import json_forms
+from traces.clusters import ClusterSettings
+from traces.errors import InputError
+from traces.ingest import ingest
+from traces.slurm.accounts import read_associations, read_qos
+from traces.slurm.reservations import read_reservations
+from traces.store import warehouse
+from traces.store.folder import DataFolder
 
 pytestmark = pytest.mark.live
 
@@ -25,23 +41,12 @@ HOSTILE = "a|b\nPENDING|9|evil"
 
 
 @pytest.fixture(scope="module")
-def live() -> Iterator[Slurm]:
-    reason = missing()
-    if reason:
-        skip_or_fail("slurm", reason)
-    with tempfile.TemporaryDirectory(prefix="baton-slurm-") as folder:
-        Path(folder).chmod(0o755)
-        slurm = Slurm(Path(folder), Cluster(settings=ENFORCED))
-        try:
-            slurm.up()
-            for user in (ME, OTHER):
-                slurm.run("sacctmgr", "-i", "add", "user", user, "Account=science", "Cluster=live")
-            slurm.run(
-                "sacctmgr", "-i", "modify", "qos", "normal", "set", "MaxJobsPerUser=3", "MaxTRESPerUser=gres/gpu=8"
-            )
-            yield slurm
-        finally:
-            slurm.down()
+def live(version: str) -> Iterator[Slurm]:
+    with Slurm.running(Cluster(settings=ENFORCED), version=version) as slurm:
+        for user in (ME, OTHER):
+            slurm.run("sacctmgr", "-i", "add", "user", user, "Account=science", "Cluster=live")
+        slurm.run("sacctmgr", "-i", "modify", "qos", "normal", "set", "MaxJobsPerUser=3", "MaxTRESPerUser=gres/gpu=8")
+        yield slurm
 
 
 def as_user(slurm: Slurm, user: str) -> Commands:
@@ -50,7 +55,8 @@ def as_user(slurm: Slurm, user: str) -> Commands:
     folder.mkdir(exist_ok=True)
     for name in ("squeue", "sinfo", "sacct", "scontrol", "sacctmgr", "sbatch"):
         path = folder / name
-        path.write_text(f'#!/bin/sh\nexec setpriv --reuid {user} --regid {user} --clear-groups /usr/bin/{name} "$@"\n')
+        program = shutil.which(name, path=slurm.env["PATH"])
+        path.write_text(f'#!/bin/sh\nexec setpriv --reuid {user} --regid {user} --clear-groups {program} "$@"\n')
         path.chmod(0o755)
     return Commands(slurm.env | {"PATH": f"{folder}:{slurm.env['PATH']}"})
 
@@ -78,27 +84,79 @@ def prepare(slurm: Slurm) -> dict[str, str]:
         "own": submit(slurm, ME, "--time=40"),
     }
     slurm.wait(30, lambda: "maint" in slurm.run("sinfo", "-h", "-N", "-n", "n3", "-o", "%T"), "the maintenance")
-    slurm.wait(30, lambda: " None" not in slurm.run("squeue", "-h", "-t", "PD", "-o", "%i %r"), "reasons")
+    slurm.wait(60, lambda: " None" not in slurm.run("squeue", "-h", "-t", "PD", "-o", "%i %r"), "reasons")
     slurm.wait(30, lambda: slurm.run("sacct", "-anX", "-s", "R", "-o", "JobID").split().__len__() == 2, "accounting")
     return jobs
-
-
-def hide(slurm: Slurm, words: str) -> None:
-    """Set PrivateData and wait until the controller knows."""
-    conf = slurm.folder / "etc/slurm.conf"
-    conf.write_text(f"{conf.read_text().partition('PrivateData=')[0]}PrivateData={words}\n")
-    slurm.run("scontrol", "reconfigure")
-
-    def is_known() -> bool:
-        shown = slurm.run("scontrol", "show", "config").partition("PrivateData")[2].partition("\n")[0]
-        return sorted(shown.strip(" =").split(",")) == sorted(words.split(","))
-
-    slurm.wait(30, is_known, "privacy")
 
 
 def mine(eyes: Eyes, number: str) -> SqueueJob:
     assert eyes.queue is not None
     return next(job for job in eyes.queue.jobs if job.id == number)
+
+
+def forms_agree(live: Slurm, commands: Commands) -> None:
+    """What the agent reads as text it reads the same as JSON; every list of nodes, limits and reservations is read."""
+    now_s = int(time.time())
+    queue = read_queue(commands, now_s)
+    for form in json_forms(live, "squeue"):
+        json = json_form.parse_queue(live.run("squeue", "--all", "--states=all", form), now_s)
+        assert {job.id: comparable(job) for job in json.jobs} == {job.id: comparable(job) for job in queue.jobs}, form
+    for form in json_forms(live, "sinfo"):
+        assert json_form.parse_nodes(live.run("sinfo", "--all", "--Node", form)) == read_nodes(commands), form
+    assert abs(SlurmTime(commands).now_s() - now_s) < 10
+
+    dumps: dict[str, tuple[str, ...]] = {
+        "one line": ("scontrol", "-o", "show", "node"),
+        "paragraphs": ("scontrol", "show", "node"),
+        "sinfo": ("sinfo", "-N", "-o", "%N|%P|%c|%m|%G|%f|%t"),
+        **{form: ("sinfo", form) for form in json_forms(live, "sinfo")},
+    }
+    data = DataFolder(live.folder / "data")
+    for name, command in dumps.items():
+        (result,) = ingest([written(live, name, *command)], cluster=ClusterSettings(name), data=data)
+        assert result.rejects == 0, name
+    warehouse.build(data)
+    nodes = warehouse.read(data, "SELECT cluster, node, cpus, memory_mib, gpus, gpu_type FROM nodes ORDER BY ALL")
+    for name in dumps:
+        assert nodes.filter(pl.col("cluster") == name).drop("cluster").rows() == [
+            (f"n{number}", 8, 32000, 4, "a100") for number in range(1, 5)
+        ], name
+    shown = (("scontrol", "-o", "show", what) for what in ("job", "partition", "reservation"))
+    for refused in (*shown, ("scontrol", "show", "config"), ("sprio", "-l"), ("sdiag",)):
+        with pytest.raises(InputError, match=f"the output of {refused[0]}, which does not record when jobs ran"):
+            ingest([written(live, "other", *refused)], cluster=ClusterSettings("other"), data=data)
+
+    (works,) = read_reservations(written(live, "reservations", "scontrol", "-o", "show", "reservation"), "UTC")
+    assert (works.name, works.nodes, works.users, works.end_s - works.start_s) == ("works", ("n3",), ("root",), 7200)
+    (normal,) = read_qos(written(live, "qos", "sacctmgr", "-P", "show", "qos")).rows
+    assert (normal.max_jobs_per_user, normal.max_tres_per_user) == (3, {"gres/gpu": 8})
+    associations = read_associations(written(live, "assoc", "sacctmgr", "-P", "show", "assoc"), "live").rows
+    assert {(one.account, one.user) for one in associations} >= {("science", user) for user in ("", ME, OTHER)}
+
+
+def written(live: Slurm, name: str, *command: str) -> Path:
+    """A file with the output of a command."""
+    path = live.folder / f"{name}.txt"
+    path.write_text(live.run(*command))
+    return path
+
+
+def comparable(job: SqueueJob) -> SqueueJob:
+    """The job without the start that Slurm estimates, which moves from pass to pass."""
+    return job if job.state == "RUNNING" else replace(job, start_s=None, end_s=None)
+
+
+def wait_is_answered(commands: Commands) -> None:
+    """`baton wait --live`: the wait of a job from a log of another cluster and the queue and nodes of this one."""
+    log = generated_log(7, jobs=300, days=9)
+    stored = make(log, ClusterSettings("lab", "UTC", nodes=10), {"made_from": "", "code": "", "champion": None})
+    seen, partition = look_at_slurm(commands, stored, SlurmRequest(1, 3600, ME))
+    manifest = seen.manifest
+    assert (partition, manifest["capacity"], manifest["usable"], manifest["user_max_jobs"]) == ("gpu", 4, 2, 3)
+    found = answer(seen, WaitRequest(1, 3600, partition, ME))
+    quantiles = list(found["quantiles_s"].values())
+    assert quantiles == sorted(quantiles) and quantiles[0] >= 0
+    assert any(note.startswith("live: the outcomes of earlier jobs are from the log") for note in found["notes"])
 
 
 def test_a_real_slurm_is_seen_as_it_was_set_up(live: Slurm) -> None:
@@ -146,7 +204,10 @@ def test_a_real_slurm_is_seen_as_it_was_set_up(live: Slurm) -> None:
         commands.run("sbatch", "--partition=nope", str(job))
     assert (caught.value.kind, "Invalid partition name" in caught.value.detail) == ("refused", True)
 
-    hide(live, "jobs")
+    forms_agree(live, commands)
+    wait_is_answered(commands)
+
+    live.hide("jobs")
     eyes = Eyes(commands, request)
     queue = eyes.look(int(time.time()))
     assert {job.user for job in queue.jobs} == {ME}
@@ -155,7 +216,7 @@ def test_a_real_slurm_is_seen_as_it_was_set_up(live: Slurm) -> None:
     assert (found.observation["capacity_nodes"], found.observation["usable_nodes"]) == (4, 2)
 
     for words, hidden in (("nodes", "usable_nodes"), ("nodes,partitions", "capacity_nodes")):
-        hide(live, words)
+        live.hide(words)
         findings = check_agent(commands, request, now_s=time.time, trial=trial)
         assert not [one for one in findings if one.level == "problem"]
         eyes = Eyes(commands, request)
@@ -167,6 +228,8 @@ def test_a_real_slurm_is_seen_as_it_was_set_up(live: Slurm) -> None:
     with pytest.raises(SlurmError) as caught:
         eyes.look(int(time.time()))
     assert caught.value.kind == "away"
+    live.daemon("slurmctld")
+    live.wait(30, lambda: bool(eyes.look(int(time.time())).jobs), "the controller to answer again")
 
 
 def pending(eyes: Eyes) -> list[SqueueJob]:

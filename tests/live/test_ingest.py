@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from tests.live.slurm import Slurm
-from tests.live.workload import DUMP, HOSTILE_NAMES, submit_all
+from tests.live.workload import DUMP, FIELDS, HOSTILE_NAMES, Expected, json_forms, submit_all
 from traces.clusters import ClusterSettings
 from traces.ingest import ingest
 from traces.store import warehouse
@@ -16,9 +17,21 @@ from traces.store.folder import DataFolder
 
 pytestmark = pytest.mark.live
 
+SACCT = (*DUMP[:3], "-S", "now-1day", "-E", "now")
+FIXED = ",".join(f"{name}%{90 if 'TRES' in name else 40}" for name in FIELDS.split(","))
+# Columns that differ with the form: exit codes (see the test), and those that name the file.
+OF_THE_FORM = ("cluster", "job_key", "line", "trace_sha256", "exit_code", "exit_signal", "exit_code_form")
 
-def test_accounting_of_a_real_slurm_reads_back_as_submitted(slurm: Slurm, tmp_path: Path) -> None:
-    expected = submit_all(slurm)
+
+@pytest.fixture(scope="module")
+def expected(slurm: Slurm) -> dict[str, Expected]:
+    """What became of one job of each kind."""
+    return submit_all(slurm)
+
+
+def test_accounting_of_a_real_slurm_reads_back_as_submitted(
+    slurm: Slurm, expected: dict[str, Expected], tmp_path: Path
+) -> None:
     dump = tmp_path / "sacct.psv"
     dump.write_bytes(slurm.run(*DUMP).encode(errors="surrogateescape"))
     data = DataFolder(tmp_path / "data")
@@ -60,3 +73,36 @@ def test_accounting_of_a_real_slurm_reads_back_as_submitted(slurm: Slurm, tmp_pa
         counts = dict(item.split("=") for item in tres.split(",") if item)
         by_slurm += int(elapsed) * int(counts.get("gres/gpu", 0))
     assert attempts["gpu_time_s"].sum() == by_slurm
+
+
+def test_every_form_of_sacct_says_the_same(
+    slurm: Slurm, expected: dict[str, Expected], tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """Each form is a cluster of its own in one warehouse; what differs between forms is Slurm's own printing."""
+    dumps = {"psv": DUMP, "all": (*SACCT, "-P", "--format=ALL"), "fixed": (*SACCT, f"--format={FIXED}")}
+    dumps |= {form: (*SACCT, form) for form in json_forms(slurm, "sacct")}
+    data = DataFolder(tmp_path / "data")
+    for form, command in dumps.items():
+        path = tmp_path / f"{form.strip('-')}.txt"
+        path.write_bytes(slurm.run(*command).encode(errors="surrogateescape"))
+        (result,) = ingest([path], cluster=ClusterSettings(form), data=data)
+        assert result.rejects == 0, form
+    warehouse.build(data)
+    for table, order in (("jobs", "job_id_raw"), ("attempts", "replace(job_key, cluster, ''), attempt")):
+        rows = warehouse.read(data, f"SELECT * FROM {table} ORDER BY cluster, {order}")
+        by_form = {form: rows.filter(pl.col("cluster") == form).drop(OF_THE_FORM, strict=False) for form in dumps}
+        assert by_form["psv"].height >= len(expected)
+        assert {form: found for form, one in by_form.items() if (found := differing(one, by_form["psv"]))} == {}, table
+    failed = warehouse.read(data, "SELECT cluster, exit_code, exit_code_form FROM jobs WHERE job_name = 'exit 137'")
+    codes = {form: (code, how) for form, code, how in failed.iter_rows()}
+    text = (137, "whole") if slurm.version == "26.05" else (9, "128 may be missing")
+    assert [codes.pop(form) for form in ("psv", "fixed", "all")] == [text] * 3
+    assert {code for code, _ in codes.values()} == {None if slurm.version == "22.05" else 137}
+    record_property("said", f"Slurm {slurm.version}: {len(expected)} jobs, {len(dumps)} forms of sacct agree")
+
+
+def differing(rows: pl.DataFrame, others: pl.DataFrame) -> list[str]:
+    """The columns that are not the same in both, or the numbers of rows."""
+    if rows.height != others.height:
+        return [f"{rows.height} rows, not {others.height}"]
+    return [name for name in others.columns if not rows[name].equals(others[name])]

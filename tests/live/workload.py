@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
 import time
 from dataclasses import dataclass, replace
 
@@ -50,6 +53,7 @@ def submit_all(slurm: Slurm) -> dict[str, Expected]:
         submit(Expected("COMPLETED", 1), "--gres=gpu:1", f"--job-name={name}")
     submit(Expected("COMPLETED", 8), "--nodes=2", "--gres=gpu:a100:4", "--job-name=wide")
     submit(Expected("FAILED", 2), "--gres=gpu:2", script="exit 3")
+    submit(Expected("FAILED", 1), "--gres=gpu:1", "--job-name=exit 137", script="exit 137")
     head = submit(Expected("COMPLETED", 1), "--gres=gpu:1", "--job-name=chain", script="sleep 2")
     submit(Expected("COMPLETED", 1), "--gres=gpu:1", "--job-name=chain", f"--dependency=afterok:{head}")
     array = slurm.sbatch(*elsewhere, "--array=0-3%2", "--gres=gpu:1", "--job-name=array", script="sleep 1")
@@ -111,3 +115,14 @@ def _is_back(slurm: Slurm, node: str) -> bool:
 def _unsettled(slurm: Slurm) -> bool:
     states = slurm.run("sacct", "-a", "-n", "-X", "-P", "--format=State", "-S", "now-1day", "-E", "now").split()
     return "RUNNING" in states or "PENDING" in states
+
+
+def json_forms(slurm: Slurm, program: str) -> list[str]:
+    """The options with which a command of this version prints JSON: every data_parser on offer, in every manner that
+    the newest has (BATON_LIVE=full: that each has). `--json` alone where there is no choice.
+    """
+    listed = subprocess.run([program, "--json=list"], env=slurm.env, capture_output=True, check=False)
+    parsers = sorted(set(re.findall(r"v0\.0\.\d+", (listed.stdout + listed.stderr).decode())))
+    kinds = parsers if os.environ.get("BATON_LIVE") == "full" else parsers[-1:]
+    manners = [f"{parser}+{how}" for parser in kinds for how in ("fast", "complex")]
+    return [f"--json={form}" for form in (*parsers, *manners)] or ["--json"]

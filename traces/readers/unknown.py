@@ -17,7 +17,9 @@ MOST_LINES, MOST_NAMED = 50, 8
 _COMMANDS = {
     "squeue": ({"NODELIST(REASON)"}, {"JOBID", "ST"}, {"JOBID", "STATE"}, {"JOBID", "NAME", "PARTITION"}),
     "sinfo": ({"AVAIL"}, {"NODELIST", "STATE"}),
+    "sprio": ({"JOBID", "PRIORITY"},),
 }
+_SCONTROL = ("JobId=", "PartitionName=", "ReservationName=", "Configuration data as of")
 _JOB_ID = re.compile(r"\d+([_+.]\S*)?")
 _TIME_OR_STATE = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|(COMPLETED|FAILED|TIMEOUT|RUNNING|PENDING|CANCELLED)( by \d+)?"
@@ -35,7 +37,7 @@ def what_it_is(head: bytes, headers: Mapping[str, set[str]]) -> str:
     text = head.decode("utf-8", errors="replace")
     lines = [line for line in text.split("\n") if line.strip()][:MOST_LINES]
     first = lines[0] if lines else text
-    if (command := _command(first)) == "sinfo":
+    if (command := _command(lines or [text])) == "sinfo":
         return f"this looks like the output of sinfo without CPUs, memory or GRES: for a node list {NODES}; {AGAIN}"
     if command:
         return f"this looks like the output of {command}, which does not record when jobs ran: {AGAIN}"
@@ -51,10 +53,13 @@ def what_it_is(head: bytes, headers: Mapping[str, set[str]]) -> str:
     return f"{description}: {known}; for Slurm, {AGAIN}"
 
 
-def _command(first: str) -> str | None:
-    """Return the Slurm command that prints such a header, or None."""
-    if first.startswith("JobId="):
+def _command(lines: list[str]) -> str | None:
+    """Return the Slurm command that prints such lines, or None."""
+    first = lines[0]
+    if first.startswith(_SCONTROL):
         return "scontrol"
+    if any(line.startswith("sdiag output at ") for line in lines[:2]):
+        return "sdiag"
     words = set(re.split(r"[\s|,;]+", first.strip()))
     return next((name for name, any_ in _COMMANDS.items() if any(all_ <= words for all_ in any_)), None)
 
