@@ -38,7 +38,10 @@ _BROKEN = (ValueError, TypeError, KeyError, AttributeError, OverflowError, Recur
 Row = tuple[str | int | None, ...]
 _JOBS = re.compile(r'"jobs"\s*:\s*\[')
 # Versions whose real dumps the tests read, of Slurm and of the plugin that wrote the JSON.
-PROVEN = {"Slurm": ("22.05", "24.11", "26.05"), "data_parser": ("v0.0.38", "v0.0.42", "v0.0.45")}
+PROVEN = {
+    "Slurm": ("22.05", "24.11", "26.05"),
+    "data_parser": ("v0.0.38", "v0.0.40", "v0.0.41", "v0.0.42", "v0.0.43", "v0.0.44", "v0.0.45"),
+}
 
 
 @dataclass
