@@ -216,7 +216,8 @@ def test_json_of_another_version_is_read_and_named(
     assert (result.jobs, result.rejects) == (34, 0)
     said = (
         "dump.json: no test has read JSON of these versions: Slurm 27.11.0, data_parser data_parser/v0.0.48: "
-        "proven are Slurm 22.05, 24.11, 26.05 and data_parser v0.0.38, v0.0.40, v0.0.41, v0.0.42, v0.0.43, v0.0.44, v0.0.45"
+        "proven are Slurm 22.05, 24.11, 26.05 and data_parser v0.0.38, v0.0.40, v0.0.41, v0.0.42, v0.0.43, v0.0.44, "
+        "v0.0.45"
     )
     assert capsys.readouterr().err.count(said) == 1
 
