@@ -234,7 +234,8 @@ def _causes(source: Source, section: Section, bad: pl.DataFrame) -> None:
         TableView(
             "causes",
             "Where the cause most likely lies",
-            "Hopeless: the same run would fail again, as shown by a log signature or exit status 2, 126 or 127. "
+            "Hopeless: the same run would fail again, as shown by a log signature or exit status 2, 126 or 127 "
+            "(not a 127 that may be 255). "
             + source.caption(bad.height, "attempts"),
             columns(
                 "category|cause", "reason_source|evidence", "attempts|attempts|count",
