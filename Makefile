@@ -12,6 +12,8 @@ export PORT MLFLOW_PORT
 export DAGSTER_DISABLE_TELEMETRY := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 export DO_NOT_TRACK := 1
+# `mlflow server` otherwise starts seven processes for jobs of language models, each of which imports all of MLflow.
+export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
 # Without its bytecode every process would compile Baton's modules again: half a second, and the tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 

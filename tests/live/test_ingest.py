@@ -21,6 +21,7 @@ SACCT = (*DUMP[:3], "-S", "now-1day", "-E", "now")
 FIXED = ",".join(f"{name}%{90 if 'TRES' in name else 40}" for name in FIELDS.split(","))
 # Columns that differ with the form: exit codes (see the test), and those that name the file.
 OF_THE_FORM = ("cluster", "job_key", "line", "trace_sha256", "exit_code", "exit_signal", "exit_code_form")
+UNASKED = ("submit_line", "restarts", "failed_node")  # columns that `psv` and `fixed` do not ask for
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +91,11 @@ def test_every_form_of_sacct_says_the_same(
     warehouse.build(data)
     for table, order in (("jobs", "job_id_raw"), ("attempts", "replace(job_key, cluster, ''), attempt")):
         rows = warehouse.read(data, f"SELECT * FROM {table} ORDER BY cluster, {order}")
-        by_form = {form: rows.filter(pl.col("cluster") == form).drop(OF_THE_FORM, strict=False) for form in dumps}
+        whole = {form: rows.filter(pl.col("cluster") == form).drop(OF_THE_FORM, strict=False) for form in dumps}
+        for name in set(UNASKED) & set(rows.columns):
+            known = {form: one[name].to_list() for form, one in whole.items() if one[name].count()}
+            assert {form: found for form, found in known.items() if found != known.get("all")} == {}, name
+        by_form = {form: one.drop(UNASKED, strict=False) for form, one in whole.items()}
         assert by_form["psv"].height >= len(expected)
         assert {form: found for form, one in by_form.items() if (found := differing(one, by_form["psv"]))} == {}, table
     failed = warehouse.read(data, "SELECT cluster, exit_code, exit_code_form FROM jobs WHERE job_name = 'exit 137'")
