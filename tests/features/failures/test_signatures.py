@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from features.failures import failures, signatures
@@ -177,6 +177,7 @@ def failing(draw: st.DrawFn) -> list[dict[str, Any]]:
 @settings(max_examples=40, deadline=None)
 @given(failing())
 def test_pre_runs_are_those_of_a_loop(rows: list[dict[str, Any]]) -> None:
+    assume(any(row["gpu_time_s"] for row in rows))  # otherwise the resource of the log is not the GPU
     found = failures.from_trace(trace(rows), TOY)
     reasons = {r["job_key"]: r["category"] for r in found["failures"].to_dicts()}
     gangs = [r for r in rows if r["gpus"] > 1]
