@@ -232,8 +232,8 @@ def test_proven_json_is_read_in_silence(version: str, lake: Lake, capsys: pytest
     ("meta", "found"),
     [
         ({"plugin": {"type": "openapi/dbv0.0.38"}, "Slurm": {"release": "22.05.8"}}, []),
-        ({"plugin": {"data_parser": "data_parser/v0.0.41"}, "slurm": {"release": "24.11.0-0rc1"}},
-         ["data_parser data_parser/v0.0.41"]),
+        ({"plugin": {"data_parser": "data_parser/v0.0.39"}, "slurm": {"release": "24.11.0-0rc1"}},
+         ["data_parser data_parser/v0.0.39"]),
         ({"slurm": {"release": 25}, "plugin": []}, ["Slurm 25"]), ({}, []), (None, []), ([], []), ({"Slurm": {}}, []),
     ],
 )  # fmt: skip
