@@ -47,7 +47,7 @@ run: setup       ## run the whole pipeline on the bundled sample, or RAW=DIR (FL
 test: setup      ## run lint, type checks, import rules and all tests
 	$(MAKE) --no-print-directory -j 2 lint collected
 	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m "not alone"
-	$(BIN)/pytest -q -m alone $$(grep -rl 'mark\.alone' tests)
+	$(BIN)/pytest -q -m alone $$(grep -rl --include='*.py' 'mark\.alone' tests)
 # Three workers share two cores, because many tests wait for other programs. The second run tests bounds on processor
 # time, which another process on the same core would exceed.
 
