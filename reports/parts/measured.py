@@ -17,7 +17,7 @@ _SHARES = ("mean_percent|mean, %|number", "p50_percent|median, %|number", "p90_p
 def measured(source: Source, section: Section, *, is_accounted: bool) -> None:
     """Add utilization by size and status, resource, number of servers and sharing, and idle time by user and job.
 
-    `is_accounted`: Slurm's accounting records utilization, so that a log without samples is not silent about it.
+    is_accounted: whether Slurm's accounting records GPU utilization; missing samples are then not reported.
     """
     by = source.rows("utilization_by")
     with_samples = by.filter(pl.col("samples") > 0) if not by.is_empty() else by

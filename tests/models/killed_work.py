@@ -10,8 +10,8 @@ import os
 import pickle
 import shutil
 import sys
-import time
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -39,10 +39,9 @@ from tests.models.publishing import (
     WORSE,
     WRITES,
     State,
-    fork,
+    beside,
     in_child,
     kills,
-    looked_at,
     released,
     warm_up,
 )  # fmt: skip
@@ -181,37 +180,6 @@ def queue_time_releases(folder: Path) -> list[State]:
 # -- rollbacks --------------------------------------------------------------------------------------------------------
 
 
-def beside(data: DataFolder, work: Callable[[DataFolder], object], within: str) -> State:
-    """A rollback that begins within a function of `fits`; that goes on once the rollback waits for it, or has ended."""
-    heard, said = os.pipe()  # what the rollback writes to standard error, and its end
-
-    def working() -> None:
-        real = getattr(fits, within)
-
-        def stopped(*arguments: Any, **named: Any) -> Any:
-            os.close(said)
-            (data.root / "in-the-middle").touch()
-            found = b""
-            while b"waiting for the release" not in found and (more := os.read(heard, 1000)):
-                found += more
-            (data.root / "message").write_bytes(found)
-            return real(*arguments, **named)
-
-        setattr(fits, within, stopped)
-        work(data)
-
-    def rolling_back() -> None:
-        os.dup2(said, 2)
-        while not (data.root / "in-the-middle").exists():
-            time.sleep(0.01)
-        champion.rollback(data, "toy")
-
-    children = [fork(working), fork(rolling_back)]
-    os.close(said)
-    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-    return {"codes": codes, "message": (data.root / "message").read_text(), **looked_at(data)}
-
-
 def rollbacks(folder: Path) -> list[State]:
     """Beside a release that becomes champion, one that is rejected, and a training; there are two versions before."""
     template = DataFolder(shutil.copytree(folder / "empty", folder / "two"))
@@ -221,10 +189,11 @@ def rollbacks(folder: Path) -> list[State]:
     cases: list[tuple[Callable[[DataFolder], object], str]] = [
         (lambda data: released(data, NEWER), "fit"), (lambda data: released(data, WORSE), "fit"), (train, "train"),
     ]  # fmt: skip
-    return [
-        beside(DataFolder(shutil.copytree(template.root, folder / f"beside-{number}", symlinks=True)), work, within)
-        for number, (work, within) in enumerate(cases if IS_LONG else cases[:1])
-    ]
+    found = []
+    for number, (work, stop) in enumerate(cases if IS_LONG else cases[:1]):
+        data = DataFolder(shutil.copytree(template.root, folder / f"beside-{number}", symlinks=True))
+        found.append(beside(data, partial(work, data), partial(champion.rollback, data, "toy"), (fits, stop)))
+    return found
 
 
 CASES = {"train": trainings, "evaluate": evaluations, "queue time": queue_time_releases, "rollback": rollbacks}

@@ -239,37 +239,46 @@ def promotion(folder: Path) -> list[State]:
     return kills(folder / "hand", lambda data: champion.promote(data, "toy", 2, "to see"), nobody)
 
 
-def at_once(folder: Path) -> list[State]:
-    """Two releases of the same: the first stops before it registers until the second waits for it, or is done."""
-    data = DataFolder(folder / "both")
-    shutil.copytree(folder / "empty", data.root)
+def beside(data: DataFolder, first: Callable[[], object], second: Callable[[], object], stop: tuple[Any, str]) -> State:
+    """Run two processes together, and look at the registry after both.
+
+    The first calls the function `stop` (a module and a name in it) only when the second waits for it or has ended; the
+    second begins when the first gets there.
+    """
     heard, said = os.pipe()  # what the second writes to standard error, and its end
 
-    def first() -> None:
+    def stopping() -> None:
         os.close(said)
-        register = tracking.register
+        real = getattr(*stop)
 
-        def stopped(*arguments: Any, **named: Any) -> int:
+        def stopped(*arguments: Any, **named: Any) -> Any:
             (data.root / "in-the-middle").touch()
             found = b""
             while b"waiting for the release" not in found and (more := os.read(heard, 1000)):
                 found += more
             (data.root / "message").write_bytes(found)
-            return register(*arguments, **named)
+            return real(*arguments, **named)
 
-        tracking.register = stopped
-        released(data)
+        setattr(*stop, stopped)
+        first()
 
-    def second() -> None:
+    def following() -> None:
         os.dup2(said, 2)
         while not (data.root / "in-the-middle").exists():
             time.sleep(0.01)
-        released(data)
+        second()
 
-    children = [fork(first), fork(second)]
+    children = [fork(stopping), fork(following)]
     os.close(said)
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-    return [{"codes": codes, "message": (data.root / "message").read_text(), **looked_at(data)}]
+    return {"codes": codes, "message": (data.root / "message").read_text(), **looked_at(data)}
+
+
+def at_once(folder: Path) -> list[State]:
+    """Two releases of the same: the first stops before it registers."""
+    data = DataFolder(folder / "both")
+    shutil.copytree(folder / "empty", data.root)
+    return [beside(data, lambda: released(data), lambda: released(data), (tracking, "register"))]
 
 
 def warm_up(folder: Path) -> None:

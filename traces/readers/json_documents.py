@@ -48,7 +48,8 @@ class _BrokenError(ValueError):
 class Documents:
     """A parser that reads pieces of UTF-8 and yields elements; `lists` counts the lists found.
 
-    `kept` collects, as the documents are read, the values of the top-level key `kept`, wherever they lie.
+    The parameter `kept` names another top-level key. The attribute `kept` lists its values, one a document at most,
+    and is complete when all elements have been read, because the key may follow the list.
     """
 
     def __init__(self, pieces: Iterable[bytes], key: str, kept: str = "") -> None:

@@ -1,8 +1,8 @@
 """Preemption by QOS or by partition: end running jobs for a waiting job that does not fit. Compiled.
 
 A *class* of jobs is their QOS (preempt/qos) or their partition (preempt/partition_prio). Column 0 of
-`SlurmScratch.victims` holds the slots of the candidates in the order in which they give way, column 1 what Slurm calls
-their usable nodes, by which it sorts them again.
+`SlurmScratch.victims` holds the slots of the candidates in the order in which they are preempted, column 1 how many of
+the chosen nodes each of them holds (`usable_nodes` in Slurm's source), by which they are sorted a second time.
 """
 
 from __future__ import annotations

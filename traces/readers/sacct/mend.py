@@ -353,11 +353,14 @@ def reason(layout: Layout, text: str) -> str:
 
 
 def out_of_order(orders: Sequence[Int64s]) -> NDArray[np.bool_]:
-    """Return which lines (lines,) stand out of every one of the orders, each (lines,) numbers that rise in a dump.
+    """Return which lines are out of order, (lines,), judged by several numbers of each line at once.
 
-    A line stands out if its number is above or below those of the NEIGHBOURS next different ones on both sides,
-    although these rise. None stands out on the first and last lines, and in a dump that is not in order: one in which
-    these rise around less than LEAST_RISING of the lines, or more than MOST_ODD of them would stand out.
+    orders: one array (lines,) a number, such as the job id, that rises from line to line in an ordered dump. A line is
+    out of order if each of its numbers is. A number is out of order if it lies above, or below, all of the NEIGHBOURS
+    different numbers on each side, although those rise across it. Repeated numbers count once: a job and its steps.
+
+    No line is reported among the first and last NEIGHBOURS numbers, nor in a dump that is not ordered: one in which the
+    neighbours rise around less than the share LEAST_RISING of the lines, or in which over MOST_ODD would be reported.
     """
     result = np.ones(len(orders[0]), np.bool_)
     for numbers in orders:
