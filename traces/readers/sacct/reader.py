@@ -321,8 +321,8 @@ def _forged(rows: pl.DataFrame, kept: pl.Series, lines: sacct_lines.Lines, layou
     """Reject lines that look like whole records and more likely are text of the record before them.
 
     This is possible only if the last column is user text, in which a newline and a forged record may stand. A line is
-    rejected if its job id, and its SLUID if the dump has them, is out of order, unless another line shows an earlier run
-    of the same job that did not complete, or a task of the same array.
+    rejected if its job id, and its SLUID if the dump has them, is out of order, unless another line shows an earlier
+    run of the same job that did not complete, or a task of the same array.
     """
     if layout.columns[-1] not in sacct_columns.BY_USERS or layout.trailing or layout.widths:
         return []
