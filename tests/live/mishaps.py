@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.live.clock import FastClock
 from tests.live.keeping import tell_jump
-from tests.live.slurm import Slurm
+from tests.live.slurm import Slurm, end_daemons
 
 LASTS_S = 600  # of the fast clock
 HIGH, LOW = "MaxTime=2-00:00:00 ", "MaxTime=00:30:00 "  # of the chains' partition; LOW is below their jobs' limit
@@ -41,10 +39,8 @@ def mishaps(slurm: Slurm, folder: Path) -> list[Mishap]:
 
 
 def stop(slurm: Slurm, daemon: str) -> None:
-    """End a daemon as its unit would, and wait until it is gone."""
-    pid = slurm.pid(daemon)
-    os.kill(pid, signal.SIGTERM)
-    slurm.wait(30, lambda: not Path(f"/proc/{pid}").exists(), f"{daemon} to end")
+    """End a daemon as systemd would: SIGTERM, and SIGKILL for a slurmctld that hangs in its shutdown, as 22.05 did."""
+    end_daemons([slurm.pid(daemon)], patience_s=30)
 
 
 def set_state(slurm: Slurm, state: str) -> None:

@@ -68,7 +68,7 @@ def _free_port() -> int:
         return port
 
 
-def _end(pids: list[int], patience_s: float = 15) -> None:
+def end_daemons(pids: list[int], patience_s: float = 15) -> None:
     """Terminate daemons that we started, together, and kill those that do not go."""
     for signal_number in (signal.SIGTERM, signal.SIGKILL):
         for pid in pids:
@@ -250,7 +250,7 @@ class Slurm:
         slurmds = [path for path in running if path.name.startswith("slurmd-")]
         for group in (slurmds, *([path] for path in reversed(running) if path not in slurmds)):
             with contextlib.suppress(ProcessLookupError):
-                _end([self._outside(path) for path in group])
+                end_daemons([self._outside(path) for path in group])
         if self.root:
             self.root.leave()
         if self.mariadb is not None:  # after slurmdbd, which writes to it until it ends
