@@ -137,13 +137,15 @@ def keep(
     metrics: Path | None = None,
 ) -> int:
     """Keep a chain going; return the exit status. Raises ValueError, Busy, OSError, SlurmError."""
-    policy = ReleasedPolicy(chain.artifact, chain.setting)
+    policy = ReleasedPolicy(chain.artifact, chain.setting, must_load=not folder.may_hold_chain)
     if not dry_run:
         folder.make()
         folder.end_holder() if take_over else folder.lock()
     try:
         state = folder.load()
         if state is None:
+            if policy.problem:
+                raise ValueError(policy.problem)
             check_with_slurm(chain, policy, world.commands)
             state = _first_state(chain, world)
             if not dry_run:
@@ -158,6 +160,8 @@ def keep(
         state = replace(state, links=chain.links)
         advice = "" if policy.path else f"; {NO_RELEASE}"
         world.say(f"chain {state.name} ({state.chain}) in {folder.path}, {policy.name}{advice}")
+        if policy.problem:
+            world.say(f"the policy cannot be used; until it can, the start estimate decides: {policy.problem}")
         return Agent(chain, folder, policy, world, state, dry_run=dry_run, metrics=metrics).run()
     finally:
         folder.unlock()

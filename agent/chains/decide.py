@@ -57,25 +57,36 @@ def start_estimate() -> Artifact:
 class ReleasedPolicy:
     """The released policy at a path, or without one the built-in start estimate.
 
-    Raises ValueError, one line, if there is none at the path that this program can use.
+    must_load: raise ValueError, one line, if there is none at the path that this program can use. Otherwise the start
+    estimate decides until `refresh` finds one, and `problem` explains why.
     """
 
-    def __init__(self, path: Path | None, setting: float | None = None) -> None:
+    def __init__(self, path: Path | None, setting: float | None = None, *, must_load: bool = True) -> None:
         self.path = path
+        self.problem: str | None = None
         self._setting = setting
-        self._content = _content(path)
-        self._problem: str | None = None
-        self.artifact = load(path, setting)
+        self._content: dict[str, str] | None = _content(path)
+        try:
+            self.artifact = load(path, setting)
+            self._is_stand_in = False  # the start estimate, until the artifact can be loaded
+        except (OSError, ValueError) as error:
+            if must_load:
+                raise
+            self.problem = str(error)
+            self.artifact = start_estimate()
+            self._is_stand_in = True
+            self._content = None  # so that `refresh` tries again even if nothing changes
 
     @property
     def setting(self) -> float:
         """The value of the policy's knob."""
-        return float(self.artifact.manifest["default_setting"] if self._setting is None else self._setting)
+        given = None if self._is_stand_in else self._setting
+        return float(self.artifact.manifest["default_setting"] if given is None else given)
 
     @property
     def name(self) -> str:
         """The policy's name and setting, as text."""
-        built_in = "built-in " if self.path is None else ""
+        built_in = "built-in " if self.path is None or self._is_stand_in else ""
         return f"{built_in}{self.artifact.manifest['policy']}, {self.artifact.manifest['knob']} = {self.setting:g}"
 
     @property
@@ -101,10 +112,11 @@ class ReleasedPolicy:
         try:
             self.artifact = load(self.path, self._setting)
         except (OSError, ValueError) as error:
-            known, self._problem = self._problem, str(error)
-            text = f"the new version at {self.path} cannot be used, so the old one stays in use: {error}"
-            return text if known != self._problem else None
-        self._content, self._problem = content, None  # read before the load: a later change gives another one
+            known, self.problem = self.problem, str(error)
+            text = f"the new version at {self.path} cannot be used, so {self.name} stays in use: {error}"
+            return text if known != self.problem else None
+        # The content was read before the load, so a later change gives another one.
+        self._content, self.problem, self._is_stand_in = content, None, False
         return f"loaded a new version of the policy: {self.name}"
 
     def decide(self, observed: Observation) -> SubmitDecision:

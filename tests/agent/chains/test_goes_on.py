@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import pytest
 
 from agent import cli
 from agent.chains import loop
-from agent.chains.loop import DONE, UNWRITTEN
+from agent.chains.loop import DONE, UNWRITTEN, Agent
 from agent.chains.state import Busy, Folder
 from agent.sight import ClusterObservation
 from agent.slurm.commands import Commands, SlurmError
@@ -337,7 +337,46 @@ def test_a_new_version_that_never_can_be_loaded_is_reported_once(tmp_path: Path)
     agent = lab.agent()
     (lab.released / "arrays.npz").write_bytes(b"nothing")
     assert agent.run() == DONE
-    assert sum("cannot be used, so the old one stays in use" in line for line in lab.log) == 1
+    assert sum("cannot be used, so lead, lead, h" in line for line in lab.log) == 1
+
+
+@pytest.mark.parametrize("fault", ["missing", "damaged", "other settings"])
+def test_a_chain_is_resumed_without_a_usable_artifact_and_takes_it_up_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """Through `keep`, as after a restart of the host; a new chain is refused and leaves nothing."""
+    lab = lab_of(tmp_path, links=2, setting=1.0)
+    lab.extra = {"start_estimate_h": 0.1}
+    agent = lab.agent()
+    advance_until(lab, agent, 0.2)
+    agent.folder.unlock()
+    sound = tmp_path / "sound"
+    lab.released.rename(sound)
+    if fault == "damaged":
+        shutil.copytree(sound, lab.released)
+        (lab.released / "arrays.npz").write_bytes(b"nothing")
+    elif fault == "other settings":
+        artifact(lab.released, 2.0, settings=[2.0, 4.0])
+    new = Folder(tmp_path / "another")
+    with pytest.raises(ValueError, match=r"released|setting is 1; allowed"):
+        cli.keep(lab.chain, new, lab.world())
+    assert not new.path.exists()
+
+    run = Agent.run
+
+    def run_and_repair(agent: Agent) -> int:
+        advance_until(lab, agent, 0.6)
+        shutil.rmtree(lab.released, ignore_errors=True)
+        shutil.copytree(sound, lab.released)
+        return run(agent)
+
+    monkeypatch.setattr(Agent, "run", run_and_repair)
+    assert cli.keep(lab.chain, lab.folder, lab.world()) == DONE
+    assert sum("until it can, the start estimate decides" in line for line in lab.log) == 1
+    assert sum("loaded a new version of the policy: lead" in line for line in lab.log) == 1
+    decided = [name for name, _ in groupby(line["policy"] for line in lab.journal("decision"))]
+    assert decided == ["lead", "start-estimate", "lead"]
+    assert [name for name, _ in lab.links()] == ["1.1", "2.1"] and lab.state.status == "done"
 
 
 def test_a_sight_that_fails_falls_back_on_the_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

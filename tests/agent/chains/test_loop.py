@@ -227,7 +227,7 @@ def test_a_new_version_is_taken_up_between_decisions_and_a_broken_one_is_not(tmp
         (tmp_path / "next").symlink_to(version)
         (tmp_path / "next").rename(link)
         advance_until(lab, agent, 0.6 if version is broken else 0.9)
-    assert [line for line in lab.log if "cannot be used, so the old one stays in use" in line]
+    assert [line for line in lab.log if "cannot be used, so lead, lead, h" in line]
     assert [line for line in lab.log if "loaded a new version of the policy: lead, lead, h = 1" in line]
     assert agent.run() == DONE
     assert lab.journal("handover")[0]["overlap_h"] == pytest.approx(1.0, abs=0.03)
