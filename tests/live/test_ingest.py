@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import polars as pl
 import pytest
 
 from tests.live.slurm import Slurm
+from tests.live.stream import submit_stream
 from tests.live.workload import DUMP, FIELDS, HOSTILE_NAMES, Expected, json_forms, submit_all
 from traces.clusters import ClusterSettings
 from traces.ingest import ingest
@@ -26,8 +28,9 @@ UNASKED = ("submit_line", "restarts", "failed_node")  # columns that `psv` and `
 
 @pytest.fixture(scope="module")
 def expected(slurm: Slurm) -> dict[str, Expected]:
-    """What became of one job of each kind."""
-    return submit_all(slurm)
+    """What became of one job of each kind; with BATON_LIVE=full, of a stream of 400 more."""
+    whole = submit_stream(slurm) if os.environ.get("BATON_LIVE") == "full" else {}
+    return submit_all(slurm) | whole
 
 
 def test_accounting_of_a_real_slurm_reads_back_as_submitted(
@@ -65,14 +68,14 @@ def test_accounting_of_a_real_slurm_reads_back_as_submitted(
             assert row["start_utc"] is None and row["wait_s"] is None
     assert set(HOSTILE_NAMES[:5]) <= set(jobs["job_name"])
 
-    # GPU seconds, by Slurm's own count of each run
-    by_slurm = 0
-    for line in slurm.run(
-        "sacct", "-a", "-D", "-X", "-n", "-P", "--format=ElapsedRaw,AllocTRES", "-S", "now-1day"
-    ).split():
-        elapsed, tres = line.split("|")
+    # GPU seconds, by Slurm's own count of each run. It counts the time before a resize again in the record after it.
+    by_slurm, resized_s = 0, dict.fromkeys(expected, 0)
+    fields = "JobIDRaw,State,ElapsedRaw,AllocTRES"
+    for line in slurm.run("sacct", "-a", "-D", "-X", "-n", "-P", f"--format={fields}", "-S", "now-1day").splitlines():
+        job, state, elapsed, tres = line.split("|")
         counts = dict(item.split("=") for item in tres.split(",") if item)
-        by_slurm += int(elapsed) * int(counts.get("gres/gpu", 0))
+        by_slurm += (int(elapsed) - resized_s[job]) * int(counts.get("gres/gpu", 0))
+        resized_s[job] = int(elapsed) if state == "RESIZING" else 0
     assert attempts["gpu_time_s"].sum() == by_slurm
 
 

@@ -86,10 +86,8 @@ def submit_all(slurm: Slurm) -> dict[str, Expected]:
     slurm.run("scontrol", "requeue", again)
     slurm.run("scontrol", "update", f"JobId={long}", "EndTime=now+2")
     slurm.run("scancel", killed)
-    # Requeued jobs begin by themselves once their old credential is void: `cred_expire` is 5 s in this cluster
-    slurm.wait(180, lambda: not slurm.run("squeue", "-h", "-t", "PD,R,CG").strip(), "an empty queue")
+    settle(slurm, 180)
     slurm.wait(30, lambda: _is_back(slurm, "n4"), "the failed node to come back")
-    slurm.wait(30, lambda: not _unsettled(slurm), "the accounting to catch up")
     tasks = slurm.run("sacct", "-n", "-X", "-P", "-j", array, "--format=JobIDRaw").split()
     parts = slurm.run("sacct", "-n", "-X", "-P", "-j", het, "--format=JobIDRaw").split()
     gpus = dict(zip(sorted(parts, key=int), (1, 2), strict=True))
@@ -98,6 +96,15 @@ def submit_all(slurm: Slurm) -> dict[str, Expected]:
         | {task: Expected("COMPLETED", 1) for task in tasks}
         | {part: Expected("COMPLETED", count, least_s=2) for part, count in gpus.items()}
     )
+
+
+def settle(slurm: Slurm, most_s: float) -> None:
+    """Wait until every job has ended and accounting knows it.
+
+    Requeued jobs begin by themselves once their old credential is void: `cred_expire` is 5 s in this cluster.
+    """
+    slurm.wait(most_s, lambda: not slurm.run("squeue", "-h", "-t", "PD,R,CG,S").strip(), "an empty queue", every=0.5)
+    slurm.wait(30, lambda: not _unsettled(slurm), "the accounting to catch up")
 
 
 def _running(slurm: Slurm, jobs: set[str]) -> bool:

@@ -221,7 +221,10 @@ _ALL = "Account|AdminComment|Comment|Constraints|Elapsed|JobID|JobName|Layout|NC
 
 def _all(number: int, **other: str) -> str:
     """A line under `_ALL`, whose columns are in the order of sacct --format=ALL."""
-    more = {"Elapsed": "01:00:00", "NCPUS": "8", "Restarts": "0", "SubmitLine": "sbatch a", "WorkDir": "/tmp"}
+    more = {
+        "Elapsed": "01:00:00", "NCPUS": "8", "Restarts": "0", "SubmitLine": "sbatch a", "Suspended": "00:00:00",
+        "WorkDir": "/tmp",
+    }  # fmt: skip
     values = {**_PLAIN, **more, "JobID": str(number), "Account": "ml", "Priority": "9", **other}
     return "|".join(values.get(name, "") for name in _ALL.split("|"))
 
@@ -287,6 +290,7 @@ FILES = (
     OddFile("fixed width, other widths further down", "--format=JobName%20", _fixed({"JobID": "1"}) + _fixed({"JobID": "2"}, widths=(8, 20, 9, 19, 19, 19, 14, 9)), "read by the widths of the dashes above"),
     OddFile("fixed width, requested resources cut short", "--format=ReqTRES%30", _fixed({"JobID": "1"}, {"JobID": "2"}, names=("JobID", "NNodes", "User", "Submit", "Start", "End", "State", "ReqTRES"), widths=(8, 8, 9, 19, 19, 19, 10, 30)), "not known, and named once; the held ones do not stand in", job={"requested_nodes": None, "requested_gpus": None, "allocated_nodes": 2}),
     OddFile("fixed width, blanks cut off", "an editor, or an e-mail", "\n".join(line.rstrip() for line in _fixed({"JobID": "1"}, {"JobID": "2"}).split("\n")), "read up to where the line ends"),
+    OddFile("fixed width, a line break in a name", "sbatch --job-name", _fixed({"JobID": "1", "JobName": "two\nli"}, {"JobID": "2", "JobName": "two\nli"}), "lines that together are as long as a record are one", job={"job_name": "two\nli"}),
     OddFile("fixed width, half a character", "a name cut in its middle", _fixed({"JobID": "1", "JobName": "abcdefXY"}, {"JobID": "2"}).encode().replace(b"XY", b"+\xc3"), "replaced"),
     OddFile("a frame to be skipped", "pzstd", b"\x50\x2a\x4d\x18\x04\0\0\0abcd" + pa.compress(_TWO.encode(), "zstd", asbytes=True), "skipped", file="dump.psv.zst"),
     OddFile("two frames in one file", "cat of .zst", b"".join(pa.compress(part.encode(), "zstd", asbytes=True) for part in (_lines(HEADER, _job(1)), _lines(_job(2)))), "read on", file="dump.psv.zst"),

@@ -194,7 +194,7 @@ READ = frozenset(FORMS) | frozenset(PRINTED) | {"Flags", "SLUID", "OriginalSLUID
 # record: an odd value in one of these columns is no reason to reject it.
 _USUAL_FORMS = (
     (r"State", r"[A-Z_]+\+?( by \S+)?|\?|"),
-    (r"Elapsed|Suspended", r"(\d+-)?\d\d:\d\d:\d\d|INVALID|"),  # secs2time_str of Slurm
+    (r"Elapsed|Suspended", r"(\d+-)?\d\d:\d\d:\d\d|INVALID"),  # secs2time_str of Slurm, never empty
     (r"(Original)?SLUID", r"(s[0-9A-Z]+)?"),
     (r"JobName", r"(?s).{0,1024}"),  # MAX_JOB_NAME of slurmctld
     (r"User|Account|Partition|UID|GID|Cluster", r"\S*"),

@@ -117,7 +117,8 @@ def _fixed(data: bytes, layout: Layout) -> Lines:
     """Split lines of fixed width, with a space after every column.
 
     A line of another length is not whole, unless it was stripped of trailing blanks: then it ends at the end of a
-    right-aligned column.
+    right-aligned column. Lines that together have the length of a record, with their line breaks, are one whose user
+    text contains these; it has the number of the first.
     """
     starts = _starts(data)
     length = sum(layout.widths) + len(layout.widths)
@@ -125,7 +126,16 @@ def _fixed(data: bytes, layout: Layout) -> Lines:
     ends = np.cumsum(np.array(layout.widths) + 1) - 1
     needed = max(n for n, name in enumerate(layout.columns) if name in _MUST_BE_WHOLE)
     whole = (lengths == length) | np.isin(lengths, ends[needed:])
-    raw = pl.DataFrame({"raw": _kept(data, starts, whole).split(b"\n")[:-1]}, schema={"raw": pl.Binary})
+    numbers, records = np.flatnonzero(whole), _kept(data, starts, whole).split(b"\n")[:-1]
+    broken = _broken(lengths, whole, length)
+    if broken:
+        records += [data[starts[first] : starts[end] - 1] for first, end in broken]
+        numbers = np.concatenate([numbers, [first for first, _ in broken]])
+        order = np.argsort(numbers, kind="stable")
+        numbers, records = numbers[order], [records[n] for n in order]
+        for first, end in broken:
+            whole[first:end] = True
+    raw = pl.DataFrame({"raw": records}, schema={"raw": pl.Binary})
     columns, cut, at = [], {}, 0
     for n, width in enumerate(layout.widths):
         if n in layout.read:
@@ -137,7 +147,22 @@ def _fixed(data: bytes, layout: Layout) -> Lines:
                 text = text.to_frame().select(pl.when(is_cut).then(pl.lit("")).otherwise(name).alias(name)).to_series()
             columns.append(text)
         at += width + 1
-    return Lines(data, starts, whole, np.flatnonzero(whole), fields_of(pl.DataFrame(columns)), cut)
+    return Lines(data, starts, whole, numbers, fields_of(pl.DataFrame(columns)), cut)
+
+
+def _broken(lengths: NDArray[np.int64], whole: NDArray[np.bool_], length: int) -> list[tuple[int, int]]:
+    """Return (first line, line after the last) of each record that line breaks divide into lines that are not whole."""
+    found, end = [], 0
+    for first in np.flatnonzero(~whole).tolist():
+        if first < end:
+            continue
+        size, last = int(lengths[first]), first + 1
+        while size < length and last < len(whole) and not whole[last]:
+            size, last = size + 1 + int(lengths[last]), last + 1
+        if size == length and last > first + 1:
+            found.append((first, last))
+            end = last
+    return found
 
 
 def _decoded(values: pl.Series) -> pl.Series:

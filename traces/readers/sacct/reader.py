@@ -362,7 +362,7 @@ def _mended(mender: sacct_mend.Mender, layout: Layout, settings: ClusterSettings
 
 
 def _fixed_rejects(lines: sacct_lines.Lines, clean: NDArray[np.bool_], layout: Layout) -> list[Reject]:
-    """Return rejects for lines of fixed width that are not records; broken ones cannot be repaired."""
+    """Return rejects for lines of fixed width that are not records."""
     length = sum(layout.widths) + len(layout.widths)
     rejects = []
     for at in np.flatnonzero(~clean).tolist():

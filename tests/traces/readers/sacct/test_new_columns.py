@@ -63,6 +63,14 @@ def test_restarts_tell_a_late_requeue_from_an_id_used_again(lake: Lake, sacct_ro
     assert len(lake.rows("jobs")) == 2
 
 
+def test_a_submit_line_that_ends_in_the_delimiter_is_read(lake: Lake, sacct_row: Row) -> None:
+    """As a real 22.05 prints `sbatch --comment='|'` in --format=ALL; the column after it is never empty."""
+    text = dump(f"{sacct_row()}|sbatch --comment=||00:00:00||", columns="SubmitLine|Suspended|SystemComment|WorkDir")
+    (result,) = lake.ingest(lake.put("dump.psv", text))
+    assert result.rejects == 0
+    assert [row["submit_line"] for row in lake.rows("jobs")] == ["sbatch --comment=|"]
+
+
 def test_records_of_one_sluid_are_one_run(lake: Lake, sacct_row: Row) -> None:
     """Two runs began in the same second; a record without SLUID belongs to the run with its times."""
     runs = sacct_row(State="RESIZING", End="2024-05-01T10:30:00", ElapsedRaw="0"), sacct_row()
