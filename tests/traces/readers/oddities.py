@@ -229,6 +229,16 @@ def _all(number: int, **other: str) -> str:
     return "|".join(values.get(name, "") for name in _ALL.split("|"))
 
 
+_FLAGGED = "End|ExitCode|Extra|FailedNode|Flags|GID|Group|JobID|JobIDRaw|JobName|NNodes|Start|State|Submit|User"
+
+
+def _flagged(number: int, name: str) -> str:
+    """A line under `_FLAGGED`, whose columns are in the order of sacct --format=ALL of Slurm 26.05."""
+    more = {"Flags": "SchedMain,StartReceived", "GID": "0", "Group": "root", "JobIDRaw": str(number), "JobName": name}
+    values = {**_PLAIN, **more, "JobID": str(number)}
+    return "|".join(values.get(column, "") for column in _FLAGGED.split("|"))
+
+
 _SOON = {"Submit": "2024-05-01T11:30:05", "Start": "2024-05-01T12:00:00", "End": "2024-05-01T13:00:00"}
 _LATER = {"Submit": "2024-07-01T10:00:00", "Start": "2024-07-01T12:00:00", "End": "2024-07-01T13:00:00"}
 _TWO = _lines(HEADER, _job(1), _job(2))
@@ -284,6 +294,7 @@ FILES = (
     OddFile("a requeued run among newer jobs, a user's text last", "sacct -D of Slurm 22.05, 24.11 and 26.05", _lines(f"{HEADER}|WorkDir", *(f"{_job(n, State='PREEMPTED')}|/tmp" for n in range(1, 21)), f"{_job(2, **_SOON)}|/tmp", *(f"{_job(n, State='PREEMPTED')}|/tmp" for n in range(21, 31))), "its id is out of order, but its job was preempted: read", {"alice": 30}, job={"wait_s": 1800}),
     OddFile("no limit in JSON, +complex", "Slurm 24.11 and 26.05", _documents(*(_json(n, ["COMPLETED"], limit="Infinity") for n in (1, 2))), "no limit", file="dump.json", job={"limit_s": None, "wait_s": 1800}),
     OddFile("user text before the id", "sacct --format=ALL, Slurm 24.11", _lines(_ALL, _all(1), _all(2, JobName="a|b\nc", Comment="c|d"), _all(3)), "put together again", {"alice": 3}),
+    OddFile("a record in a name, after the flags", "sacct --format=ALL, Slurm 26.05", _lines(_FLAGGED, _flagged(1, "a"), _flagged(2, "9|9|x|root|science|gpu|COMPLETED"), _flagged(3, "1|2|COMPLETED\n3|4")), "is a name: flags begin with a capital letter", {"alice": 3}),
     OddFile("a run of NUL bytes", "a disk that was full", _lines(HEADER.replace("|Flags", ""), *(_job(n).removesuffix("|SchedMain") for n in (1, 2)), "\0" * 4096), "refused, the rest is read", rejects=1),
     OddFile("a name of a million delimiters", "made by hand", _lines(HEADER, _job(1), _job(2), _job(3, JobName="|" * 1_000_000)), "refused, the rest is read", rejects=1),
     OddFile("fixed width, a header again", "cat of sacct without -P", _fixed({"JobID": "1"}) + _fixed({"JobID": "2"}), "read on"),

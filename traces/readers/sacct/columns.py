@@ -205,7 +205,7 @@ _USUAL_FORMS = (
     (r"(Ave|Max)(CPUFreq|Disk\w+|Pages|RSS|VMSize)|ConsumedEnergy(Raw)?", r"(\d+(\.\d+)?[KMGTPE]?)?"),
     (r"(Ave|Min|System|User)CPU|CPUTime|ResvCPU|PlannedCPU|Reserved|Planned", r"([\d:.-]*|INVALID)"),
     (r"TRESUsage\w+", r"([\w/:.-]+=[^,|\s]*(,|$))*"),
-    (r"Flags", r"[A-Za-z_,]*"),
+    (r"Flags", r"([A-Z][A-Za-z_]*(,|$))*"),
     (r"Reason", r"[\w .,:()\[\]/-]*"),  # Slurm's own reasons
     (r"Dependency", r"[\w,:?()*+-]*"),
 )
