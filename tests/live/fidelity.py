@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.live.clock import FastClock, ahead_of_others
 from tests.live.fidelity_workload import ACCOUNTS, CPUS_PER_GPU, FULL, USERS, Submission, generate
-from tests.live.slurm import Cluster, Slurm
+from tests.live.slurm import OWN, Cluster, Slurm
 
 # The processors do not run 60 times faster with the clock. Slurm bounds the work of a pass in seconds (2 s for a main
 # pass, bf_interval for a backfill pass, 2 s between its pauses). Those would be milliseconds of work here and cut short
@@ -92,6 +92,7 @@ class Stage:
     qos: Mapping[str, str] = field(default_factory=lambda: QOS)
     acts: tuple[tuple[int, tuple[str, ...]], ...] = ()
     slurm: type[Slurm] = Slurm
+    version: str = OWN
 
 
 def prepare(slurm: Slurm, qos: Mapping[str, str] = QOS) -> None:
@@ -188,7 +189,7 @@ def record(folder: Path, workload: list[Submission], stage: Stage | None = None,
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # each write to a disk is a long time on this clock
     with ahead_of_others(), tempfile.TemporaryDirectory(prefix="baton-slurm-", dir=memory) as place:
         Path(place).chmod(0o755)
-        slurm = stage.slurm(Path(place), stage.cluster, FastClock())
+        slurm = stage.slurm(Path(place), stage.cluster, FastClock(), stage.version)
         try:
             slurm.up()
             prepare(slurm, stage.qos)
@@ -237,5 +238,7 @@ def write(path: Path, text: str) -> None:
     path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
 
 
-if __name__ == "__main__":  # python -m tests.live.fidelity FOLDER (as root, after make system): the full workload
-    record(Path(sys.argv[1]), generate(FULL), keep_log=True)
+# As root, after `make system` (and `make slurms`): python -m tests.live.fidelity FOLDER [VERSION] records the full
+# workload.
+if __name__ == "__main__":
+    record(Path(sys.argv[1]), generate(FULL), Stage(version=(sys.argv[2:] or [OWN])[0]), keep_log=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOTS = Path(os.environ.get("BATON_SLURM_ROOTS", "/var/cache/baton/slurm")).absolute()
-COMMANDS = ("sacct", "sacctmgr", "sbatch", "scancel", "scontrol", "sdiag", "sinfo", "sprio", "squeue", "srun")
+COMMANDS = ("sacct", "sacctmgr", "sbatch", "scancel", "scontrol", "sdiag", "sinfo", "sprio", "sshare", "squeue", "srun")
 # Users, groups and host names are the machine's own. libfaketime names shared memory by process id, and those of the
 # namespace are its own: hence another /dev/shm. Ended children of the first process leave by themselves (SIGCHLD).
 ENTER = """

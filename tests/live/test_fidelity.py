@@ -10,30 +10,29 @@ import pytest
 from simulator.slurm.run import run
 from tests.conftest import skip_or_fail
 from tests.live import figures, recording
-from tests.live.fidelity import record
+from tests.live.fidelity import Stage, record
 from tests.live.fidelity_workload import FULL, SHORT, generate
-from tests.live.slurm import missing
+from tests.live.slurm import OWN, missing
 from tests.simulator.slurm.compare import free_run
 
 pytestmark = pytest.mark.live
 
 
-def test_the_simulator_starts_what_a_real_slurm_starts(tmp_path: Path) -> None:
+def test_the_simulator_starts_what_a_real_slurm_starts(version: str, tmp_path: Path) -> None:
     """One recording, compared step by step and as a whole; the limits leave room for a disturbed machine."""
-    reason = missing(clock=True)
+    reason = missing(clock=True, version=version)
     if reason:
-        skip_or_fail("slurm", reason)
+        skip_or_fail("slurm" if version == OWN else f"slurm-{version}", reason)
     full = os.environ.get("BATON_LIVE") == "full"
-    record(tmp_path, generate(FULL if full else SHORT), keep_log=True)
+    record(tmp_path, generate(FULL if full else SHORT), Stage(version=version), keep_log=True)
 
     jobs = recording.read(tmp_path)
     world = recording.world(tmp_path, jobs)
     steps = figures.steps(world)
     whole = free_run(world, run(world))
 
-    print(
-        f"\none step: {steps.share:.1%} of {len(steps.job)}, too early {steps.unmatched_share:.1%}; free run: {whole}"
-    )
+    said = f"one step: {steps.share:.1%} of {len(steps.job)}, too early {steps.unmatched_share:.1%}"
+    print(f"\nSlurm {version}, {said}; free run: {whole}")
     assert len(jobs) >= (1000 if full else 95)
     assert steps.share >= (0.95 if full else 0.90)  # of 100 cases, five more miss by chance alone
     assert steps.unmatched_share <= 0.10

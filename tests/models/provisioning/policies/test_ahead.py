@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,12 @@ def clairvoyant(seed: int = 0, factor: float = 1.0) -> PairTable:
     return replace(pairs, ahead=np.stack([*columns, in_time], axis=1).astype(np.float32))
 
 
+@cache
+def fitted(name: str) -> Artifact:
+    """The policy of that name, fitted to futures that say the truth."""
+    return make_policy(name).fit(clairvoyant(), 0)[0]
+
+
 def cost_h(pairs: PairTable, artifact: Artifact) -> float:
     """Least mean cost of weight 1 over the settings."""
     return float(play(pairs, [artifact], "any").cost_h(1.0).mean(axis=2).min())
@@ -55,8 +62,7 @@ def test_is_made_by_name_and_never_without_being_asked_for(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_decides_on_the_futures_beside_the_observation(name: str) -> None:
-    pairs = clairvoyant()
-    artifact = make_policy(name).fit(pairs, 0)[0]
+    pairs, artifact = clairvoyant(), fitted(name)
     assert artifact.manifest["features"] == [*FEATURES, *AHEAD]
     assert pairs.inputs_of(artifact).shape == (len(pairs.decision_s), len(FEATURES) + len(AHEAD))
     estimate = make_policy("start-estimate").fit(pairs, 0)[0]
@@ -79,7 +85,7 @@ def test_what_is_learned_corrects_futures_that_are_wrong(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_agent_takes_it_with_the_rules_of_its_site_alone(name: str, tmp_path: Path) -> None:
-    artifact = make_policy(name).fit(clairvoyant(), 0)[0]
+    artifact = fitted(name)
     artifact.save(tmp_path / "policy")
     with pytest.raises(ValueError, match=r"needs trained_on\.site with max_jobs, .*train it again"):
         load(tmp_path / "policy", None)
