@@ -1,6 +1,6 @@
 """How far the `slurm` scheduler is from the recorded runs: python -m tests.live.figures [FOLDER ...]
 
-Prints the tables of docs/fidelity.md. Without folders it takes the three recordings of the repository; no Slurm needed.
+Prints the tables of docs/fidelity.md. Without folders it takes the recordings of the repository; no Slurm needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.simulator.slurm.compare import OneStep, free_run, one_step, relative
 from traces.arrays import Int64s
 
 LOW_WORD = (1 << 32) - 1  # of a queue's key: the priority
-RECORDINGS = Path(__file__).parents[1] / "fixtures/fidelity"
+RECORDINGS = Path(__file__).parents[1] / "fixtures/fidelity"  # VERSION/RUN
 REPETITIONS = 20  # runs of the simulator with every run time a second longer, shorter or as it is
 
 
@@ -92,13 +92,21 @@ def priorities(folder: Path, world: SlurmWorld) -> Int64s:
     return np.array(differences, np.int64)
 
 
+def named(folder: Path) -> str:
+    """The name of a recording in the tables: its version and run."""
+    return f"{folder.parent.name}/{folder.name}"
+
+
 def spread(folders: list[Path]) -> dict[tuple[str, str], dict[str, float]]:
-    """The same figures of each pair of recordings of one workload: how far Slurm is from itself."""
+    """The same figures of each pair of recordings of one version of Slurm: how far it is from itself."""
     waits = {
-        folder.name: {job.key: job.wait_s for job in recording.read(folder) if job.wait_s is not None}
-        for folder in folders
+        folder: {job.key: job.wait_s for job in recording.read(folder) if job.wait_s is not None} for folder in folders
     }
-    return {(one, other): _compared(waits[other], waits[one]) for one, other in combinations(waits, 2)}
+    return {
+        (named(one), named(other)): _compared(waits[other], waits[one])
+        for one, other in combinations(waits, 2)
+        if one.parent == other.parent
+    }
 
 
 def _compared(wait_s: dict[tuple[int, int], int], reference_wait_s: dict[tuple[int, int], int]) -> dict[str, float]:
@@ -113,21 +121,21 @@ def _head(*columns: str) -> None:
 
 def main() -> None:
     """Print the tables."""
-    folders = [Path(name) for name in sys.argv[1:]] or sorted(RECORDINGS.iterdir())
+    folders = [Path(name) for name in sys.argv[1:]] or sorted(RECORDINGS.glob("*/*"))
     worlds = {folder: recording.world(folder, recording.read(folder)) for folder in folders}
     _head("run", "starts", "one step", "from the begin of the pass", "started too early")
     for folder, world in worlds.items():
         step, whole = steps(world), steps(at_begin_of_pass(folder, world))
         print(
-            f"| {folder.name} | {len(step.job)} | {step.share:.1%} | {whole.share:.1%} | {step.unmatched_share:.1%} |"
+            f"| {named(folder)} | {len(step.job)} | {step.share:.1%} | {whole.share:.1%} | {step.unmatched_share:.1%} |"
         )
     _head("run", "priorities looked at", "equal to sprio's", "within 1")
     for folder, world in worlds.items():
         apart = np.abs(priorities(folder, world))
-        print(f"| {folder.name} | {len(apart)} | {(apart == 0).mean():.1%} | {(apart <= 1).mean():.1%} |")
+        print(f"| {named(folder)} | {len(apart)} | {(apart == 0).mean():.1%} | {(apart <= 1).mean():.1%} |")
     _head("run", "jobs", "recorded mean wait", "simulated", "difference", "Spearman", "mean absolute error")
     for folder, world in worlds.items():
-        print(_row(folder.name, free_run(world, run(world))))
+        print(_row(named(folder), free_run(world, run(world))))
     for (one, other), figures in spread(folders).items():
         print(_row(f"{one}, repeated as {other}", figures))
     _head("run", "20 repetitions: difference", "Spearman", "among themselves", "with the period of the passes")
@@ -136,7 +144,7 @@ def main() -> None:
         period = replace(world, settings=replace(world.settings, bf_interval_s=period_of_passes(folder)))
         slower, _ = repeated(period)
         print(
-            f"| {folder.name} | {_mean(repetitions, 'relative_mean_wait'):+.1%} (sd {_sd(repetitions):.1%}) "
+            f"| {named(folder)} | {_mean(repetitions, 'relative_mean_wait'):+.1%} (sd {_sd(repetitions):.1%}) "
             f"| {_mean(repetitions, 'spearman'):.3f} | {_mean(pairs, 'spearman'):.3f} "
             f"| {_mean(slower, 'relative_mean_wait'):+.1%}, {_mean(slower, 'spearman'):.3f} |"
         )

@@ -49,6 +49,13 @@ class Cluster:
         return [f"n{number:0{len(str(self.nodes))}d}" for number in range(1, self.nodes + 1)]
 
 
+# With each GPU in two shards.
+SHARDED = Cluster(
+    node="CPUs=8 RealMemory=32000 Gres=gpu:a100:4,shard:8",
+    settings={"GresTypes": "gpu,shard", "AccountingStorageTRES": "gres/gpu,gres/gpu:a100,gres/shard"},
+)
+
+
 def missing(clock: bool = False, version: str = OWN) -> str | None:
     """Why no Slurm of that version (with `clock`: on a fast clock) can be started here, or None."""
     absent = [name for name in PROGRAMS if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None]
@@ -286,6 +293,8 @@ class Slurm:
             os.mknod(f / f"dev/nvidia{number}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
         names = self.cluster.names()
         gres = "".join(f"NodeName={name} Name=gpu Type=a100 File={f}/dev/nvidia[0-3]\n" for name in names)
+        if "shard" in self.cluster.node:
+            gres += "".join(f"NodeName={name} Name=shard Count=8\n" for name in names)
         (f / "etc/gres.conf").write_text(gres)
         (f / "etc/cgroup.conf").write_text("CgroupPlugin=disabled\n" if self.root else "ConstrainCores=no\n")
         (f / "etc/slurm.conf").write_text(self.conf(host))

@@ -77,6 +77,10 @@ class Stream:
         tasks = self.draw.randint(1, 4)
         self.submit("COMPLETED", tasks, "--nodes=1", f"--ntasks={tasks}", "--gpus-per-task=1")
 
+    def shards(self) -> None:
+        """A share of a GPU, which is no GPU: a job gets no more shards than one GPU has."""
+        self.submit("COMPLETED", 0, f"--gres=shard:{self.draw.randint(1, 2)}", least_s=1)
+
     def processors(self) -> None:
         """Processors without GPUs."""
         self.submit("COMPLETED", 0, f"--ntasks={self.draw.randint(1, 8)}", least_s=1)
@@ -129,9 +133,9 @@ class Stream:
 
 
 COUNTS = {
-    Stream.one_node: 78, Stream.two_nodes: 20, Stream.by_task: 20, Stream.processors: 30, Stream.failing: 40,
-    Stream.requeued_by_status: 16, Stream.whole_node: 5, Stream.shortened: 16, Stream.with_steps: 12,
-    Stream.released: 12, Stream.dependent: 8, Stream.later: 10, Stream.hostile: 24,
+    Stream.one_node: 78, Stream.two_nodes: 20, Stream.by_task: 20, Stream.shards: 10, Stream.processors: 20,
+    Stream.failing: 40, Stream.requeued_by_status: 16, Stream.whole_node: 5, Stream.shortened: 16,
+    Stream.with_steps: 12, Stream.released: 12, Stream.dependent: 8, Stream.later: 10, Stream.hostile: 24,
 }  # fmt: skip
 
 

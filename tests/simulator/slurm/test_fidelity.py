@@ -1,4 +1,4 @@
-"""The `slurm` scheduler against three recorded runs of a real Slurm 22.05 (tests/live/fidelity.py recorded them).
+"""The `slurm` scheduler against recorded runs of real Slurms (tests/live/fidelity.py recorded them).
 
 docs/fidelity.md has the figures (make fidelity prints them) and says what the rest is. The limits are the targets where
 they are met, and elsewhere what is reached with a margin for changes of a second; they may only be tightened.
@@ -13,8 +13,8 @@ import pytest
 
 from tests.live import figures, recording
 
-FOLDERS = sorted(figures.RECORDINGS.iterdir())
-every_recording = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+FOLDERS = sorted(figures.RECORDINGS.glob("*/*"))
+every_recording = pytest.mark.parametrize("folder", FOLDERS, ids=figures.named)
 
 
 @every_recording
@@ -26,7 +26,7 @@ def test_one_step(folder: Path) -> None:
     steps = figures.steps(recording.world(folder, recording.read(folder)), every=3)
     assert len(steps.job) >= 300
     assert steps.share >= 0.96
-    assert steps.unmatched_share <= 0.06
+    assert steps.unmatched_share <= (0.08 if folder.parent.name == "26.05" else 0.06)
 
 
 @every_recording
@@ -45,7 +45,7 @@ def test_free_run(folder: Path) -> None:
 def test_slurm_itself_does_not_repeat_its_waits() -> None:
     """The spread between runs of one workload, beside which every distance has to be read."""
     spread = figures.spread(FOLDERS).values()
-    assert len(spread) == 3
+    assert len(spread) == 5  # of three, two and two runs
     assert all(pair["jobs"] >= 1000 and 0.95 < pair["spearman"] < 0.98 for pair in spread)
     assert 0.005 < max(abs(pair["relative_mean_wait"]) for pair in spread) < 0.06
 
@@ -54,10 +54,10 @@ def test_slurm_itself_does_not_repeat_its_waits() -> None:
 def test_priorities(folder: Path) -> None:
     """Every pending job's priority is sprio's, to the rounding of a second of age.
 
-    But for one look at the second recording, which fell on a tie of two accounts' fair shares (.94184 and .94190):
+    But for one look at the second recording of 22.05, which fell on a tie of two accounts' fair shares (.94184 and .94190):
     these are ranked the other way round, and the priorities of their jobs differ by the step of a rank.
     """
     apart = figures.priorities(folder, recording.world(folder, recording.read(folder)))
     assert len(apart) > 4000
     other = np.abs(apart[np.abs(apart) > 1])
-    assert len(other) <= (230 if folder.name == "2" else 0) and np.isin(other, [5, 250]).all()
+    assert len(other) <= (230 if figures.named(folder) == "22.05/2" else 0) and np.isin(other, [5, 250]).all()

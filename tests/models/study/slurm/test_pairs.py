@@ -28,7 +28,7 @@ from traces.errors import InputError
 from traces.store import warehouse
 from traces.store.folder import DataFolder
 
-RECORDING = RECORDINGS / "1"
+RECORDING = RECORDINGS / "22.05/1"
 DAYS, EVERY, SHIFT = 9, 3, 2000
 TIMES = ("Submit", "Eligible", "Start", "End")
 
