@@ -137,15 +137,14 @@ def keep(
     metrics: Path | None = None,
 ) -> int:
     """Keep a chain going; return the exit status. Raises ValueError, Busy, OSError, SlurmError."""
-    policy = ReleasedPolicy(chain.artifact, chain.setting, must_load=not folder.may_hold_chain)
+    known = folder.load() if folder.may_hold_chain else None
+    policy = ReleasedPolicy(chain.artifact, chain.setting, must_load=known is None or not known.attempts)
     if not dry_run:
         folder.make()
         folder.end_holder() if take_over else folder.lock()
     try:
         state = folder.load()
         if state is None:
-            if policy.problem:
-                raise ValueError(policy.problem)
             check_with_slurm(chain, policy, world.commands)
             state = _first_state(chain, world)
             if not dry_run:
