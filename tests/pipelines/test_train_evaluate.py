@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 from itertools import pairwise
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from agent.artifact import Artifact
+from assets.shared.resources import Baton as Resource
 from features.observe import FEATURES
+from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
 from pipelines.cli import main
+from pipelines.definitions import build_defs
 from tests.agent.lab import lab_of
 from tests.pipelines.conftest import Baton
 from traces.generate.logs import generate_slurm
+from traces.store.folder import DataFolder
 
 pytestmark = pytest.mark.slow
 WORLD = ("--cluster", "lab", "--capacity", "16", "--pair-nodes", "1", "--limit", "24h")
@@ -232,3 +238,32 @@ def test_champion_is_what_was_trained_under_that_name_else_the_registered(
         patch.setattr(fits, "_champion_artifact", lambda *_: pytest.fail("the registered version was asked for"))
         assert {"champion", *ALWAYS} == {row["policy"] for row in baton(*asked, "--json").json["results"]}
     assert baton("rollback", "--cluster", "lab", "--data", data).code == 1
+
+
+def test_tune_searches_and_resumes(baton: Baton, data: Path, tmp_path: Path) -> None:
+    """By the command, then by the job that Dagster's user interface launches."""
+    data = shutil.copytree(data, tmp_path / "data")
+    (data / "clusters.toml").write_text("[lab]\nnodes = 16\n")
+    asked = ("tune", "--cluster", "lab", "--policy", "forest", "--until", UNTIL, "--data", data, "--pair-nodes", "1")
+    first = baton(*asked, "--trials", 2, "--json").json
+    assert (first["policy"], first["trials"]) == ("forest", 2) and 0 < first["best_cost_h"] <= first["own_cost_h"]
+    client = mlflow_store.client(DataFolder(data))
+
+    def trials() -> int:
+        return len(client.search_runs([mlflow_store.experiment_id(client)], "tags.`baton.kind` = 'trial'"))
+
+    before = trials()
+    resumed = baton(*asked, "--trials", 2)
+    assert resumed.out.startswith("2 trials") and "[lab.hyperparameters.forest]" in resumed.out
+    assert trials() == before >= 2
+    unknown = baton("tune", "--cluster", "lab", "--policy", "reactive", "--data", data)
+    assert unknown.code == 2 and "policy 'reactive' has no hyper-parameters" in unknown.err
+
+    config = {"cluster": "lab", "policy": "forest", "trials": 1}
+    job = build_defs({"baton": Resource(data=str(data))}).resolve_job_def("tune")
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = job.execute_in_process(
+            {"ops": {"search_hyperparameters": {"config": config}}}, instance=instance, raise_on_error=False
+        )
+    assert result.success
+    assert trials() > before

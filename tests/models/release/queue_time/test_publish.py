@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import numpy as np
 import pytest
 
 from agent.distribution import Distribution
+from assets import queue_time
+from assets.shared.resources import CLUSTERS, Baton
 from features.submission.index import FEATURES
 from models.release.champion import promote, rollback
 from models.release.log import QUEUE_TIME_DECISIONS, DecisionLog
@@ -70,6 +74,52 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Any:
     found = publish(data, LAB)
     yield data, now, found
     patch.undo()
+
+
+def test_the_asset_shows_the_release_and_checks_it(lab: Any) -> None:
+    data, _, found = lab
+    result = materialized(data)
+    assert result.success
+    (made,) = (shown(event.materialization.metadata) for event in result.get_asset_materialization_events())
+    row = found.releases.row(-1, named=True)
+    assert made["dagster/row_count"] == len(found.predictions) and made["reused"]
+    assert (made["verdict"], made["champion_version"]) == (row["verdict"], row["registered_version"])
+    checks = {check.check_name: check for check in result.get_asset_check_evaluations()}
+    assert set(checks) == set(queue_time.CHECKS)
+    (own,) = found.scores.filter(method=row["champion_method"]).to_dicts()
+    assert checks["gate"].passed == (row["verdict"] == BETTER)
+    assert shown(checks["coverage"].metadata)["coverage_95"] == pytest.approx(own["coverage_95"], abs=1e-6)
+    assert checks["loads"].passed and shown(checks["loads"].metadata)["artifact_bytes"] > 1000
+
+
+def test_the_asset_of_a_log_without_submissions_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_jobs(*_: object) -> None:
+        raise InputError("no job of cluster 'lab' started")
+
+    monkeypatch.setattr(module, "publish", no_jobs)
+    result = materialized(DataFolder(tmp_path))
+    assert result.success and all(check.passed for check in result.get_asset_check_evaluations())
+    (made,) = (shown(event.materialization.metadata) for event in result.get_asset_materialization_events())
+    assert (made["dagster/row_count"], made["why"]) == (0, "no job of cluster 'lab' started")
+
+
+def shown(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of an asset's or a check's metadata."""
+    return {name: getattr(value, "value", value) for name, value in metadata.items()}
+
+
+def materialized(data: DataFolder) -> dg.ExecuteInProcessResult:
+    """The run of the asset for the cluster `lab`."""
+    data.ensure_writable()
+    data.clusters_toml.write_text("[lab]\nnodes = 10\n")
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions(str(CLUSTERS.name), ["lab"])
+        return dg.materialize(
+            [queue_time.queue_time_model],
+            instance=instance,
+            partition_key="lab",
+            resources={"baton": Baton(data=str(data.root))},
+        )
 
 
 def test_a_first_release_makes_tables_a_champion_and_a_folder(lab: Any) -> None:
