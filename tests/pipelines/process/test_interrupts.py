@@ -163,6 +163,7 @@ def test_a_library_that_does_not_come_back_is_not_waited_for(
     assert "Traceback" not in err
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_what_can_tidy_up_does(number: signal.Signals, code: int) -> None:
     process = begin(CLEAN)
@@ -181,6 +182,7 @@ def test_a_second_signal_ends_at_once() -> None:
     assert process.returncode == 130 and seconds < 3
 
 
+@pytest.mark.timed
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a child goes on to the end of its work")
 @pytest.mark.parametrize("program", [FIT, POOL], ids=["fits", "replays"])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
@@ -202,6 +204,7 @@ def _processor_s(process: int) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 def test_a_training_that_was_ended_goes_on(baton: Baton, tmp_path: Path) -> None:
     raw = generate_slurm(tmp_path, jobs=None, weeks=4, nodes=16, gpus_per_node=4, seed=3, steps=False, compress=False)
     data = tmp_path / "data"

@@ -54,8 +54,8 @@ def test_slurm_itself_does_not_repeat_its_waits() -> None:
 def test_priorities(folder: Path) -> None:
     """Every pending job's priority is sprio's, to the rounding of a second of age.
 
-    But for one look at the second recording of 22.05, which fell on a tie of two accounts' fair shares (.94184 and .94190):
-    these are ranked the other way round, and the priorities of their jobs differ by the step of a rank.
+    But for one look at the second recording of 22.05, which fell on a tie of two accounts' fair shares (.94184 and
+    .94190): these are ranked the other way round, and the priorities of their jobs differ by the step of a rank.
     """
     apart = figures.priorities(folder, recording.world(folder, recording.read(folder)))
     assert len(apart) > 4000

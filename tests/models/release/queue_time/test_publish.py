@@ -92,6 +92,15 @@ def test_the_asset_shows_the_release_and_checks_it(lab: Any) -> None:
     assert checks["loads"].passed and shown(checks["loads"].metadata)["artifact_bytes"] > 1000
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_the_check_of_a_champion_that_does_not_load(tmp_path: Path, is_there: bool) -> None:
+    """It fails where a folder cannot be read; where there is none yet, it says so and passes."""
+    if is_there:
+        (tmp_path / "manifest.json").write_text("{")
+    check = queue_time._loads(tmp_path if is_there else tmp_path / "champion")
+    assert check.passed != is_there and str(tmp_path) in shown(check.metadata)["why"]
+
+
 def test_the_asset_of_a_log_without_submissions_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_jobs(*_: object) -> None:
         raise InputError("no job of cluster 'lab' started")
