@@ -31,11 +31,12 @@ MOST_REASON = 500  # characters
 def alone(data: DataFolder, cluster: str, decisions: DecisionLog = POLICY_DECISIONS) -> Iterator[None]:
     """Run one process at a time, from reading the registry to the last write; may be nested.
 
-    A change that a killed process left half done is finished first.
+    A change that a killed process left half done is finished first, and its open runs are closed.
     """
     of_policies = decisions.model == POLICY
     lock = f"release of {cluster}" if of_policies else f"{decisions.model} release of {cluster}"
     with locked(data.root, lock), mlflow_store.errors_on_one_line(data):
+        mlflow_store.settle(data)
         if of_policies:
             tracking.take_over(data, cluster)
         present = tracking.champion(data, cluster, decisions.model)

@@ -31,7 +31,7 @@ from traces.store.folder import DataFolder
 ROOT = Path(__file__).resolve().parents[3]
 RECORDED = ROOT / "tests" / "fixtures" / "traces" / "slurm-22.05-recorded.psv.gz"
 SAMPLE = ROOT / "data" / "sample"
-CONF = ROOT / "tests" / "fixtures" / "fidelity" / "1" / "slurm.conf"
+CONF = ROOT / "tests" / "fixtures" / "fidelity" / "22.05" / "1" / "slurm.conf"
 
 
 @dataclass(frozen=True)
