@@ -88,16 +88,19 @@ def publish(data: DataFolder, settings: ClusterSettings) -> Published | str:
             methods = [make_method(name) for name in names]
             judged.append(judge_jobs(jobs, cluster, window.from_s, window.until_s, window.from_s, methods, SEED))
         select, report = judged
-        version = tracking.champion(data, cluster, QUEUE_TIME)
-        champion = None if version is None else released(data, cluster, version.version)
-        offer = decide(select, report, champion)
-        promises = {name: _promise(select, report, name) for name in (offer.candidate, offer.released) if name}
-        row = _release(data, settings, log, windows, offer, report, promises, made_from)
+        row = None
+        if not QUEUE_TIME_DECISIONS.is_current(data, cluster, made_from):  # else a killed process had decided
+            version = tracking.champion(data, cluster, QUEUE_TIME)
+            champion = None if version is None else released(data, cluster, version.version)
+            offer = decide(select, report, champion)
+            promises = {name: _promise(select, report, name) for name in (offer.candidate, offer.released) if name}
+            row = _release(data, settings, log, windows, offer, report, promises, made_from)
         derived.write(
             data, QUEUE_TIME_SCORES, cluster, scores_frame(cluster, windows.report, figures_of(report)), made_from
         )
         derived.write(data, QUEUE_TIME_PREDICTIONS, cluster, predictions_frame(cluster, report), made_from)
-        QUEUE_TIME_DECISIONS.add(data, row, made_from)
+        if row is not None:
+            QUEUE_TIME_DECISIONS.add(data, row, made_from)
         kept = _kept(data, cluster, made_from)
         assert kept is not None
         return Published(kept.scores, kept.predictions, kept.releases, reused=False)
