@@ -11,7 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from traces.files.whole import write_text
+from traces.files.presence import at_work, nobody_at_work
+from traces.files.whole import sweep, write_text
 from traces.store.folder import DataFolder
 
 
@@ -35,10 +36,17 @@ def read_stamp(data: DataFolder, step: str, cluster: str, fingerprint: str | Non
 
 
 def write_stamp(data: DataFolder, step: str, cluster: str, fingerprint: str, for_next_run: dict[str, Any]) -> None:
-    """Record the fingerprint after the results are in place; `for_next_run` must be JSON-serialisable."""
-    write_text(
-        stamp_path(data, step, cluster), json.dumps({"fingerprint": fingerprint, "left": for_next_run}, indent=1)
-    )
+    """Record the fingerprint after the results are in place; `for_next_run` must be JSON-serialisable.
+
+    Removes what a killed process has left of a stamp, unless another process is writing one.
+    """
+    path = stamp_path(data, step, cluster)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with nobody_at_work(path.parent) as may_sweep:
+        if may_sweep:
+            sweep(path.parent)
+    with at_work(path.parent):
+        write_text(path, json.dumps({"fingerprint": fingerprint, "left": for_next_run}, indent=1))
 
 
 def forget_stamp(data: DataFolder, step: str, cluster: str) -> None:
