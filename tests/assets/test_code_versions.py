@@ -20,7 +20,7 @@ from traces.cache.closure import PACKAGES, Closures
 from traces.readers import registry as readers
 
 Roots = tuple[tuple[str, ...], tuple[str, ...]]  # (modules that compute it, modules at which their closure ends)
-EVERY = 15  # of the modules, in order of their names, one is edited
+EVERY = 15  # every 15th module, in order of their names, is edited and all steps are looked at
 GPU_POLICIES = (
     "import simulator.gpu.registry as known, importlib\n"
     "[importlib.import_module(module) for module in known.SCHEDULERS.values()]"
@@ -134,6 +134,19 @@ def test_an_edit_of_a_module_makes_out_of_date_exactly_what_imports_it(copy: Pat
         changed = {step for step in wanted if after[step] != before[step]}
         assert changed == {step for step in wanted if module in closures[step]}, module
     assert digests(copy, wanted) == before
+
+
+def test_an_edit_of_each_module_changes_its_part_of_a_digest(copy: Path) -> None:
+    """With the closures, which are tested above, this decides what an edit of any module makes out of date."""
+    here = Closures(copy)
+    for module in here.modules:
+        others = {*here.modules} - {module}
+        before = here.digest(module, but=others)
+        path = here.path(module)
+        text = path.read_bytes()
+        path.write_bytes(text + b"\nedited = 1\n")
+        assert Closures(copy).digest(module, but=others) != before, module
+        path.write_bytes(text)
 
 
 def test_words_make_nothing_out_of_date(copy: Path) -> None:

@@ -16,7 +16,7 @@ from tests.live.workload import Expected, settle
 
 SEED = 30
 COMMON = ("--time=20", "--mem-per-cpu=100")
-# What could end a field or a record of sacct, or be taken for markup. Each is a job's name and its comment.
+# Names and comments of jobs that may end a field or a record of sacct, or be taken for markup.
 HOSTILE = (
     "a|b|c", "two\nlines", "1|2|COMPLETED\n3|4", "tab\there", "\x1b[31mred", "%x %j", "=cmd()", "ünï 工", "'\";--",
     "<b>x</b>", "\\n", "trailing ", "|", "99|99|x|root|science|gpu|COMPLETED", "None", "Unknown",
@@ -26,7 +26,7 @@ ONCE = '[ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || '  # what follows is done in th
 
 @dataclass
 class Stream:
-    """Submits jobs and keeps what must become of them. `expected`: by JobIDRaw."""
+    """Submits jobs, and records what accounting must say of each (`expected`, by JobIDRaw)."""
 
     slurm: Slurm
     draw: random.Random = field(default_factory=lambda: random.Random(SEED))
