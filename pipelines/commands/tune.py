@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipelines import completion, options
-from pipelines.commands.models import Limit, PairNodes, Scheduler, Seed, World
+from pipelines.commands.models import Capacity, Limit, PairNodes, Scheduler, Seed, World
 from pipelines.options import ClusterName, Data, Json
 from simulator.names import check_names
 from traces.counted import counted
@@ -34,6 +34,7 @@ def tune(
     ] = 30,
     budget: Annotated[str, typer.Option("--budget", help="Time limit of this run: 10m, 2h.")] = "10m",
     until: Annotated[str | None, typer.Option("--until", help="Use only data known before this date (UTC).")] = None,
+    capacity: Capacity = None,
     pair_nodes: PairNodes = None,
     limit: Limit = None,
     scheduler: Scheduler = "mirage",
@@ -52,7 +53,7 @@ def tune(
         folder.ensure_writable()
         until_s = None if until is None else options.utc_s(until)
         budget_s = options.duration_s(budget)
-        study = _study(folder, cluster, policy, pair_nodes, limit, scheduler, world)
+        study = _study(folder, cluster, policy, capacity, pair_nodes, limit, scheduler, world)
         from models.study.searches import as_toml, search
 
         found = search(study, policy, study.fit_window(until_s), trials=trials, budget_s=budget_s, seed=seed)
@@ -67,8 +68,9 @@ def tune(
 
 
 def _study(
-    folder: DataFolder, cluster: str, policy: str, pair_nodes: str | None, limit: str | None, scheduler: str, world: str
-) -> Study:
+    folder: DataFolder, cluster: str, policy: str, capacity: int | None, pair_nodes: str | None, limit: str | None,
+    scheduler: str, world: str,
+) -> Study:  # fmt: skip
     """Open the study whose fit window is searched. Names and values are checked before anything slow is imported."""
     from models.provisioning.learning.hyperparameters import tunable
     from models.provisioning.registry import check_policy
@@ -86,7 +88,9 @@ def _study(
     contents.check_clusters(folder, [cluster])
     from models.study.cluster import open_study
 
-    return open_study(folder, settings, pair_nodes=sizes, limit_s=limit_s, scheduler=scheduler, world=world)
+    return open_study(
+        folder, settings, capacity=capacity, pair_nodes=sizes, limit_s=limit_s, scheduler=scheduler, world=world
+    )
 
 
 def _answer(found: SearchResult) -> dict[str, Any]:

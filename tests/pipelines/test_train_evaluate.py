@@ -243,8 +243,7 @@ def test_champion_is_what_was_trained_under_that_name_else_the_registered(
 def test_tune_searches_and_resumes(baton: Baton, data: Path, tmp_path: Path) -> None:
     """By the command, then by the job that Dagster's user interface launches."""
     data = shutil.copytree(data, tmp_path / "data")
-    (data / "clusters.toml").write_text("[lab]\nnodes = 16\n")
-    asked = ("tune", "--cluster", "lab", "--policy", "forest", "--until", UNTIL, "--data", data, "--pair-nodes", "1")
+    asked = ("tune", *WORLD, "--policy", "forest", "--until", UNTIL, "--data", data)
     first = baton(*asked, "--trials", 2, "--json").json
     assert (first["policy"], first["trials"]) == ("forest", 2) and 0 < first["best_cost_h"] <= first["own_cost_h"]
     client = mlflow_store.client(DataFolder(data))
@@ -259,6 +258,7 @@ def test_tune_searches_and_resumes(baton: Baton, data: Path, tmp_path: Path) -> 
     unknown = baton("tune", "--cluster", "lab", "--policy", "reactive", "--data", data)
     assert unknown.code == 2 and "policy 'reactive' has no hyper-parameters" in unknown.err
 
+    (data / "clusters.toml").write_text("[lab]\nnodes = 16\n")  # the job takes the headline study
     config = {"cluster": "lab", "policy": "forest", "trials": 1}
     job = build_defs({"baton": Resource(data=str(data))}).resolve_job_def("tune")
     with dg.DagsterInstance.ephemeral() as instance:
