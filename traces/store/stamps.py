@@ -11,8 +11,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from traces.files import whole
 from traces.files.presence import at_work, nobody_at_work
-from traces.files.whole import sweep, write_text
+from traces.files.whole import write_text
 from traces.store.folder import DataFolder
 
 
@@ -44,7 +45,7 @@ def write_stamp(data: DataFolder, step: str, cluster: str, fingerprint: str, for
     path.parent.mkdir(parents=True, exist_ok=True)
     with nobody_at_work(path.parent) as may_sweep:
         if may_sweep:
-            sweep(path.parent)
+            whole.sweep(path.parent)
     with at_work(path.parent):
         write_text(path, json.dumps({"fingerprint": fingerprint, "left": for_next_run}, indent=1))
 
