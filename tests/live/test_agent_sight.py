@@ -97,10 +97,13 @@ def mine(eyes: Eyes, number: str) -> SqueueJob:
 def forms_agree(live: Slurm, commands: Commands) -> None:
     """What the agent reads as text it reads the same as JSON; every list of nodes, limits and reservations is read."""
     now_s = int(time.time())
-    queue = read_queue(commands, now_s)
     for form in json_forms(live, "squeue"):
-        json = json_form.parse_queue(live.run("squeue", "--all", "--states=all", form), now_s)
-        assert {job.id: comparable(job) for job in json.jobs} == {job.id: comparable(job) for job in queue.jobs}, form
+        before, after = None, comparable(read_queue(commands, now_s).jobs)
+        while before != after:  # Slurm gives a waiting job another reason or priority between two commands
+            before = after
+            json = json_form.parse_queue(live.run("squeue", "--all", "--states=all", form), now_s)
+            after = comparable(read_queue(commands, now_s).jobs)
+        assert comparable(json.jobs) == after, form
     for form in json_forms(live, "sinfo"):
         assert json_form.parse_nodes(live.run("sinfo", "--all", "--Node", form)) == read_nodes(commands), form
     assert abs(SlurmTime(commands).now_s() - now_s) < 10
@@ -141,9 +144,9 @@ def written(live: Slurm, name: str, *command: str) -> Path:
     return path
 
 
-def comparable(job: SqueueJob) -> SqueueJob:
-    """The job without the start that Slurm estimates, which moves from pass to pass."""
-    return job if job.state == "RUNNING" else replace(job, start_s=None, end_s=None)
+def comparable(jobs: tuple[SqueueJob, ...]) -> dict[str, SqueueJob]:
+    """The jobs by id, without the start that Slurm estimates, which moves from pass to pass."""
+    return {job.id: job if job.state == "RUNNING" else replace(job, start_s=None, end_s=None) for job in jobs}
 
 
 def wait_is_answered(commands: Commands) -> None:
