@@ -160,7 +160,7 @@ def keep(
         advice = "" if policy.path else f"; {NO_RELEASE}"
         world.say(f"chain {state.name} ({state.chain}) in {folder.path}, {policy.name}{advice}")
         if policy.problem:
-            world.say(f"the policy cannot be loaded, so the start estimate decides until it can: {policy.problem}")
+            world.say(f"the policy cannot be loaded; the start estimate decides until it can be: {policy.problem}")
         return Agent(chain, folder, policy, world, state, dry_run=dry_run, metrics=metrics).run()
     finally:
         folder.unlock()

@@ -98,11 +98,12 @@ def forms_agree(live: Slurm, commands: Commands) -> None:
     """What the agent reads as text it reads the same as JSON; every list of nodes, limits and reservations is read."""
     now_s = int(time.time())
     for form in json_forms(live, "squeue"):
-        before, after = None, comparable(read_queue(commands, now_s).jobs)
-        while before != after:  # Slurm gives a waiting job another reason or priority between two commands
-            before = after
+        for _ in range(20):  # Slurm may give a waiting job another reason or priority between two commands
+            before = comparable(read_queue(commands, now_s).jobs)
             json = json_form.parse_queue(live.run("squeue", "--all", "--states=all", form), now_s)
             after = comparable(read_queue(commands, now_s).jobs)
+            if before == after:
+                break
         assert comparable(json.jobs) == after, form
     for form in json_forms(live, "sinfo"):
         assert json_form.parse_nodes(live.run("sinfo", "--all", "--Node", form)) == read_nodes(commands), form

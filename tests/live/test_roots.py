@@ -82,7 +82,7 @@ def test_nothing_in_a_root_outlives_a_killed_test_run(tmp_path: Path, newer: str
 
 
 def within_10_s(holds: Callable[[], object]) -> bool:
-    """Whether a condition held at some moment of the next 10 seconds."""
+    """Poll a condition for up to 10 seconds; return whether it came true."""
     end = time.monotonic() + 10
     while not (held := holds()) and time.monotonic() < end:
         time.sleep(0.1)

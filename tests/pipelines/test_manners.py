@@ -1,9 +1,9 @@
 """How soon the command line answers: `--help` and refusals import no large library that they do not need.
 
 Imports are nearly all that an answer costs: with DuckDB, which finds a cluster's name, 0.25 to 0.5 s of processor time;
-numpy and polars add 0.3 s, Dagster and MLflow seconds. Which libraries are imported is tested exactly, and time is
-bounded by MOST_S on a machine of REFERENCE_S. A shared machine takes up to half as much again from one second to the
-next, so the reference runs directly after each try that takes longer than the bound.
+numpy and polars add 0.3 s, Dagster and MLflow seconds. Which libraries are imported is tested exactly. Time is bounded
+by MOST_S on a machine where REFERENCE takes REFERENCE_S. The speed of a shared machine changes by half from one second
+to the next, so REFERENCE is timed directly after each try that takes longer than the bound.
 """
 
 from __future__ import annotations

@@ -117,8 +117,8 @@ def _fixed(data: bytes, layout: Layout) -> Lines:
     """Split lines of fixed width, with a space after every column.
 
     A line of another length is not whole, unless it was stripped of trailing blanks: then it ends at the end of a
-    right-aligned column. User text with a line break spreads a record over several lines: lines that are not whole, and
-    that have the length of a record together with their line breaks, are joined under the number of the first.
+    right-aligned column. User text with a line break divides a record. Consecutive lines that are not whole are joined
+    if their lengths, with the line breaks, add up to that of a record; they get the number of the first.
     """
     starts = _starts(data)
     length = sum(layout.widths) + len(layout.widths)
@@ -151,7 +151,7 @@ def _fixed(data: bytes, layout: Layout) -> Lines:
 
 
 def _broken(lengths: NDArray[np.int64], whole: NDArray[np.bool_], length: int) -> list[tuple[int, int]]:
-    """Return (first line, line after the last), counted from 0, of each record that line breaks spread over lines."""
+    """Return (first line, line after the last) of each record that line breaks divide. Lines count from 0."""
     found, end = [], 0
     for first in np.flatnonzero(~whole).tolist():
         if first < end:
