@@ -39,7 +39,6 @@ class Cluster:
     nodes: int = 4
     node: str = "CPUs=8 RealMemory=32000 Gres=gpu:a100:4"
     settings: dict[str, str] = field(default_factory=dict)
-    can_power_down: bool = False
     partitions: tuple[str, ...] = (
         "PartitionName=gpu Nodes=ALL Default=YES MaxTime=2-00:00:00 DefaultTime=01:00:00 State=UP DefMemPerCPU=1000",
         "PartitionName=urgent Nodes=ALL PriorityTier=9 DefaultTime=01:00:00 State=UP DefMemPerCPU=1000",
@@ -59,15 +58,10 @@ WHOLE = Cluster(
         "JobAcctGatherType": "jobacct_gather/linux",
         "JobAcctGatherFrequency": "task=1",
         "JobAcctGatherParams": "OverMemoryKill",
+        **{"SuspendProgram": "/bin/true", "ResumeProgram": "/bin/true"},  # tests end and start slurmd
+        **{"SuspendTime": "1000000", "SuspendTimeout": "5", "ResumeTimeout": "60"},
     },
-    can_power_down=True,
 )
-POWER_DOWN = """#!/bin/sh
-for node in $(scontrol show hostnames "$1"); do kill "$(cat RUN/slurmd-$node.pid)"; done
-"""
-POWER_UP = """#!/bin/sh
-for node in $(scontrol show hostnames "$1"); do slurmd -N "$node" -b; done
-"""
 
 
 def missing(clock: bool = False, version: str = OWN) -> str | None:
@@ -314,9 +308,6 @@ class Slurm:
         (f / "etc/slurm.conf").write_text(self.conf(host))
         for name in names:
             (f / f"spool/{name}").mkdir(exist_ok=True)
-        for path, text in ((f / "etc/power-down", POWER_DOWN), (f / "etc/power-up", POWER_UP)):
-            path.write_text(text.replace("RUN", str(f / "run")))
-            path.chmod(0o755)
 
     def conf(self, host: str) -> str:
         """The text of slurm.conf.
@@ -367,14 +358,6 @@ class Slurm:
             "JobAcctGatherType": "jobacct_gather/none",
             "GresTypes": "gpu",
         } | self.cluster.settings
-        if self.cluster.can_power_down:  # when told to, not after a time
-            settings |= {
-                "SuspendProgram": f"{f}/etc/power-down",
-                "ResumeProgram": f"{f}/etc/power-up",
-                "SuspendTime": "1000000",
-                "SuspendTimeout": "5",
-                "ResumeTimeout": "60",
-            }
         if self.root:
             settings["PluginDir"] = str(self.root.plugins)
         nodes = (

@@ -6,7 +6,9 @@ Sizes are drawn by a seed, and no job runs for longer than a few seconds. Preemp
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -127,8 +129,8 @@ class Stream:
         self.submit("COMPLETED", 0, f"--begin=now+{self.draw.randint(2, 6)}", least_s=1)
 
     def out_of_memory(self) -> None:
-        """Three times the memory that it asked for."""
-        self.submit("OUT_OF_MEMORY", 1, "--gres=gpu:1", script="{ head -c 300m /dev/zero; sleep 60; } | tail -n 1")
+        """Three times the memory that it asked for; without cgroups Slurm calls it FAILED, ended by signal 9."""
+        self.submit("FAILED", 1, "--gres=gpu:1", script="{ head -c 300m /dev/zero; sleep 60; } | tail -n 1")
 
     def hostile(self) -> None:
         """Names and comments that break tables."""
@@ -202,7 +204,14 @@ def on_a_powered_down_node(stream: Stream) -> None:
     """Jobs for a node that Slurm must power up: they start when it has registered."""
     slurm = stream.slurm
     slurm.run("scontrol", "update", "NodeName=n3", "State=POWER_DOWN")
-    slurm.wait(60, lambda: "~" in slurm.run("sinfo", "-h", "-N", "-n", "n3", "-o", "%t"), "n3 to power down")
+    os.kill(slurm.pid("slurmd-n3"), signal.SIGTERM)
+    slurm.wait(60, lambda: _state(slurm, "n3").endswith("~"), "n3 to power down")
     for gpus in (1, 1, 2):
         stream.submit("COMPLETED", gpus, "--nodelist=n3", f"--gres=gpu:{gpus}", least_s=1)
+    slurm.wait(60, lambda: _state(slurm, "n3").endswith("#"), "n3 to power up")
+    slurm.daemon("slurmd", "-N", "n3", "-b")
     settle(slurm, 120)
+
+
+def _state(slurm: Slurm, node: str) -> str:
+    return slurm.run("sinfo", "-h", "-N", "-p", "gpu", "-n", node, "-o", "%t").strip()

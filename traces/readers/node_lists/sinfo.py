@@ -1,7 +1,8 @@
 """Reader of text output of `sinfo` with a header: `sinfo -N -o "%N|%P|%c|%m|%G|%f|%t"`, or fields in another order.
 
 Format: sinfo(1), options -o and -O. A line describes one node (-N), or equal nodes of one partition. `sinfo -N -l`
-prints the date before the header.
+prints the date before the header, and cuts memory to six characters (seen on 22.05 and 26.05: 1031000 MiB as 103100),
+so that six digits there are not known.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _STATES_OF_CPUS = "CPUS(A/I/O/T)"
 _SIZES = ("cpus", "memory_mib", "gres")
 _JOB_FIELDS = frozenset({"JOBID", "NAME", "ST", "TIME", "TIME_LEFT"})  # fields of squeue
 _DELIMITERS = ("|", "\t", ";", ",")
+_LONG_FORM_WIDTH = 6  # of MEMORY in `sinfo -N -l`
 _DATE = re.compile(r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-3][0-9] [0-9]{2}:[0-9]{2}:[0-9]{2} [0-9]{4}")
 
 
@@ -54,7 +56,10 @@ class Sinfo:
             if not _is_known(names) or len(values) != len(names):
                 rows.refuse(number, f"not {len(names)} fields as in the header: {shown(text)}", text)
                 continue
-            rows.add(number, text, _printed(names, values))
+            printed = _printed(names, values)
+            if "S:C:T" in names and not delimiter and len(printed.get("memory_mib") or "") == _LONG_FORM_WIDTH:
+                printed["memory_mib"] = None
+            rows.add(number, text, printed)
         return rows.parsed(file.path)
 
 
