@@ -20,7 +20,7 @@ from traces.store.folder import DataFolder
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures" / "traces"
 VERSIONS = ("24.11", "26.05")
 ABOUT_CODES = ("exit_code", "exit_code_form")
-NOT_PRINTED = ("restarts", "submit_line")  # columns that the short dumps lack
+NOT_PRINTED = ("restarts", "submit_line", "sluid", "original_sluid")  # columns that the short dumps lack
 # Of job, code and how it is known by the text of 24.11; JSON and 26.05 print it whole.
 CODES = {"exit9": 9, "exit137": 137, "exit128": 128, "exit255": 255, "child9": 137, "step9s": 137}
 
