@@ -59,8 +59,8 @@ def test_every_column_at_once_says_what_the_text_says(version: str, tmp_path: Pa
     differ = ("requested_cpus", *NOT_PRINTED)  # ReqCPUS is that of the last size
     assert jobs.drop(differ).equals(text.join(jobs, on="job_key", how="semi").drop(differ))
     form, _ = jobs_of(f"{version}.json", tmp_path / "json")
-    same = form.join(jobs, on="job_key", how="semi").drop("requested_cpus", *ABOUT_CODES)
-    assert jobs.drop("requested_cpus", *ABOUT_CODES).equals(same)
+    differ = ("requested_cpus", *ABOUT_CODES, *(("sluid",) if version == "24.11" else ()))  # its JSON has no SLUID
+    assert jobs.drop(differ).equals(form.join(jobs, on="job_key", how="semi").drop(differ))
     assert {"pipe|in|name", "pipe|and\nnl", "nl\nname", "|"} <= set(jobs["job_name"])
 
 
