@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 
 # Upper bounds of one record's values, by a column's full name or the last part of it. No machine comes near them: a
 # larger value is a fault or an attack, and the record is rejected with the value. A product of two bounds fits in
@@ -90,7 +90,7 @@ LINE = Column("line", INT, "", "1-based line of the raw file (record number for 
 # cluster has run out of ids. Records of one id are compared in order of submission. A record belongs to the same job as
 # the earlier records if it has the same submission time. It also belongs to it if user and name agree and it was
 # submitted at most this long after the latest time of those records (a requeue resets the submission). Otherwise the
-# cluster reused the id for another job.
+# cluster reused the id for another job. SLUIDs and Restarts overrule the times where both records have them.
 REQUEUE_WITHIN_S = 7 * 86_400
 
 # The base states of sacct's STATE column; Philly's Pass / Killed / Failed become COMPLETED / CANCELLED / FAILED.
@@ -143,6 +143,8 @@ JOBS = Table(
         Column("gpu_type_asked", TEXT, "", "GPU models requested, joined by |, any of which will do; null if the job named none"),
         Column("other_flags", TEXT, "", "flags of the job or its state that Baton does not know, as printed, joined by commas; null for none"),
         Column("restarts", INT, "", "times that Slurm had requeued the job when its last record was written (Restarts); above attempts - 1 where the dump lacks earlier runs"),
+        Column("sluid", TEXT, "", "Slurm's own identifier of the last run (SLUID; 24.11 and later)"),
+        Column("original_sluid", TEXT, "", "SLUID of the last run before its first resize (OriginalSLUID; 26.05)"),
         Column("submit_line", TEXT, "", "command that submitted the job (SubmitLine); untrusted user text, escape before use"),
         Column("dependency", TEXT, "", "dependency on other jobs, as printed, where the dump has a column Dependency; sacct itself has no such field"),
         Column("attempts", INT, "attempts", "number of runs; 0 for a job that never ran", nullable=False),

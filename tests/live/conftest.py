@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from agent.check import TESTED
-from tests.live.slurm import SHARDED, Slurm
+from tests.live.slurm import WHOLE, Slurm
 
 
 @pytest.fixture(scope="session", params=TESTED)
@@ -20,5 +20,5 @@ def version(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def slurm(version: str) -> Iterator[Slurm]:
     """A running cluster; skipped (or failed, under BATON_REQUIRE) where none can be started."""
-    with Slurm.running(SHARDED if os.environ.get("BATON_LIVE") == "full" else None, version=version) as cluster:
+    with Slurm.running(WHOLE if os.environ.get("BATON_LIVE") == "full" else None, version=version) as cluster:
         yield cluster

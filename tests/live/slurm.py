@@ -49,10 +49,18 @@ class Cluster:
         return [f"n{number:0{len(str(self.nodes))}d}" for number in range(1, self.nodes + 1)]
 
 
-# With each GPU in two shards.
-SHARDED = Cluster(
+# With each GPU in two shards, jobs measured and ended where they use too much memory, and nodes that power down.
+WHOLE = Cluster(
     node="CPUs=8 RealMemory=32000 Gres=gpu:a100:4,shard:8",
-    settings={"GresTypes": "gpu,shard", "AccountingStorageTRES": "gres/gpu,gres/gpu:a100,gres/shard"},
+    settings={
+        "GresTypes": "gpu,shard",
+        "AccountingStorageTRES": "gres/gpu,gres/gpu:a100,gres/shard",
+        "JobAcctGatherType": "jobacct_gather/linux",
+        "JobAcctGatherFrequency": "task=1",
+        "JobAcctGatherParams": "OverMemoryKill",
+        **{"SuspendProgram": "/bin/true", "ResumeProgram": "/bin/true"},  # tests end and start slurmd
+        **{"SuspendTime": "1000000", "SuspendTimeout": "5", "ResumeTimeout": "60"},
+    },
 )
 
 

@@ -6,7 +6,9 @@ Sizes are drawn by a seed, and no job runs for longer than a few seconds. Preemp
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -126,6 +128,10 @@ class Stream:
         """May start in some seconds."""
         self.submit("COMPLETED", 0, f"--begin=now+{self.draw.randint(2, 6)}", least_s=1)
 
+    def out_of_memory(self) -> None:
+        """Three times the memory that it asked for; without cgroups Slurm calls it FAILED, ended by signal 9."""
+        self.submit("FAILED", 1, "--gres=gpu:1", script="{ head -c 300m /dev/zero; sleep 60; } | tail -n 1")
+
     def hostile(self) -> None:
         """Names and comments that break tables."""
         text = self.draw.choice(HOSTILE)
@@ -136,6 +142,7 @@ COUNTS = {
     Stream.one_node: 78, Stream.two_nodes: 20, Stream.by_task: 20, Stream.shards: 10, Stream.processors: 20,
     Stream.failing: 40, Stream.requeued_by_status: 16, Stream.whole_node: 5, Stream.shortened: 16,
     Stream.with_steps: 12, Stream.released: 12, Stream.dependent: 8, Stream.later: 10, Stream.hostile: 24,
+    Stream.out_of_memory: 8,
 }  # fmt: skip
 
 
@@ -159,6 +166,7 @@ def submit_stream(slurm: Slurm) -> dict[str, Expected]:
         stream.submit_several((1, 2), "--gres=gpu:1", ":", *COMMON, "--gres=gpu:2")
     settle(slurm, 600)
     slurm.run("scontrol", "delete", "ReservationName=kept")
+    on_a_powered_down_node(stream)
     return stream.all_expected()
 
 
@@ -190,3 +198,20 @@ def with_an_administrator(stream: Stream) -> None:
     for job, command in act.items():
         if command(job)[0] == "suspend":
             slurm.run("scontrol", "resume", job)
+
+
+def on_a_powered_down_node(stream: Stream) -> None:
+    """Jobs for a node that Slurm must power up: they start when it has registered."""
+    slurm = stream.slurm
+    slurm.run("scontrol", "update", "NodeName=n3", "State=POWER_DOWN")
+    os.kill(slurm.pid("slurmd-n3"), signal.SIGTERM)
+    slurm.wait(60, lambda: _state(slurm, "n3").endswith("~"), "n3 to power down")
+    for gpus in (1, 1, 2):
+        stream.submit("COMPLETED", gpus, "--nodelist=n3", f"--gres=gpu:{gpus}", least_s=1)
+    slurm.wait(60, lambda: _state(slurm, "n3").endswith("#"), "n3 to power up")
+    slurm.daemon("slurmd", "-N", "n3", "-b")
+    settle(slurm, 120)
+
+
+def _state(slurm: Slurm, node: str) -> str:
+    return slurm.run("sinfo", "-h", "-N", "-p", "gpu", "-n", node, "-o", "%t").strip()

@@ -103,7 +103,7 @@ def settle(slurm: Slurm, most_s: float) -> None:
 
     Requeued jobs begin by themselves once their old credential is void: `cred_expire` is 5 s in this cluster.
     """
-    slurm.wait(most_s, lambda: not slurm.run("squeue", "-h", "-t", "PD,R,CG,S").strip(), "an empty queue", every=0.5)
+    slurm.wait(most_s, lambda: not slurm.run("squeue", "-h", "-t", "PD,CF,R,CG,S").strip(), "an empty queue", every=0.5)
     slurm.wait(30, lambda: not _unsettled(slurm), "the accounting to catch up")
 
 

@@ -3,7 +3,8 @@
 - The rule documented at `schema.REQUEUE_WITHIN_S` decides which records of one id belong to the same job, across files
   as within one. If a file has no submissions, the start is used instead. A record without times belongs to the job
   before it.
-- Attempts of a job are the union over its files, one per start. Attempts without times count only if no file has times.
+- Attempts of a job are the union over its files. Those of one start come from one file, the newest. Attempts without
+  times count only if no file has times.
 - For a node in several machine lists, each column comes from the latest ingested list that has a value for it.
 
 This module opens no connection; `traces.store.warehouse` passes one in.
@@ -158,20 +159,24 @@ CREATE TEMP TABLE settled AS
 WITH records AS (
   SELECT j.cluster, j.trace_sha256, j.job_key, s.base, j.submit_utc, j.user_name,
          coalesce(j.submit_utc, j.start_utc) AS asked_utc, rtrim(j.job_name, '+') AS name,
-         j.state, j.start_utc, j.end_utc, j.attempts, j.line,
+         j.state, j.start_utc, j.end_utc, j.attempts, j.line, j.original_sluid, j.restarts,
          coalesce(j.end_utc, j.start_utc, j.submit_utc) AS last_utc
   FROM raw_jobs j JOIN shared s ON s.cluster = j.cluster AND s.base = split_part(j.job_key, '@', 1)
 ), after AS (
   SELECT *, lag(asked_utc) OVER w AS p_asked, lag(user_name) OVER w AS p_user, lag(name) OVER w AS p_name,
+         lag(original_sluid) OVER w AS p_original, lag(restarts) OVER w AS p_restarts,
          max(last_utc) OVER (PARTITION BY cluster, base ORDER BY asked_utc, trace_sha256, line
                              ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS p_last
   FROM records WINDOW w AS (PARTITION BY cluster, base ORDER BY asked_utc, trace_sha256, line)
 ), uses AS (
   SELECT *, sum(CASE
       WHEN p_last IS NULL OR asked_utc IS NULL OR asked_utc IS NOT DISTINCT FROM p_asked THEN 0
+      WHEN original_sluid = p_original THEN 0
+      WHEN original_sluid != p_original AND restarts = 0 THEN 1
       WHEN coalesce(user_name = p_user, true)
        AND coalesce(starts_with(name, p_name) OR starts_with(p_name, name), true)
-       AND asked_utc <= p_last + INTERVAL {schema.REQUEUE_WITHIN_S} SECOND THEN 0
+       AND (asked_utc <= p_last + INTERVAL {schema.REQUEUE_WITHIN_S} SECOND OR coalesce(restarts > p_restarts, false))
+      THEN 0
       ELSE 1 END)
     OVER (PARTITION BY cluster, base ORDER BY asked_utc, trace_sha256, line) AS use
   FROM after
@@ -196,9 +201,9 @@ WITH mapped AS (
 ), ranked AS (
   SELECT *, NOT is_shared OR CASE WHEN coalesce(start_utc, submit_utc) IS NULL
     THEN wins AND NOT bool_or(start_utc IS NOT NULL) OVER (PARTITION BY cluster, job_key)
-    ELSE row_number() OVER (
+    ELSE trace_sha256 = first_value(trace_sha256) OVER (
       PARTITION BY cluster, job_key, coalesce(start_utc, submit_utc)
-      ORDER BY end_utc DESC NULLS LAST, wins DESC, trace_sha256, attempt) = 1 END AS kept
+      ORDER BY end_utc DESC NULLS LAST, wins DESC, trace_sha256, attempt) END AS kept
   FROM mapped
 )
 SELECT * REPLACE (CASE WHEN is_shared THEN

@@ -1,9 +1,13 @@
 """Reader of text output of `sinfo` with a header: `sinfo -N -o "%N|%P|%c|%m|%G|%f|%t"`, or fields in another order.
 
-Format: sinfo(1), options -o and -O. A line describes one node (-N), or equal nodes of one partition.
+Format: sinfo(1), options -o and -O. A line describes one node (-N), or equal nodes of one partition. `sinfo -N -l`
+prints the date before the header, and cuts memory to six characters (seen on 22.05 and 26.05: 1031000 MiB as 103100),
+so that six digits there are not known.
 """
 
 from __future__ import annotations
+
+import re
 
 from traces.readers.common import Parsed, RawFile, shown
 from traces.readers.node_lists.rows import NodeRows
@@ -18,6 +22,8 @@ _STATES_OF_CPUS = "CPUS(A/I/O/T)"
 _SIZES = ("cpus", "memory_mib", "gres")
 _JOB_FIELDS = frozenset({"JOBID", "NAME", "ST", "TIME", "TIME_LEFT"})  # fields of squeue
 _DELIMITERS = ("|", "\t", ";", ",")
+_LONG_FORM_WIDTH = 6  # of MEMORY in `sinfo -N -l`
+_DATE = re.compile(r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-3][0-9] [0-9]{2}:[0-9]{2}:[0-9]{2} [0-9]{4}")
 
 
 class Sinfo:
@@ -28,28 +34,38 @@ class Sinfo:
 
     def recognises(self, file: RawFile, head: bytes) -> bool:
         """Return whether the first line or `--fields` names nodes and at least one size."""
-        header = head.split(b"\n", 1)[0].decode("utf-8-sig", errors="replace").strip()
+        header = _header(head.decode("utf-8-sig", errors="replace").split("\n"))
         return _is_known(_split(header, _delimiter(header))) or _is_known(_named(file))
 
     def read(self, file: RawFile) -> Parsed:
         """Read all nodes. Raises InputError where there is none."""
         rows = NodeRows()
         lines = file.text().split("\n")
-        header = next((line.strip() for line in lines if line.strip()), "")
+        header = _header(lines)
         delimiter = file.delimiter or _delimiter(header)
         names, titles = _split(header, delimiter), {header}
         if not _is_known(names) and _is_known(_named(file)):
             names, titles = _named(file), set()
         for number, line in enumerate(lines, 1):
             text = line.strip()
-            if not text or text in titles:
+            if not text or text in titles or _DATE.fullmatch(text):
                 continue
             values = _split(text, delimiter)
+            if not delimiter and names[-1:] == ["REASON"]:
+                values = text.split(maxsplit=len(names) - 1)
             if not _is_known(names) or len(values) != len(names):
                 rows.refuse(number, f"not {len(names)} fields as in the header: {shown(text)}", text)
                 continue
-            rows.add(number, text, _printed(names, values))
+            printed = _printed(names, values)
+            if "S:C:T" in names and not delimiter and len(printed.get("memory_mib") or "") == _LONG_FORM_WIDTH:
+                printed["memory_mib"] = None
+            rows.add(number, text, printed)
         return rows.parsed(file.path)
+
+
+def _header(lines: list[str]) -> str:
+    """Return the first line that is neither empty nor a date."""
+    return next((text for line in lines if (text := line.strip()) and not _DATE.fullmatch(text)), "")
 
 
 def _named(file: RawFile) -> list[str]:

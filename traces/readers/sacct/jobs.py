@@ -199,7 +199,7 @@ def _jobs(allocations: pl.DataFrame, attempts: pl.DataFrame, single: bool) -> pl
         # a requeue of a running job overwrites its eligible time
         pl.when(eligible_wait >= 0).then(eligible_wait).alias("eligible_wait_s"),
     )
-    of_records = ("base", "step_id", "max_rss_kib", "cpu_time_s", "nodes", "ran", "sluid", "original_sluid")
+    of_records = ("base", "step_id", "max_rss_kib", "cpu_time_s", "nodes", "ran")
     jobs = jobs.drop(*of_records, "failed_node", *GPU_COLUMNS)
     return jobs if single else jobs.sort("line")
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 HEADER = "NODELIST|PARTITION|CPUS|MEMORY|GRES|AVAIL_FEATURES|STATE"
+DATE = "Fri Nov 27 10:00:00 2026"
+LONG_HEADER = "NODELIST NODES PARTITION STATE CPUS S:C:T MEMORY TMP_DISK WEIGHT AVAIL_FE REASON"
 LAB = "list of a Slurm 22.05.8"
 MAN = "sinfo(1)"
 PARAGRAPH = """NodeName=n01 Arch=x86_64 CoresPerSocket=32
@@ -100,6 +102,12 @@ ROWS = (
     _sinfo("columns of spaces", "n01        gpu*         64 512000     idle", "read",
            {"n01": {"cpus": 64, "memory_mib": 512_000, "partitions": "gpu"}},
            "HOSTNAMES  PARTITION  CPUS MEMORY    STATE"),
+    _sinfo("the long form", f"{LONG_HEADER}\nn01 1 gpu* draining 64 2:16:2 64000 0 1 a100,ib disk is failing",
+           "read; the date before the header is left out, a reason has words",
+           {"n01": {"cpus": 64, "memory_mib": 64_000, "gpus": None, "partitions": "gpu", "state": "draining"}}, DATE),
+    _sinfo("1,031,000 MiB in the long form", f"{LONG_HEADER}\nn01 1 gpu* idle 64 2:16:2 103100 0 1 (null) none",
+           "memory is not known: Slurm prints six characters of it; give -o",
+           {"n01": {"cpus": 64, "memory_mib": None}}, DATE),
     _sinfo("columns run together", "a-very-long-nam gpu*64 512000 idle", "refused: give -o a delimiter", None,
            "HOSTNAMES PARTITION CPUS MEMORY STATE"),
     _sinfo("CPUs that are no number", "n01|gpu|many|512000|gpu:a100:4|ib|idle", "refused, with the value", None),

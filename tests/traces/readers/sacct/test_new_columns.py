@@ -31,6 +31,20 @@ def dump(*lines: str, columns: str) -> str:
     return "\n".join([f"{HEADER}|{columns}", *lines]) + "\n"
 
 
+@pytest.fixture(params=["one file", "two files", "two files, the later first"])
+def ingest_runs(request: pytest.FixtureRequest, lake: Lake) -> Callable[..., None]:
+    """Put records of one id into one dump, or into dumps of their own, and ingest these."""
+
+    def ingest(columns: str, *runs: str) -> None:
+        dumps = [runs] if request.param == "one file" else [[run] for run in runs]
+        if request.param == "two files, the later first":
+            dumps.reverse()
+        for name, lines in enumerate(dumps):
+            lake.ingest(lake.put(f"{name}.psv", dump(*lines, columns=columns)))
+
+    return ingest
+
+
 @pytest.mark.parametrize(
     ("columns", "first", "second", "jobs"),
     [
@@ -41,25 +55,25 @@ def dump(*lines: str, columns: str) -> str:
     ],
 )
 def test_sluids_tell_a_requeue_from_an_id_used_again(
-    lake: Lake, sacct_row: Row, columns: str, first: str, second: str, jobs: int
+    lake: Lake, ingest_runs: Callable[..., None], sacct_row: Row, columns: str, first: str, second: str, jobs: int
 ) -> None:
-    text = dump(f"{sacct_row()}|{first}", f"{sacct_row(**SOON)}|{second}", columns=columns)
-    lake.ingest(lake.put("dump.psv", text))
+    ingest_runs(columns, f"{sacct_row()}|{first}", f"{sacct_row(**SOON)}|{second}")
     assert len(lake.rows("jobs")) == jobs
     assert len(lake.rows("attempts")) == 2
 
 
-def test_restarts_tell_a_late_requeue_from_an_id_used_again(lake: Lake, sacct_row: Row) -> None:
+def test_restarts_tell_a_late_requeue_from_an_id_used_again(
+    lake: Lake, ingest_runs: Callable[..., None], sacct_row: Row
+) -> None:
     """Two months between the runs: without Restarts, and for another user, they are two jobs."""
     runs = sacct_row(), sacct_row(**LATER)
     expected = {"": 2, "|0 |1": 1, "|0 |0": 2, "|1 |1": 2}
     for restarts, jobs in expected.items():
         one, two = restarts.split() or ("|", "|")
-        text = dump(runs[0] + one, runs[1] + two, columns="Restarts")
-        lake.ingest(lake.put("dump.psv", text))
+        ingest_runs("Restarts", runs[0] + one, runs[1] + two)
         assert len(lake.rows("jobs")) == jobs, restarts
     bob = sacct_row(User="bob", **LATER)
-    lake.ingest(lake.put("dump.psv", dump(runs[0] + "|0", bob + "|1", columns="Restarts")))
+    ingest_runs("Restarts", runs[0] + "|0", bob + "|1")
     assert len(lake.rows("jobs")) == 2
 
 
@@ -69,6 +83,21 @@ def test_a_submit_line_that_ends_in_the_delimiter_is_read(lake: Lake, sacct_row:
     (result,) = lake.ingest(lake.put("dump.psv", text))
     assert result.rejects == 0
     assert [row["submit_line"] for row in lake.rows("jobs")] == ["sbatch --comment=|"]
+
+
+def test_a_resize_a_month_before_the_next_dump_is_of_one_job(
+    lake: Lake, ingest_runs: Callable[..., None], sacct_row: Row
+) -> None:
+    columns = "SLUID|OriginalSLUID|Restarts"
+    ingest_runs(columns, f"{sacct_row(State='RESIZING')}|s1A|s1A|0", f"{sacct_row(**LATER)}|s2B|s1A|0")
+    assert [(job["sluid"], job["original_sluid"], job["attempts"]) for job in lake.rows("jobs")] == [("s2B", "s1A", 2)]
+
+
+def test_two_runs_of_one_second_are_two_in_several_dumps(lake: Lake, sacct_row: Row) -> None:
+    runs = f"{sacct_row(State='REQUEUED', End='2024-05-01T10:30:00', ElapsedRaw='0')}|s1A", f"{sacct_row()}|s2B"
+    for name, lines in {"whole": runs, "last": runs[1:], "first": runs[:1]}.items():
+        lake.ingest(lake.put(f"{name}.psv", dump(*lines, columns="SLUID")))
+    assert [(run["attempt"], run["run_s"]) for run in lake.rows("attempts")] == [(0, 0), (1, 3600)]
 
 
 def test_records_of_one_sluid_are_one_run(lake: Lake, sacct_row: Row) -> None:
