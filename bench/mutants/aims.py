@@ -35,7 +35,7 @@ AIMS: dict[str, tuple[str, ...]] = {
         for name in ("artifact", "kinds", "trees")
     },
     "agent/__main__.py": ("tests/agent/test_command.py",),
-    "agent/chains/decide.py": ("tests/agent/chains/test_decide.py", *KEEPER),
+    "agent/chains/decide.py": ("tests/agent/chains/test_decide.py", "tests/agent/test_futures.py", *KEEPER),
     **{f"agent/chains/{name}.py": KEEPER for name in ("keeper", "loop", "journal")},
     "agent/chains/state.py": ("tests/agent/chains/test_state.py", *LOOP, "tests/agent/test_cli.py"),
     **{f"agent/chains/{name}.py": (*LOOP, "tests/agent/test_cli.py") for name in ("chain", "submission")},

@@ -11,7 +11,7 @@ import pytest
 
 from tests.live.slurm import Slurm
 from tests.live.stream import submit_stream
-from tests.live.workload import DUMP, FIELDS, HOSTILE_NAMES, Expected, json_forms, submit_all
+from tests.live.workload import DUMP, FIELDS, HOSTILE_NAMES, UNASKED, Expected, json_forms, submit_all
 from traces.clusters import ClusterSettings
 from traces.ingest import ingest
 from traces.store import warehouse
@@ -23,8 +23,6 @@ SACCT = (*DUMP[:3], "-S", "now-1day", "-E", "now")
 FIXED = ",".join(f"{name}%{90 if 'TRES' in name else 40}" for name in FIELDS.split(","))
 # Columns that differ with the form: exit codes (see the test), and those that name the file.
 OF_THE_FORM = ("cluster", "job_key", "line", "trace_sha256", "exit_code", "exit_signal", "exit_code_form")
-# Columns that `psv` and `fixed` do not ask for.
-UNASKED = ("submit_line", "restarts", "failed_node", "sluid", "original_sluid")
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.commands.export import FREE_TEXT
+from reports.source import NAME_COLUMNS
 from tests.pipelines.conftest import HEADER, ROW, Baton
 from tests.traces.readers.agent_lines import agent_line
+from traces import schema
 
 
 @pytest.fixture
@@ -49,6 +52,18 @@ def test_a_command_line_is_hidden(baton: Baton, tmp_path: Path) -> None:
     for options, is_there in (((), True), (("--anonymise",), False)):
         assert baton("export", "--tables", "jobs", "--format", "csv", "--out", out, *common, *options).code == 0
         assert ("/home/anna" in (out / "jobs.csv").read_text()) is is_there
+
+
+def test_every_column_of_untrusted_text_is_hidden() -> None:
+    free = {(table, name) for table, names in FREE_TEXT.items() for name in names}
+    untrusted = [
+        (table.name, column.name)
+        for table in schema.CANONICAL
+        for column in table.columns
+        if "untrusted" in column.meaning
+    ]
+    assert [each for each in untrusted if each not in free and each[1] not in {*NAME_COLUMNS, "step_name"}] == []
+    assert ("jobs", "submit_line") in untrusted
 
 
 def test_what_an_agent_wrote_in_words_is_hidden(baton: Baton, tmp_path: Path) -> None:
