@@ -299,6 +299,8 @@ def test_figures_for_prometheus(tmp_path: Path) -> None:
     assert 'baton_chain_link{chain="train"} 2\n' in text
     assert 'baton_chain_status{chain="train",status="done"} 1\n' in text
     assert 'baton_chain_overlap_seconds_total{chain="train"} 1800\n' in text
+    assert 'baton_agent_blind{chain="train"} 0\n' in text
+    assert [(line["interruption_h"], line["overlap_h"]) for line in lab.journal("handover")] == [(0, 0.5)]
     samples = [line for line in text.splitlines() if not line.startswith("#")]
     assert all(line.rsplit(" ", 1)[1].isdigit() for line in samples)
     assert len({line.split("{")[0] for line in samples}) == text.count("# TYPE") == text.count("# HELP")

@@ -146,11 +146,12 @@ def test_answers_that_show_nothing_do_not_cost_the_chain_its_next_link(tmp_path:
 
 def test_a_blind_agent_submits_only_after_half_an_hour(tmp_path: Path) -> None:
     lab = lab_of(tmp_path, links=2)
-    agent = lab.agent()
+    agent = lab.agent(metrics=tmp_path / "baton.prom")
     advance_until(lab, agent, 0.2)
     lab.commands.before = raise_at("squeue", SlurmError("nonsense", "squeue", "3 fields"))
     advance_until(lab, agent, 0.5)
     assert len(lab.slurm.jobs) == 1
+    assert 'baton_agent_blind{chain="train"} 1\n' in (tmp_path / "baton.prom").read_text()
 
 
 def test_how_slurm_had_to_be_read_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
