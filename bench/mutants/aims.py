@@ -21,7 +21,7 @@ PAIRS = "tests/models/provisioning/pairs/test_injected.py"
 TRAIN = "tests/models/provisioning/training/test_train.py"
 TRACKING = tuple(f"tests/models/tracking/test_{name}.py" for name in ("training_runs", "versions", "damaged_store"))
 ENVIRONMENT = "tests/models/provisioning/test_environment.py"
-LOOP = ("tests/agent/chains/test_loop.py", "tests/agent/chains/test_troubles.py")
+LOOP = tuple(f"tests/agent/chains/test_{name}.py" for name in ("loop", "troubles", "goes_on"))
 KEEPER = ("tests/agent/chains/test_keeper_sees.py", *LOOP, "tests/agent/chains/test_keeper.py")
 SIGHT = ("tests/agent/test_sight.py", "tests/agent/test_sight_twin.py", "tests/agent/test_check.py")
 PARSED = ("tests/agent/slurm/test_parsed.py", *SIGHT)
@@ -30,7 +30,7 @@ AIMS: dict[str, tuple[str, ...]] = {
     "features/start_estimate.py": OBSERVE,
     **{
         f"agent/{name}.py": tuple(
-            f"tests/agent/test_{test}.py" for test in ("kinds", "artifact", "hostile_artifact", "trees")
+            f"tests/agent/test_{test}.py" for test in ("kinds", "artifact", "hostile_artifact", "trees", "command")
         )
         for name in ("artifact", "kinds", "trees")
     },
