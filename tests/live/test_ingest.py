@@ -117,6 +117,45 @@ def test_every_form_of_sacct_says_the_same(
     record_property("said", f"Slurm {slurm.version}: {len(expected)} jobs, {len(dumps)} forms of sacct agree")
 
 
+def test_every_form_of_a_node_list_says_the_same(
+    slurm: Slurm, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    lists = {
+        "paragraphs": ("scontrol", "show", "node"),
+        "lines": ("scontrol", "-o", "show", "node"),
+        "fields": ("sinfo", "-N", "-o", "%N|%P|%c|%m|%G|%f|%t"),
+        "widths": ("sinfo", "-N", "-O", "NodeList:20,Partition:20,CPUs:10,Memory:10,Gres:60,StateLong:20"),
+        "long": ("sinfo", "-N", "-l"),
+        **{f"sinfo {form}": ("sinfo", form) for form in json_forms(slurm, "sinfo")},
+    }
+    if slurm.version != "22.05":  # its scontrol prints no JSON
+        forms = json_forms(slurm, "scontrol")
+        lists |= {f"scontrol {form}": ("scontrol", form, "show", "nodes") for form in forms}
+    expected = [(name, 4, "a100", 8, 32_000, {"gpu", "urgent"}) for name in slurm.cluster.names()]
+    for number, (form, command) in enumerate(lists.items()):
+        data, path = DataFolder(tmp_path / str(number)), tmp_path / f"{number}.txt"
+        path.write_text(slurm.run(*command))
+        (result,) = ingest([path], cluster=ClusterSettings("live"), data=data)
+        assert result.rejects == 0, form
+        (table,) = (tmp_path / str(number) / "lake/live").glob("*/nodes.parquet")
+        found = [
+            (
+                row["node"],
+                row["gpus"],
+                row["gpu_type"],
+                row["cpus"],
+                row["memory_mib"],
+                set(row["partitions"].split(",")),
+            )
+            for row in pl.read_parquet(table).sort("node").iter_rows(named=True)
+        ]
+        if form == "long":  # prints no GRES
+            assert found == [(name, None, None, *rest) for name, _, _, *rest in expected], form
+        else:
+            assert found == expected, form
+    record_property("said", f"Slurm {slurm.version}: {len(lists)} forms of the node list agree")
+
+
 def differing(rows: pl.DataFrame, others: pl.DataFrame) -> list[str]:
     """The columns that are not the same in both, or the numbers of rows."""
     if rows.height != others.height:
