@@ -129,7 +129,7 @@ class Stream:
         self.submit("COMPLETED", 0, f"--begin=now+{self.draw.randint(2, 6)}", least_s=1)
 
     def out_of_memory(self) -> None:
-        """Three times the memory that it asked for; without cgroups Slurm calls it FAILED, ended by signal 9."""
+        """Use three times the requested memory. Without cgroups, Slurm reports FAILED with signal 9."""
         self.submit("FAILED", 1, "--gres=gpu:1", script="{ head -c 300m /dev/zero; sleep 60; } | tail -n 1")
 
     def hostile(self) -> None:
@@ -201,7 +201,7 @@ def with_an_administrator(stream: Stream) -> None:
 
 
 def on_a_powered_down_node(stream: Stream) -> None:
-    """Jobs for a node that Slurm must power up: they start when it has registered."""
+    """Submit jobs for a powered-down node; they start once its slurmd has registered."""
     slurm = stream.slurm
     slurm.run("scontrol", "update", "NodeName=n3", "State=POWER_DOWN")
     os.kill(slurm.pid("slurmd-n3"), signal.SIGTERM)

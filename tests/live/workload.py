@@ -14,7 +14,13 @@ FIELDS = (
     "JobID,JobIDRaw,JobName,User,Account,Partition,QOS,State,ExitCode,Submit,Eligible,Start,End,ElapsedRaw,"
     "TimelimitRaw,NNodes,NCPUS,ReqTRES,AllocTRES,ReqMem,NodeList,Priority,Flags,Reason"
 )
-UNASKED = ("failed_node", "original_sluid", "restarts", "sluid", "submit_line")  # columns that FIELDS does not fill
+UNASKED = (
+    "failed_node",
+    "original_sluid",
+    "restarts",
+    "sluid",
+    "submit_line",
+)  # columns that a dump of FIELDS leaves empty
 DUMP = ("sacct", "-a", "-D", "-P", f"--format={FIELDS}", "-S", "now-1day", "-E", "now")
 HOSTILE_NAMES = ("a|b", "<script>alert(1)</script>", "=1+1", "naïve 工作", "two  spaces", 'quote\'s "x"')
 

@@ -1,14 +1,15 @@
 """Reader of text output of `sinfo` with a header: `sinfo -N -o "%N|%P|%c|%m|%G|%f|%t"`, or fields in another order.
 
 Format: sinfo(1), options -o and -O. A line describes one node (-N), or equal nodes of one partition. `sinfo -N -l`
-prints the date before the header, and cuts memory to six characters (seen on 22.05 and 26.05: 1031000 MiB as 103100),
-so that six digits there are not known.
+prints the date before the header, and cuts memory to six characters (Slurm 22.05 and 26.05 print 1031000 MiB as
+103100), so a memory of six digits is unknown there.
 """
 
 from __future__ import annotations
 
 import re
 
+from traces.progress import say
 from traces.readers.common import Parsed, RawFile, shown
 from traces.readers.node_lists.rows import NodeRows
 from traces.slurm.text import expand_nodes
@@ -22,7 +23,8 @@ _STATES_OF_CPUS = "CPUS(A/I/O/T)"
 _SIZES = ("cpus", "memory_mib", "gres")
 _JOB_FIELDS = frozenset({"JOBID", "NAME", "ST", "TIME", "TIME_LEFT"})  # fields of squeue
 _DELIMITERS = ("|", "\t", ";", ",")
-_LONG_FORM_WIDTH = 6  # of MEMORY in `sinfo -N -l`
+_LONG_FORM = "AVAIL_FE"  # `sinfo -N -l` cuts even its header
+_LONG_FORM_WIDTH = 6  # of its MEMORY
 _DATE = re.compile(r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-3][0-9] [0-9]{2}:[0-9]{2}:[0-9]{2} [0-9]{4}")
 
 
@@ -43,7 +45,7 @@ class Sinfo:
         lines = file.text().split("\n")
         header = _header(lines)
         delimiter = file.delimiter or _delimiter(header)
-        names, titles = _split(header, delimiter), {header}
+        names, titles, cut = _split(header, delimiter), {header}, 0
         if not _is_known(names) and _is_known(_named(file)):
             names, titles = _named(file), set()
         for number, line in enumerate(lines, 1):
@@ -57,9 +59,15 @@ class Sinfo:
                 rows.refuse(number, f"not {len(names)} fields as in the header: {shown(text)}", text)
                 continue
             printed = _printed(names, values)
-            if "S:C:T" in names and not delimiter and len(printed.get("memory_mib") or "") == _LONG_FORM_WIDTH:
+            if _LONG_FORM in names and len(printed.get("memory_mib") or "") >= _LONG_FORM_WIDTH:
                 printed["memory_mib"] = None
+                cut += 1
             rows.add(number, text, printed)
+        if cut:
+            say(
+                f"{file.shown or file.path}: sinfo -l cuts memory to {_LONG_FORM_WIDTH} characters, so the memory of "
+                f"{cut:,} lines is unknown; use sinfo -N -o '%N|%P|%c|%m|%G|%f|%t'"
+            )
         return rows.parsed(file.path)
 
 

@@ -19,7 +19,7 @@ from traces.readers.sacct import columns as sacct_columns
 from traces.readers.sacct.layout import Layout
 
 CUT, BROKEN = "cut short", "the delimiter or a line break in user text"
-# User text that decides neither waits nor states becomes blank if readings differ in it.
+# User text that no figure depends on: it is left blank where two readings of a broken record differ in it.
 _LENIENT = sacct_columns.USER_TEXT & sacct_columns.PRINTED.keys() - {"JobName", "Reason"}
 MOST_LINES = 50  # that one record may span
 MOST_EXCESS = 200  # delimiters in the user text of one record

@@ -108,6 +108,8 @@ ROWS = (
     _sinfo("1,031,000 MiB in the long form", f"{LONG_HEADER}\nn01 1 gpu* idle 64 2:16:2 103100 0 1 (null) none",
            "memory is not known: Slurm prints six characters of it; give -o",
            {"n01": {"cpus": 64, "memory_mib": None}}, DATE),
+    _sinfo("six digits of memory with sockets, not in the long form", "n01 64 2:16:2 512000", "read",
+           {"n01": {"cpus": 64, "memory_mib": 512_000}}, "NODELIST CPUS S:C:T MEMORY"),
     _sinfo("columns run together", "a-very-long-nam gpu*64 512000 idle", "refused: give -o a delimiter", None,
            "HOSTNAMES PARTITION CPUS MEMORY STATE"),
     _sinfo("CPUs that are no number", "n01|gpu|many|512000|gpu:a100:4|ib|idle", "refused, with the value", None),

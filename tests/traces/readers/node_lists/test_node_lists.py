@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.traces.conftest import Lake
-from tests.traces.readers.node_lists.oddities import BARE, HEADER, ROWS, Row, file_of
+from tests.traces.readers.node_lists.oddities import BARE, DATE, HEADER, LONG_HEADER, ROWS, Row, file_of
 from traces.errors import InputError
 from traces.readers.published.openb import OpenbNodes
 
@@ -53,6 +53,14 @@ def test_without_a_header_the_fields_are_named(lake: Lake) -> None:
     (result,) = lake.ingest(lake.put("nodes.txt", text), fields=HEADER.lower().split("|"))
     assert (result.format, result.samples, result.rejects) == ("sinfo", 1, 0)
     assert [(n["cpus"], n["gpus"]) for n in lake.rows("nodes")] == [(64, 4)]
+
+
+def test_memory_that_the_long_form_cuts_is_reported_once(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = {"n01": "64000", "n02": "512000", "n03": "103100"}
+    lines = [f"{name} 1 gpu* idle 64 2:16:2 {size} 0 1 (null) none" for name, size in sizes.items()]
+    lake.ingest(lake.put("nodes.txt", "\n".join([DATE, LONG_HEADER, *lines])))
+    assert [node["memory_mib"] for node in lake.rows("nodes")] == [64_000, None, None]
+    assert capsys.readouterr().err.count("so the memory of 2 lines is unknown; use sinfo -N -o") == 1
 
 
 def test_a_list_ingested_later_counts_where_it_says_something(lake: Lake) -> None:
