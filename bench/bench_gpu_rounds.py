@@ -25,7 +25,7 @@ from bench.results import Benchmark, BenchmarkRun
 from simulator.gpu.policies.sia import Sia
 from simulator.gpu.policies.themis import Themis
 from simulator.gpu.profiles import draw
-from simulator.gpu.profiles.table import MODELS
+from simulator.gpu.profiles.table import published
 from simulator.gpu.rounds import GpuJob, GpuMachine, GpuResult, RoundPolicy, simulate_rounds
 from traces.arrays import Float64s
 
@@ -49,7 +49,7 @@ POLICIES = {"sia": Sia, "themis": Themis}
 def machine(share: float) -> GpuMachine:
     """Philly's 321 nodes of 2 GPUs and 231 of 8: 2,490 GPUs, of one type in the profile; or a share of each."""
     gpus = np.array([8] * round(share * 231) + [2] * round(share * 321), dtype=np.int64)
-    return GpuMachine(gpus, ["P100"] * len(gpus), "P100")
+    return GpuMachine(gpus, ["T4"] * len(gpus), "T4")
 
 
 def philly(trace: Path, days: int, begin: datetime = FROM, rate: float = 1.0) -> list[GpuJob]:
@@ -60,9 +60,11 @@ def philly(trace: Path, days: int, begin: datetime = FROM, rate: float = 1.0) ->
     inside = (submit >= 0) & (submit < days * 86_400)
     submit, gpus, run = submit[inside], rows["num_gpus"].to_numpy()[inside], rows["duration"].to_numpy()[inside]
     group = rows["cluster"].to_numpy()[inside]
-    names, elastic = draw.models(np.arange(len(submit))), draw.elastic(np.arange(len(submit)), gpus)
+    models = published()
+    names = draw.models(np.arange(len(submit)), 0, draw.equal_mix(list(models.values()), ["T4"]))
+    elastic = draw.elastic(np.arange(len(submit)), gpus)
     return [
-        GpuJob(n, float(submit[n]), int(gpus[n]), float(run[n]), str(group[n]), MODELS[names[n]], bool(elastic[n]))
+        GpuJob(n, float(submit[n]), int(gpus[n]), float(run[n]), str(group[n]), models[names[n]], bool(elastic[n]))
         for n in range(len(submit))
     ]
 

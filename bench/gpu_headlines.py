@@ -28,7 +28,7 @@ from simulator.gpu.policies.lyra import Lyra
 from simulator.gpu.policies.sia import Sia
 from simulator.gpu.policies.themis import Themis
 from simulator.gpu.profiles import draw
-from simulator.gpu.profiles.table import MODELS
+from simulator.gpu.profiles.table import published
 from simulator.gpu.rounds import GpuJob, GpuMachine, GpuResult, RoundPolicy, simulate_rounds
 from traces.arrays import Float64s
 from traces.units import WEEK_S
@@ -50,7 +50,8 @@ FROM = datetime(2017, 10, 2, tzinfo=UTC)  # of the Philly workload
 DRAWS = 300
 ALIKE = GpuMachine(np.full(8, 8, dtype=np.int64), ["T4"] * 8, "T4")
 # As Sia's: three types, the newest the fewest.
-TYPES = ["T4"] * 6 + ["RTX6000"] * 3 + ["A100"] * 2
+TYPES = ["T4"] * 6 + ["RTX2080Ti"] * 3 + ["A100"] * 2
+MODELS = draw.equal_mix(list(published().values()), TYPES)  # those measured on all of them
 MIXED = GpuMachine(np.array([4] * 6 + [8] * 5, dtype=np.int64), TYPES, "T4")
 
 
@@ -67,10 +68,10 @@ class HeadlineSettings(NamedTuple):
 def drawn(jobs: Sequence[GpuJob], settings: HeadlineSettings, elastic: float) -> list[GpuJob]:
     """`jobs`, fresh, with models and elasticity of the settings."""
     numbers, gpus = np.array([job.number for job in jobs]), np.array([job.gpus for job in jobs])
-    names = draw.models(numbers, settings.seed, settings.mix)
+    names = draw.models(numbers, settings.seed, settings.mix or MODELS)
     grows = draw.elastic(numbers, gpus, elastic, settings.seed)
     return [
-        GpuJob(job.number, job.submit_s, job.gpus, job.run_s, job.group, MODELS[name], bool(grow))
+        GpuJob(job.number, job.submit_s, job.gpus, job.run_s, job.group, published()[name], bool(grow))
         for job, name, grow in zip(jobs, names, grows, strict=True)
     ]
 
@@ -250,7 +251,7 @@ def main() -> None:
     mix = None if arguments.mix is None else {arguments.mix: 1.0}
     run = BenchmarkRun(ABOUT_GANDIVA if arguments.headlines == "gandiva" else ABOUT)
     settings = HeadlineSettings(arguments.weeks, mix, arguments.seed, run)
-    print(f"weeks {settings.weeks}, mix {arguments.mix or 'all four models alike'}, seed {settings.seed} (generated)")
+    print(f"weeks {settings.weeks}, mix {arguments.mix or 'equal shares'}, seed {settings.seed} (generated)")
     headlines = {"themis": themis, "lyra": lyra, "sia": sia, "gandiva": gandiva, "guidelines": guidelines}
     for name in arguments.headlines.split(","):
         for workload in arguments.workloads.split(","):

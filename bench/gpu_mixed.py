@@ -13,17 +13,19 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from bench.gpu_headlines import MIXED, HeadlineSettings, generated
+from bench.gpu_headlines import MIXED, MODELS, HeadlineSettings, generated
 from bench.results import Benchmark, BenchmarkRun
 from models.what_if.changes import AS_IT_IS, GpuScene
 from models.what_if.differences import rows
 from models.what_if.schedulers import combinations, replays, without_unplaceable
 from simulator.gpu.cluster import of_nodes
 from simulator.gpu.jobs import of_arrays
+from simulator.gpu.profiles.table import published
 
 ABOUT = Benchmark(
     "gpu_mixed",
@@ -58,7 +60,8 @@ def scene(weeks: int, load: float) -> GpuScene:
     jobs = generated(HeadlineSettings(weeks, None, 0), cluster.gpus, load)
     submit_s = np.array([job.submit_s for job in jobs])
     gpus, run_s = np.array([job.gpus for job in jobs]), np.array([job.run_s for job in jobs])
-    return without_unplaceable(GpuScene(cluster, of_arrays(submit_s, gpus, run_s).drawn(0)))
+    alike = replace(of_arrays(submit_s, gpus, run_s), profiles=tuple(published().values()))
+    return without_unplaceable(GpuScene(cluster, alike.drawn(0, MODELS)))
 
 
 def tell(run: BenchmarkRun, base: GpuScene, schedulers: list[str], draws: int, changes: Sequence[str] = ()) -> None:

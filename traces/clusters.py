@@ -54,7 +54,7 @@ class ClusterSettings:
     pair_nodes: tuple[int, ...] = ()  # node counts of the pairs added to its replay; () means 1 and 8, where they fit
     hyperparameters: dict[str, dict[str, int | float]] = field(default_factory=dict)  # policy -> name -> value
     looks_ahead: bool = False  # whether `baton run` may release policies that look ahead
-    what_if: dict[str, Any] = field(default_factory=dict)  # the pipeline's replays: schedulers, changes, seeds, jobs
+    what_if: dict[str, Any] = field(default_factory=dict)  # the pipeline's replays (`_WHAT_IF`)
 
 
 KEYS = tuple(f.name for f in fields(ClusterSettings) if f.name != "name")
@@ -259,10 +259,13 @@ def _gpu_types(value: Any, where: str) -> dict[str, int]:
     return value
 
 
+_WHAT_IF = ("schedulers", "changes", "seeds", "jobs", "profiles")
+
+
 def _what_if(value: Any, where: str) -> dict[str, Any]:
     """Return the what-if settings of the GPU schedulers. The replay checks the scheduler and change names."""
     if not isinstance(value, dict):
-        raise InputError(f"{where}: must be a table with some of schedulers, changes, seeds, jobs, got {_shown(value)}")
+        raise InputError(f"{where}: must be a table with some of {', '.join(_WHAT_IF)}, got {_shown(value)}")
     for key, entry in value.items():
         if key in ("schedulers", "changes"):
             least = 1 if key == "schedulers" else 0
@@ -274,8 +277,11 @@ def _what_if(value: Any, where: str) -> dict[str, Any]:
         elif key in ("seeds", "jobs"):
             if not _count(entry, f"{where}.{key}", MOST_SEEDS if key == "seeds" else MOST_REPLAYED):
                 raise InputError(f"{where}.{key}: must be at least 1, got {_shown(entry)}")
+        elif key == "profiles":
+            if not isinstance(entry, str):
+                raise InputError(f"{where}.profiles: must be none, published or a path, got {_shown(entry)}")
         else:
-            raise InputError(f"{where}: unknown setting {_shown(key)}: allowed are schedulers, changes, seeds, jobs")
+            raise InputError(f"{where}: unknown setting {_shown(key)}: allowed are {', '.join(_WHAT_IF)}")
     return value
 
 

@@ -11,8 +11,6 @@ import numpy as np
 from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import GpuJobs
 from simulator.gpu.profiles import draw
-from simulator.gpu.profiles.scaling import model_of
-from simulator.gpu.profiles.table import BACKWARD_S
 from simulator.gpu.registry import SCHEDULERS, check, parameters
 from simulator.gpu.run import fits
 from traces.counted import counted
@@ -49,7 +47,8 @@ def is_drawn(scene: GpuScene) -> bool:
 
 def redrawn(scene: GpuScene, seed: int) -> GpuScene:
     """The same jobs, with models and elastic jobs drawn with another seed: generated, by `profiles.draw`."""
-    return replace(scene, jobs=scene.jobs.drawn(seed), seed=seed)
+    mix = draw.equal_mix(scene.jobs.profiles, scene.cluster.types)
+    return replace(scene, jobs=scene.jobs.drawn(seed, mix), seed=seed)
 
 
 def changed(scene: GpuScene, change: str, schedulers: Sequence[str]) -> GpuScene:
@@ -97,11 +96,10 @@ def _type(scene: GpuScene, value: str, change: str) -> GpuScene:
     Run times stay as recorded if nodes of the present reference type are left; else they are scaled to the type named
     first.
     """
-    types = _types(value, scene.cluster.nodes, change)
-    if (scene.jobs.model < 0).all():
-        raise InputError(f"change {change!r} needs profiles of models; omit --profiles none")
+    if not is_drawn(scene):
+        raise InputError(f"change {change!r} needs profiles of models: give --profiles published or a file")
+    types = _types(scene, value, change)
     from simulator.gpu.profiles.scaling import goodput
-    from simulator.gpu.profiles.table import MODELS
 
     before = scene.cluster.reference
     after = before if before in types else types[0]
@@ -109,19 +107,20 @@ def _type(scene: GpuScene, value: str, change: str) -> GpuScene:
     if after == before:
         line = f"{change}: run times are those of {before}, on other types at the speed of the drawn models"
         return _feasible(replace(scene, cluster=cluster, assumptions=(*scene.assumptions, line)), change)
-    speed = np.array([goodput(m, after, 1, 1, 1) / goodput(m, before, 1, 1, 1) for m in MODELS.values()])
+    speed = np.array([goodput(one, after, 1, 1, 1) / goodput(one, before, 1, 1, 1) for one in scene.jobs.profiles])
     jobs = replace(scene.jobs, run_s=scene.jobs.run_s / speed[scene.jobs.model])
     line = f"{change}: run times are scaled by the profiles of the drawn models on one GPU"
     return _feasible(replace(scene, cluster=cluster, jobs=jobs, assumptions=(*scene.assumptions, line)), change)
 
 
-def _types(value: str, nodes: int, change: str) -> tuple[str, ...]:
-    """The GPU type of each node. Raises InputError for an unknown type, or if the counts do not add up to `nodes`."""
-    counts: dict[str, int] = {}
+def _types(scene: GpuScene, value: str, change: str) -> tuple[str, ...]:
+    """The GPU type of each node. Raises InputError for an unmeasured type, or if the counts do not add up."""
+    nodes, counts = scene.cluster.nodes, dict[str, int]()
+    known = dict.fromkeys(kind for profile in scene.jobs.profiles for kind in profile.steps)
     for part in value.split(","):
         name, colon, count = (word.strip() for word in part.partition(":"))
-        if name not in BACKWARD_S:
-            raise InputError(f"change {change!r}: unknown GPU type {name!r}: known are {', '.join(BACKWARD_S)}")
+        if name not in known:
+            raise InputError(f"change {change!r}: unknown GPU type {name!r}: measured are {', '.join(known)}")
         if name in counts:
             raise InputError(f"change {change!r}: GPU type {name} is named twice")
         if colon and re.fullmatch(r"[1-9]\d{0,8}", count) is None:
@@ -179,10 +178,11 @@ def _mix(scene: GpuScene, value: str, change: str) -> GpuScene:
         )
         line = f"{change}: no job has a profile: place and spread cost nothing, a restart 30 s, and none is elastic"
         return replace(scene, jobs=bare, assumptions=(*scene.assumptions, line))
+    if not scene.jobs.profiles:
+        raise InputError(f"change {change!r} needs profiles of models: give --profiles published or a file")
     mix = {}
     for part in value.split(","):
         model, _colon, share = part.partition(":")
-        model_of(model.strip())
         mix[model.strip()] = _number(share, change)
     return replace(scene, jobs=scene.jobs.drawn(scene.seed, mix))
 
@@ -190,7 +190,7 @@ def _mix(scene: GpuScene, value: str, change: str) -> GpuScene:
 def _elastic(scene: GpuScene, value: str, change: str) -> GpuScene:
     """Change the share of gangs that may run on more GPUs than they request: `elastic=0.5`."""
     if not is_drawn(scene):
-        raise InputError(f"change {change!r} needs profiles of models; omit --profiles none")
+        raise InputError(f"change {change!r} needs profiles of models: give --profiles published or a file")
     drawn = draw.elastic(scene.jobs.number, scene.jobs.gpus, _number(value, change), scene.seed)
     return replace(scene, jobs=replace(scene.jobs, elastic=drawn))
 

@@ -15,6 +15,7 @@ import polars as pl
 
 from models.provisioning import registry
 from models.tables import WHAT_IF_GROUPS, WHAT_IF_SCHEDULERS
+from simulator.gpu.profiles.table import content_of
 from simulator.gpu.registry import check
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
@@ -35,13 +36,14 @@ MOST_JOBS = 20_000  # newest jobs that the pipeline replays, by default
 class Question:
     """The schedulers (the first is the base), changes and jobs to replay, and the number of draws.
 
-    `jobs`: the newest so many; None takes all. `from_s`, `until_s`: those submitted in between, epoch s.
+    `profiles`: none, published, or a path (`simulator.gpu.profiles.table`). `jobs`: the newest so many; None takes all.
+    `from_s`, `until_s`: those submitted in between, epoch s.
     """
 
     schedulers: tuple[str, ...] = ("yarn", "tiresias", "srtf")
-    changes: tuple[str, ...] = ("nodes=+10%", "mix=none")
-    draws: int = 3
-    profiles: bool = True
+    changes: tuple[str, ...] = ("nodes=+10%",)
+    draws: int = 1
+    profiles: str = "none"
     seed: int = 0
     jobs: int | None = MOST_JOBS
     from_s: int | None = None
@@ -49,7 +51,7 @@ class Question:
 
 
 OF_PODS = Question(
-    schedulers=("kubernetes", "yarn", "tiresias"), changes=("kubernetes.gang=1", "nodes=+10%", "mix=none")
+    schedulers=("kubernetes", "yarn", "tiresias"), changes=("kubernetes.gang=1", "nodes=+10%")
 )  # the default for a log of pods
 
 
@@ -66,6 +68,7 @@ def declared(data: DataFolder, settings: ClusterSettings) -> Question:
         schedulers=tuple(own.get("schedulers", usual.schedulers)),
         changes=tuple(own.get("changes", usual.changes)),
         draws=int(own.get("seeds", usual.draws)),
+        profiles=str(own.get("profiles", usual.profiles)),
         jobs=int(own.get("jobs", MOST_JOBS)),
     )
     for name in question.schedulers:
@@ -109,11 +112,12 @@ def asked(data: DataFolder, settings: ClusterSettings, question: Question) -> li
 def scene_of(data: DataFolder, settings: ClusterSettings, question: Question) -> GpuScene:
     """The cluster and the jobs of the question."""
     from models.what_if.gpu_scene import read_scene
+    from simulator.gpu.profiles.table import profiles_of
 
     return read_scene(
         data,
         settings,
-        profiles=question.profiles,
+        profiles=profiles_of(question.profiles),
         seed=question.seed,
         from_s=question.from_s,
         until_s=question.until_s,
@@ -161,7 +165,8 @@ def keep(
     """Store the answer to a question given by hand; the previous answer stays until the new one is complete."""
     from models.what_if.differences import frames
 
-    fingerprint = f"{_until(data, settings)}-asked-{digest(astuple(question), _machine(settings))}"
+    own = digest(astuple(question), _machine(settings), content_of(question.profiles))
+    fingerprint = f"{_until(data, settings)}-asked-{own}"
     for table, frame in zip(TABLES, frames(settings.name, every, outcomes), strict=True):
         derived.write(data, table, settings.name, frame, fingerprint)
 
@@ -175,4 +180,5 @@ def _machine(settings: ClusterSettings) -> tuple[object, ...]:
 def _until(data: DataFolder, settings: ClusterSettings) -> str:
     """Digest of the log, the code and the declared question."""
     code = code_digest(__name__, but=(registry.__name__,))  # tables name its worlds; policies do not count
-    return digest(warehouse.made_from(data, settings.name), sorted(settings.what_if.items()), code)
+    own = content_of(str(settings.what_if.get("profiles", "none")))
+    return digest(warehouse.made_from(data, settings.name), sorted(settings.what_if.items()), own, code)

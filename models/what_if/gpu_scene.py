@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -11,7 +13,8 @@ from models.what_if.changes import GpuScene
 from models.what_if.schedulers import without_unplaceable
 from simulator.gpu.cluster import PLAIN, GpuCluster, of_nodes
 from simulator.gpu.jobs import GpuJobs
-from simulator.gpu.profiles.table import BACKWARD_S
+from simulator.gpu.profiles import draw
+from simulator.gpu.profiles.profile import Profile
 from traces.clusters import ClusterSettings
 from traces.counted import counted
 from traces.errors import InputError
@@ -20,7 +23,10 @@ from traces.store.folder import DataFolder
 from traces.visible import visible
 
 NODES_A_RACK = 16  # if nothing shows which nodes share a switch
-MOST_NAMED, MOST_NAME = 8, 30  # GPU types without a profile that are listed, and letters of one
+NO_PROFILES = (
+    "no profiles: each job runs as long as recorded, on any GPUs and any nodes; with --profiles, GPU types, spreading, "
+    "packing and growing change how long"
+)
 _JOBS = """
 SELECT job_key, submit_utc, run_s, partition, user_name, qos, requested_cpus, requested_mem_mib, gpu_time_s,
     CASE WHEN allocated_gpus > 0 THEN allocated_gpus ELSE requested_gpus END AS gpus, 1::BIGINT AS pod_gpus
@@ -33,7 +39,7 @@ def read_scene(
     data: DataFolder,
     settings: ClusterSettings,
     *,
-    profiles: bool = True,
+    profiles: Mapping[str, Profile] | None = None,
     seed: int = 0,
     from_s: int | None = None,
     until_s: int | None = None,
@@ -41,8 +47,8 @@ def read_scene(
 ) -> GpuScene:
     """The cluster's jobs that ran on GPUs, submitted from `from_s` and before `until_s` (epoch s), and its nodes.
 
-    With `newest`, only the newest so many. With `profiles` each job draws a model (generated). Raises InputError if
-    there is no such job, and if the number of GPUs of the cluster is unknown.
+    With `newest`, only the newest so many. With `profiles`, by model, each job draws a model (generated). Raises
+    InputError if there is no such job, and if the number of GPUs of the cluster is unknown.
     """
     every = warehouse.read(data, _JOBS, (settings.name,))
     able = (pl.col("gpus") > 0) & (pl.col("run_s") > 0) & pl.col("submit_utc").is_not_null()
@@ -64,12 +70,17 @@ def read_scene(
     if newest is not None and len(rows) > newest:
         assumptions.append(f"of {counted(len(rows), 'job')} the {newest:,} submitted last are replayed")
         rows = rows.tail(newest)
-    cluster, machine_assumptions = _machine(data, settings)
+    known = tuple((profiles or {}).values())
+    cluster, machine_assumptions = _machine(data, settings, known)
     jobs, dimension = _jobs(rows)
     assumptions += [*machine_assumptions, f"quotas and fair shares go by {dimension}"]
-    if profiles:
-        jobs = jobs.drawn(seed)
-        assumptions.append(f"the log names no models: each job draws one from the stated mix, seed {seed} (generated)")
+    if known:
+        mix = draw.equal_mix(known, cluster.types)
+        jobs = replace(jobs, profiles=known).drawn(seed, mix)
+        assumptions.append(f"the log names no models: each job draws one of {', '.join(mix)}, seed {seed} (generated)")
+        assumptions += _unmeasured(known, mix, cluster)
+    else:
+        assumptions.append(NO_PROFILES)
     quotas = {group: quota for group, quota in settings.quotas.items() if group in jobs.groups}
     return without_unplaceable(GpuScene(cluster, jobs, quotas, assumptions=tuple(assumptions), seed=seed))
 
@@ -101,7 +112,18 @@ def _gangs(pods: pl.DataFrame) -> tuple[pl.DataFrame, str]:
     )
 
 
-def _machine(data: DataFolder, settings: ClusterSettings) -> tuple[GpuCluster, list[str]]:
+def _unmeasured(known: tuple[Profile, ...], mix: Mapping[str, float], cluster: GpuCluster) -> list[str]:
+    """Name the GPU types on which a drawn model was not measured, and the type that it runs as there."""
+    said = []
+    for profile in known:
+        missing = [kind for kind in dict.fromkeys(cluster.types) if kind not in profile.steps]
+        if profile.model in mix and missing:
+            as_type = profile.nearest_type(missing[0])
+            said.append(f"{profile.model} was not measured on {', '.join(missing)}: it runs there as on {as_type}")
+    return said
+
+
+def _machine(data: DataFolder, settings: ClusterSettings, known: tuple[Profile, ...]) -> tuple[GpuCluster, list[str]]:
     """Nodes as declared, else as listed, in order of names; also their GPU types, and the assumptions."""
     types = tuple(kind for kind, nodes in settings.gpu_types.items() for _ in range(nodes))
     by = "as declared"
@@ -118,35 +140,26 @@ def _machine(data: DataFolder, settings: ClusterSettings) -> tuple[GpuCluster, l
             )
         gpus = listed["gpus"].to_numpy()
         if not types and listed["gpu_type"].null_count() < len(listed):
-            types, by = _profiled(listed["gpu_type"])
+            types, by = _typed(listed["gpu_type"]), "by the machine list"
     if types and len(types) != len(gpus):
         raise InputError(
             f"gpu_types of cluster {settings.name!r} in clusters.toml are for {counted(len(types), 'node')}, "
             f"but it has {len(gpus):,}"
         )
-    cluster = of_nodes(gpus, types or None, rack_nodes=NODES_A_RACK)
+    plain = next(iter(known[0].steps)) if known else PLAIN
+    cluster = of_nodes(gpus, types or (plain,) * len(gpus), rack_nodes=NODES_A_RACK)
     if types:
         mixed = ", ".join(f"{nodes:,} of {kind}" for kind, nodes in Counter(types).items())
         most = f"run times are taken as those of {cluster.reference}, the type of most GPUs"
         line = f"nodes are {mixed}, {by}; {most}, and a job may run on any"
     else:
-        line = f"all GPUs are of one type, taken as {cluster.reference}"
+        line = "all GPUs are of one type" + (f", taken as {plain}" if known else "")
     return cluster, [f"{NODES_A_RACK} nodes share a switch (the log does not say)", line]
 
 
-def _profiled(listed: pl.Series) -> tuple[tuple[str, ...], str]:
-    """The type of each node of a machine list, as far as there are profiles; and the source in words.
-
-    A name may end in its memory in GB (V100M32). A type without a profile, or without a name, is taken as PLAIN.
-    """
-    names = listed.fill_null("unnamed").str.replace(r"M\d+$", "").to_list()
-    unknown = sorted({name for name in names if name not in BACKWARD_S})
-    types = tuple(name if name in BACKWARD_S else PLAIN for name in names)
-    if not unknown:
-        return types, "by the machine list"
-    more = f" and {len(unknown) - MOST_NAMED:,} more" if len(unknown) > MOST_NAMED else ""
-    listed_names = ", ".join(visible(name[:MOST_NAME]) for name in unknown[:MOST_NAMED])
-    return types, f"by the machine list, {listed_names}{more} without a profile taken as {PLAIN}"
+def _typed(listed: pl.Series) -> tuple[str, ...]:
+    """The type of each node of a machine list. A name may end in its memory in GB (V100M32), which is cut off."""
+    return tuple(visible(name) for name in listed.fill_null(PLAIN).str.replace(r"M\d+$", "").to_list())
 
 
 def _jobs(rows: pl.DataFrame) -> tuple[GpuJobs, str]:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from traces.clusters import ClusterSettings
     from traces.store.folder import DataFolder
 
-KINDS = ("stated", "none")
 MOST_DRAWS = 100
 KEPT = "saved in the tables what_if_schedulers and what_if_groups, for `baton report` and `baton export`"
 
@@ -49,8 +48,9 @@ def whatif(
     from_: Annotated[str | None, typer.Option("--from", help="Jobs submitted from this date on (UTC).")] = None,
     to: Annotated[str | None, typer.Option("--to", help="Jobs submitted before this date (UTC).")] = None,
     profiles: Annotated[
-        str, typer.Option("--profiles", help="Models of the jobs: stated (drawn at random, generated) or none.")
-    ] = "stated",
+        str,
+        typer.Option("--profiles", help="Speeds of models: none, published, or a file or folder."),
+    ] = "none",
     seed: Annotated[int, typer.Option("--seed", min=0, max=options.MOST_SEED, help="Seed of the random draws.")] = 0,
     seeds: Annotated[
         int,
@@ -73,7 +73,7 @@ def whatif(
     Over 50 lines: the options are the declaration of the command line.
     """
     with options.output(json) as out:
-        chosen = _chosen(schedulers, profiles)
+        chosen = _chosen(schedulers)
         from traces import clusters
         from traces.store import contents
 
@@ -88,8 +88,7 @@ def whatif(
         else:
             from models.what_if.gpu_answers import Question
 
-            has_profiles = profiles == "stated"
-            question = Question(tuple(chosen), tuple(change or ()), seeds, has_profiles, seed, None, *window)
+            question = Question(tuple(chosen), tuple(change or ()), seeds, profiles, seed, None, *window)
             result = _on_gpus(folder, settings, question, workers)
         for line in result["said"]:
             options.say(line)
@@ -99,13 +98,11 @@ def whatif(
             _print(out, result)
 
 
-def _chosen(schedulers: str, profiles: str) -> list[str]:
-    """Return the names of --schedulers. Raises InputError for unknown schedulers or profiles."""
+def _chosen(schedulers: str) -> list[str]:
+    """Return the names of --schedulers. Raises InputError for unknown schedulers."""
     chosen = options.names(schedulers)
     if not chosen:
         raise InputError("whatif needs schedulers: --schedulers yarn,tiresias (the first is the baseline)")
-    if profiles not in KINDS:
-        raise InputError(f"unknown --profiles {profiles!r}: use {' or '.join(KINDS)}")
     check_together(chosen)
     return chosen
 

@@ -6,14 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.gpu.profiles.scaling import REFERENCE
-from simulator.gpu.profiles.table import BACKWARD_S
 from simulator.gpu.rounds import GpuMachine
 from traces.arrays import Int64s
 from traces.errors import InputError
 
 RESOURCES = ("GPUs", "CPUs", "memory")
-PLAIN = REFERENCE  # GPU type of a cluster without named types: the type on which the profiles were measured
+PLAIN = "GPU"  # GPU type of a cluster that names none
 
 
 class GpuCluster(NamedTuple):
@@ -44,15 +42,13 @@ def of_nodes(
 ) -> GpuCluster:
     """Build a cluster of nodes with `gpus` (nodes,) GPUs each and `rack_nodes` nodes per rack (None: one rack).
 
-    `reference` defaults to the most common GPU type. Raises InputError for a node without GPUs or an unknown GPU type.
+    `reference` defaults to the most common GPU type. Raises InputError for a node without GPUs, and for a
+    reference that no node has.
     """
     counts = np.asarray(gpus, dtype=np.int64)
     if len(counts) == 0 or counts.min() < 1:
         raise InputError("a GPU cluster needs at least one node, and each node at least one GPU")
     named = types or (PLAIN,) * len(counts)
-    for name in sorted(set(named)):
-        if name not in BACKWARD_S:
-            raise InputError(f"unknown GPU type {name!r}: known are {', '.join(BACKWARD_S)}")
     if reference is None:
         held = {name: sum(int(n) for n, own in zip(counts, named, strict=True) if own == name) for name in named}
         reference = max(sorted(held), key=lambda name: held[name])

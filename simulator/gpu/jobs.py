@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from simulator.gpu.profiles import draw
-from simulator.gpu.profiles.table import MODELS
+from simulator.gpu.profiles.profile import Profile
 from simulator.gpu.rounds import GpuJob
 from traces.arrays import Bools, Float64s, Int64s
+
+SAID = ("batch", "work", "least", "most", "restart_s", "app")  # columns of GpuJobs that a log does not hold
 
 
 @dataclass(frozen=True)
@@ -28,32 +30,48 @@ class GpuJobs:
     groups: tuple[str, ...]
     user: Int64s  # index into `users`; -1 if the log names none
     users: tuple[str, ...]
-    model: Int64s  # index into the profiles' MODELS; -1 for a job without profile
+    model: Int64s  # index into `profiles`; -1 for a job without profile
     elastic: Bools
     pod_gpus: Int64s  # GPUs of one pod, all on one node; divides `gpus`; 1 if the log has no pods
+    profiles: tuple[Profile, ...] = ()
+    # What a user may say of each job, (jobs,); None, or NaN for one job: not said.
+    batch: Float64s | None = None  # samples of a step over all GPUs
+    work: Float64s | None = None  # total work, in steps of the model's own batch
+    least: Float64s | None = None  # least GPUs of an elastic job
+    most: Float64s | None = None  # most GPUs of an elastic job
+    restart_s: Float64s | None = None  # seconds of a checkpoint and a start from it
+    app: Int64s | None = None  # index of the application whose trials share it; -1: none
 
     def __len__(self) -> int:
         return len(self.number)
 
     def take(self, index: Int64s | Bools) -> GpuJobs:
         """Return the jobs at `index` (positions or mask)."""
-        of_jobs = ("number", "submit_s", "gpus", "run_s", "need", "group", "user", "model", "elastic", "pod_gpus")
-        return replace(self, **{name: getattr(self, name)[index] for name in of_jobs})
+        fixed = ("number", "submit_s", "gpus", "run_s", "need", "group", "user", "model", "elastic", "pod_gpus")
+        said = tuple(name for name in SAID if getattr(self, name) is not None)
+        return replace(self, **{name: getattr(self, name)[index] for name in (*fixed, *said)})
 
-    def drawn(self, seed: int, mix: dict[str, float] | None = None, elastic_share: float = 0.2) -> GpuJobs:
-        """Return the same jobs with generated models (drawn from `mix`) and elastic flags, by `profiles.draw`."""
-        order = {name: index for index, name in enumerate(MODELS)}
-        names = draw.models(self.number, seed, mix)
-        return replace(
-            self,
-            model=np.array([order[name] for name in names], dtype=np.int64),
-            elastic=draw.elastic(self.number, self.gpus, elastic_share, seed),
-        )
+    def drawn(self, seed: int, mix: dict[str, float], elastic_share: float = 0.2) -> GpuJobs:
+        """Return the same jobs with generated models (drawn from `mix`) and elastic flags, by `profiles.draw`.
+
+        A job is elastic only if its model has a noise scale: else nobody knows what a larger batch brings. Raises
+        InputError for a model that `profiles` lacks.
+        """
+        order = {profile.model: index for index, profile in enumerate(self.profiles)}
+        draw.check_mix(mix, order)
+        model = np.array([order[name] for name in draw.models(self.number, seed, mix)], dtype=np.int64)
+        scales = np.array([profile.noise_scale is not None for profile in self.profiles], dtype=np.bool_)
+        elastic = draw.elastic(self.number, self.gpus, elastic_share, seed) & scales[model]
+        return replace(self, model=model, elastic=elastic)
 
     def objects(self) -> list[GpuJob]:
         """Return new jobs for the clock of rounds, whose times start at the second of the first submission."""
-        models = list(MODELS.values())
         origin = origin_s(self)
+
+        def said(name: str, at: int) -> float | None:
+            values = getattr(self, name)
+            return None if values is None or np.isnan(values[at]) else float(values[at])
+
         return [
             GpuJob(
                 number=at,
@@ -61,9 +79,15 @@ class GpuJobs:
                 gpus=int(self.gpus[at]),
                 run_s=float(self.run_s[at]),
                 group=self.groups[self.group[at]] if self.groups else "",
-                model=models[self.model[at]] if self.model[at] >= 0 else None,
+                model=self.profiles[self.model[at]] if self.model[at] >= 0 else None,
                 elastic=bool(self.elastic[at]),
                 pod_gpus=int(self.pod_gpus[at]),
+                batch=said("batch", at),
+                work=said("work", at),
+                least=int(said("least", at) or 1),
+                most=None if (most := said("most", at)) is None else int(most),
+                restart_s=said("restart_s", at),
+                app=None if self.app is None or self.app[at] < 0 else int(self.app[at]),
             )
             for at in range(len(self))
         ]

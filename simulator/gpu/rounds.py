@@ -22,8 +22,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from simulator.gpu.algorithms.placement import fewest_nodes
+from simulator.gpu.profiles.profile import RESTART_S, Profile
 from simulator.gpu.profiles.scaling import goodput, packed_share
-from simulator.gpu.profiles.table import TrainingModel
 from traces.arrays import Float64s, Int64s
 from traces.counted import counted
 from traces.errors import InputError, WorkError
@@ -32,7 +32,6 @@ Placed = dict[int, int]  # node -> GPUs
 
 STUCK_S = 14 * 86_400.0  # the run fails if jobs are present but none runs for so long
 NOBODY: Mapping[int, int] = MappingProxyType({})  # the guests of a policy that packs no jobs
-RESTART_S = 30.0  # restart of a job without a model: our choice, the second smallest of Sia's values
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +63,15 @@ class GpuJob:
     gpus: int  # GPUs requested
     run_s: float  # run time on those GPUs
     group: str = ""  # virtual cluster or user, if the trace has one
-    model: TrainingModel | None = None
+    model: Profile | None = None
     elastic: bool = False
     pod_gpus: int = 1  # GPUs of a pod, all on one node; divides `gpus`
+    batch: float | None = None  # samples of a step over all GPUs, if the user says it
+    work: float | None = None  # total work, in steps of the model's own batch, if the user says it
+    least: int = 1  # least GPUs of an elastic job
+    most: int | None = None  # most GPUs of an elastic job; None: the policy's own rule
+    restart_s: float | None = None  # seconds of a checkpoint and a start from it; None: the model's
+    app: int | None = None  # application whose trials share it
     left_s: float = 0.0  # remaining part of run_s at `since_s`
     gpu_s: float = 0.0  # attained GPU seconds, including charges
     lost_gpu_s: float = 0.0  # GPU seconds spent on charges
@@ -84,6 +89,13 @@ class GpuJob:
     def pods(self) -> int:
         """Return the number of pods, for policies that place pods."""
         return self.gpus // self.pod_gpus
+
+    @property
+    def restart_cost_s(self) -> float:
+        """Return the seconds of a checkpoint and a start from it: the job's own, else its model's, else RESTART_S."""
+        if self.restart_s is not None:
+            return self.restart_s
+        return RESTART_S if self.model is None else self.model.restart_s
 
     @property
     def held(self) -> int:
@@ -206,7 +218,7 @@ class _Clock:
                 job.speed = speed(job, placed, self.machine)
                 other = self.active[partners[number]].model if number in partners else None
                 if job.model is not None and other is not None:
-                    job.speed *= packed_share(job.model, [other])
+                    job.speed *= packed_share(job.model, other, self.machine.types[min(placed)], sum(placed.values()))
             job.placed = placed
         self.partners = partners
 
@@ -216,8 +228,7 @@ class _Clock:
             job.start_s = now_s
             return
         job.restarts += 1
-        model_s = RESTART_S if job.model is None else job.model.restart_s
-        job.resume_s = now_s + (model_s if self.policy.pause_s is None else self.policy.pause_s)
+        job.resume_s = now_s + (job.restart_cost_s if self.policy.pause_s is None else self.policy.pause_s)
 
     def check(self, wanted: dict[int, Placed]) -> None:
         """Raise WorkError if a policy allocates missing GPUs, or GPUs to a job that must not have them."""

@@ -42,7 +42,7 @@ def test_what_is_asked_of_gpu_schedulers_is_a_table(tmp_path: Path) -> None:
     known = clusters.load(DataFolder(tmp_path))
     assert known["mine"].what_if == {"schedulers": ["fifo"], "changes": [], "seeds": 2, "jobs": 500}
     for line, found in {
-        "what_if = 3": "a table with some of schedulers, changes, seeds, jobs, got 3",
+        "what_if = 3": "a table with some of schedulers, changes, seeds, jobs, profiles, got 3",
         "what_if.schedulers = []": "what_if.schedulers: must be a list of 1 to 8 texts",
         "what_if.changes = [1]": "what_if.changes: must be a list of 0 to 8 texts",
         "what_if.seeds = 0": "what_if.seeds: must be at least 1",

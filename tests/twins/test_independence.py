@@ -29,7 +29,7 @@ ALLOWED = {
         "simulator.gpu.policies.gandiva",
         "simulator.gpu.policies.tetris",
         "simulator.gpu.profiles.scaling",
-        "simulator.gpu.profiles.table",
+        "simulator.gpu.profiles.profile",
         "simulator.gpu.rounds",
     },
 }

@@ -8,9 +8,8 @@ import numpy as np
 
 from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import GpuJobs, origin_s
-from simulator.gpu.profiles.scaling import goodput
-from simulator.gpu.profiles.table import MODELS
-from simulator.gpu.rounds import RESTART_S
+from simulator.gpu.profiles.profile import RESTART_S
+from simulator.gpu.profiles.scaling import goodput, loses_when_spread
 from traces.arrays import Float64s, Int64s
 
 PENDING, RUNNING, DONE = range(1, 4)  # STATUS; 0 is a job that has not arrived
@@ -57,21 +56,22 @@ class GpuState(NamedTuple):
     counts: Int64s  # (8,)
 
 
-def build(cluster: GpuCluster, jobs: GpuJobs, quota: Float64s, knobs: Float64s, spread_loss: float = 0.2) -> GpuState:
-    """Build a state before the first job. `quota` (groups,) GPUs; kinds that lose over `spread_loss` are local."""
+def build(cluster: GpuCluster, jobs: GpuJobs, quota: Float64s, knobs: Float64s) -> GpuState:
+    """Build a state before the first job. `quota` (groups,) GPUs; kinds that lose much when spread are local."""
     types = sorted(set(cluster.types))
-    kind, speed, local = _speeds(cluster, jobs, types, spread_loss)
+    kind, speed, local = _speeds(cluster, jobs, types)
     node_type = np.array([types.index(name) for name in cluster.types], dtype=np.int64)
     gpus = cluster.capacity[:, 0]
     of_type = [gpus[node_type == index] for index in range(len(types))]
     n, most = len(jobs), min(int(jobs.gpus.max()), cluster.nodes) + 1
     slots = cluster.gpus + 1
-    models = list(MODELS.values())
     groups, resources = max(1, len(jobs.groups)), cluster.capacity.shape[1]
     real = np.zeros((16, n))
     real[SUBMIT] = jobs.submit_s - origin_s(jobs)
     real[WORK] = real[LEFT] = jobs.run_s
-    real[RESTART] = [RESTART_S if model < 0 else models[model].restart_s for model in jobs.model]
+    real[RESTART] = [RESTART_S if model < 0 else jobs.profiles[model].restart_s for model in jobs.model]
+    if jobs.restart_s is not None:
+        real[RESTART] = np.where(np.isnan(jobs.restart_s), real[RESTART], jobs.restart_s)
     real[BEGUN], real[END], real[WAKE] = -1.0, NEVER, NEVER
     whole = np.zeros((12, n + 1), dtype=np.int64)
     whole[GPUS, :n], whole[GROUP, :n], whole[KIND, :n], whole[SLOT] = jobs.gpus, jobs.group, kind, -1
@@ -100,9 +100,7 @@ def build(cluster: GpuCluster, jobs: GpuJobs, quota: Float64s, knobs: Float64s, 
     )
 
 
-def _speeds(
-    cluster: GpuCluster, jobs: GpuJobs, types: list[str], spread_loss: float
-) -> tuple[Int64s, Float64s, Int64s]:
+def _speeds(cluster: GpuCluster, jobs: GpuJobs, types: list[str]) -> tuple[Int64s, Float64s, Int64s]:
     """Return the kind of each job (n,), the speed of each kind by type and number of nodes, and the local kinds.
 
     Speed 1 is that on the requested GPUs, packed on the reference type, as in `simulator.gpu.rounds.speed`.
@@ -110,17 +108,17 @@ def _speeds(
     pairs = np.stack([jobs.model, jobs.gpus], axis=1)
     kinds, kind = np.unique(pairs, axis=0, return_inverse=True)
     most = min(int(jobs.gpus.max()), cluster.nodes)
-    models = list(MODELS.values())
     widest = cluster.machine().widest
     speed = np.ones((len(kinds), len(types), most + 1))
     local = np.zeros(len(kinds), dtype=np.int64)
     for index, (model, gpus) in enumerate(kinds.tolist()):
         if model < 0:
             continue
-        own = goodput(models[model], cluster.reference, gpus, -(-gpus // widest), gpus)
+        profile = jobs.profiles[model]
+        own = goodput(profile, cluster.reference, gpus, -(-gpus // widest), gpus)
         for at, name in enumerate(types):
             for nodes in range(1, min(most, gpus) + 1):
-                speed[index, at, nodes] = goodput(models[model], name, gpus, nodes, gpus) / own
+                speed[index, at, nodes] = goodput(profile, name, gpus, nodes, gpus) / own
             speed[index, at, 0] = speed[index, at, 1]
-        local[index] = int(models[model].spread_loss > spread_loss)
+        local[index] = int(loses_when_spread(profile, cluster.reference))
     return kind.reshape(-1).astype(np.int64), speed, local

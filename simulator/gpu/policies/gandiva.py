@@ -14,8 +14,9 @@ Xiao et al., "Gandiva: Introspective cluster scheduling for deep learning" (OSDI
 
 Our reading: slices are decided for the whole cluster at once every `round_s` seconds (60 there), not per server.
 Without slices, jobs run to their end in order of arrival, and a job that does not fit lets others pass. A job on
-another job's GPUs counts as waiting and is packed again every round. The combined progress of two packed jobs follows
-from their profiles; Gandiva tries it out. If no job waits, the last decision remains valid until a job arrives or ends.
+another job's GPUs counts as waiting and is packed again every round. The combined progress of two packed jobs is the
+one measured in their profiles, and pairs that nobody measured are not packed; Gandiva tries them out. If no job waits,
+the last decision remains valid until a job arrives or ends.
 """
 
 from __future__ import annotations
@@ -23,8 +24,7 @@ from __future__ import annotations
 from simulator.gpu.algorithms.packing import pairs
 from simulator.gpu.algorithms.placement import fewest_nodes, packed, take
 from simulator.gpu.profiles.scaling import packed_share
-from simulator.gpu.profiles.table import MODELS
-from simulator.gpu.rounds import RESTART_S, GpuJob, Placed, View, check_seconds
+from simulator.gpu.rounds import GpuJob, Placed, View, check_seconds
 from simulator.gpu.scheduler import RoundScheduler
 from traces.arrays import Int64s
 from traces.counted import counted
@@ -49,9 +49,8 @@ class Gandiva:
         grows: bool = True,
     ) -> None:
         check_seconds("gandiva", round_s=round_s, pause_s=pause_s)
-        restart_s = max(RESTART_S, *(model.restart_s for model in MODELS.values())) if pause_s is None else pause_s
-        if slices and restart_s >= round_s:
-            raise InputError(f"gandiva: slices of {round_s} s: they must be above {restart_s} s, the longest restart")
+        if slices and pause_s is not None and pause_s >= round_s:
+            raise InputError(f"gandiva: slices of {round_s} s: they must be above {pause_s} s, the pause")
         self.round_s, self.pause_s, self.least_together = round_s, pause_s, least_together
         self.slices, self.migrates, self.grows = slices, migrates, grows
         self.packed_pairs = 0
@@ -74,7 +73,7 @@ class Gandiva:
         placed = self._together(chosen, free, view.machine.widest)
         waiting = self._spread([job for job in order if job.number not in placed], free, placed)
         self.settled = not waiting
-        self._pack(waiting, [job for job in chosen if job.number in placed], placed)
+        self._pack(waiting, [job for job in chosen if job.number in placed], placed, view.machine.types)
         for number in placed:
             self._slice[number], self._home[number] = view.now_s, placed[number]
         if self.grows and not waiting:
@@ -136,7 +135,7 @@ class Gandiva:
             "their profiles"
         ]
 
-    def _pack(self, waiting: list[GpuJob], running: list[GpuJob], placed: dict[int, Placed]) -> None:
+    def _pack(self, waiting: list[GpuJob], running: list[GpuJob], placed: dict[int, Placed], types: list[str]) -> None:
         self.guests = {}
         tried = {job.number: job for job in waiting[:TRIED] if job.model is not None}
         sizes = {job.gpus for job in tried.values()}
@@ -147,7 +146,9 @@ class Gandiva:
             one, other = jobs[a].model, jobs[b].model
             if (a in tried) == (b in tried) or one is None or other is None:
                 return 0.0
-            return packed_share(one, [other]) + packed_share(other, [one])
+            host = b if a in tried else a
+            kind, gpus = types[min(placed[host])], jobs[host].gpus
+            return packed_share(one, other, kind, gpus) + packed_share(other, one, kind, gpus)
 
         for a, b in pairs([(number, job.gpus) for number, job in jobs.items()], together, self.least_together):
             guest, host = (a, b) if a in tried else (b, a)

@@ -22,7 +22,7 @@ from simulator.gpu.algorithms.knapsack import choose
 from simulator.gpu.algorithms.placement import packed, take
 from simulator.gpu.algorithms.reclaim import choose_servers
 from simulator.gpu.profiles.draw import inference_servers
-from simulator.gpu.rounds import NOBODY, RESTART_S, GpuJob, Placed, View, check_seconds, speed
+from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View, check_seconds, speed
 from simulator.gpu.scheduler import RoundScheduler
 from traces.arrays import Int64s
 from traces.counted import counted
@@ -168,7 +168,7 @@ class Lyra:
     def _restart_s(self, job: GpuJob) -> float:
         if self.pause_s is not None:
             return self.pause_s
-        return RESTART_S if job.model is None else job.model.restart_s
+        return job.restart_cost_s
 
     def _sizes(self, job: GpuJob) -> list[int]:
         most = int(job.gpus * (self.most_times - 1.0))

@@ -21,9 +21,9 @@ import numpy as np
 from simulator.gpu.algorithms.assignment import ConfigurationChoice, assign
 from simulator.gpu.algorithms.configurations import Configuration, Pool, configurations, moving, restart_factor, values
 from simulator.gpu.algorithms.placement import packed, take
+from simulator.gpu.profiles.profile import Profile
 from simulator.gpu.profiles.scaling import goodput
-from simulator.gpu.profiles.table import TrainingModel
-from simulator.gpu.rounds import NOBODY, RESTART_S, GpuJob, GpuMachine, Placed, View, check_seconds
+from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View, check_seconds
 from simulator.gpu.scheduler import RoundScheduler
 from traces.arrays import Float64s, Int64s
 from traces.errors import InputError
@@ -96,8 +96,7 @@ class Sia:
             )
         allowed, row = rows
         position = None if current is None else allowed.index(current)
-        restart_s = RESTART_S if job.model is None else job.model.restart_s
-        factor = restart_factor(view.now_s - job.submit_s, job.restarts, restart_s)
+        factor = restart_factor(view.now_s - job.submit_s, job.restarts, job.restart_cost_s)
         return ConfigurationChoice(allowed, moving(row, position, factor), position)
 
     def _place(self, wanted: dict[int, tuple[GpuJob, Configuration]], free: Int64s) -> dict[int, Placed]:
@@ -121,7 +120,7 @@ class Sia:
 
 @lru_cache(maxsize=10_000)
 def _row(
-    pools: tuple[Pool, ...], model: TrainingModel | None, own: int, elastic: bool, most: int
+    pools: tuple[Pool, ...], model: Profile | None, own: int, elastic: bool, most: int
 ) -> tuple[list[Configuration], Float64s] | None:
     """Return the allowed configurations of a job of `own` GPUs and their values; None if there is none.
 
@@ -135,7 +134,7 @@ def _row(
     return (allowed, values(lambda given: _goodput(model, own, given), allowed)) if allowed else None
 
 
-def _goodput(model: TrainingModel | None, own: int, given: Configuration) -> float:
+def _goodput(model: Profile | None, own: int, given: Configuration) -> float:
     if model is None:
         return float(given.gpus)
     return goodput(model, given.gpu_type.split("/")[0], given.gpus, given.nodes, own)

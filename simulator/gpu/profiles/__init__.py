@@ -1,4 +1,4 @@
-"""Profiles of training jobs: a table of published measurements, stated scaling laws, and random draws.
+"""Profiles of training jobs: measured steps from files, the laws between them, and random draws of models.
 
-A trace names no model, so a job gets one from a stated mix with a seed. This package knows no policy and no clock.
+A trace names no model, so a job may draw one with a seed. This package knows no policy and no clock.
 """

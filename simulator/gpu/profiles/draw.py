@@ -6,9 +6,11 @@ depends only on the seed and the job's number, so leaving out a job does not cha
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+
 import numpy as np
 
-from simulator.gpu.profiles.table import MIX, MODELS
+from simulator.gpu.profiles.profile import Profile
 from traces.arrays import Bools, Float64s, Int64s
 from traces.errors import InputError
 from traces.units import DAY_S
@@ -27,21 +29,25 @@ def _uniform(numbers: Int64s, seed: int, stream: int) -> Float64s:
     return np.asarray((mixed >> np.uint64(11)) / 2.0**53, dtype=np.float64)
 
 
-def check_mix(mix: dict[str, float]) -> None:
-    """Raise InputError if a model has no profile, a share is negative, or the shares do not add to 1."""
+def equal_mix(profiles: Sequence[Profile], types: Collection[str]) -> dict[str, float]:
+    """Return equal shares of the models that were measured on each of the GPU `types`; of all models if none was."""
+    measured = [profile for profile in profiles if set(types) <= profile.steps.keys()] or list(profiles)
+    return {profile.model: 1.0 / len(measured) for profile in measured}
+
+
+def check_mix(mix: Mapping[str, float], known: Collection[str]) -> None:
+    """Raise InputError if a model is not in `known`, a share is negative, or the shares do not add to 1."""
     for name, share in mix.items():
-        if name not in MODELS:
-            raise InputError(f"unknown model {name!r} in the mix: known are {', '.join(MODELS)}")
+        if name not in known:
+            raise InputError(f"unknown model {name!r} in the mix: known are {', '.join(known)}")
         if not share >= 0.0:
             raise InputError(f"share {share} of model {name!r} in the mix: it must be at least 0")
     if abs(sum(mix.values()) - 1.0) > 1e-6:
         raise InputError(f"the shares of the mix add to {sum(mix.values()):g}: they must add to 1")
 
 
-def models(numbers: Int64s, seed: int = 0, mix: dict[str, float] | None = None) -> list[str]:
-    """Draw the model of each job in `numbers` (n,) from `mix` (default: the table's). Errors: see `check_mix`."""
-    mix = MIX if mix is None else mix
-    check_mix(mix)
+def models(numbers: Int64s, seed: int, mix: Mapping[str, float]) -> list[str]:
+    """Draw the model of each job in `numbers` (n,) from the shares `mix`, which add to 1."""
     names = list(mix)
     edges = np.cumsum(list(mix.values()))[:-1]
     return [names[index] for index in np.searchsorted(edges, _uniform(numbers, seed, _MODEL), side="right")]

@@ -12,6 +12,7 @@ from models.what_if.differences import frames, replayed, rows
 from models.what_if.schedulers import combinations, replays
 from simulator.gpu.cluster import of_nodes
 from simulator.gpu.jobs import of_arrays
+from tests.simulator.gpu.models import drawn_jobs
 from traces.units import DAY_S
 
 
@@ -20,7 +21,7 @@ def drawn() -> GpuScene:
     rng = np.random.default_rng(4)
     submit = 1.7e9 + np.sort(rng.integers(0, 28 * DAY_S, 150)).astype(float)
     jobs = of_arrays(submit, rng.choice([1, 2, 4, 8], 150), rng.lognormal(10.5, 1.3, 150), rng.integers(0, 2, 150))
-    return GpuScene(of_nodes(np.array([4, 4, 4])), jobs.drawn(7), seed=7)
+    return GpuScene(of_nodes(np.array([4, 4, 4])), drawn_jobs(jobs, 7), seed=7)
 
 
 def test_every_draw_has_its_own_seed_and_is_held_against_its_own_base(drawn: GpuScene) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from models.what_if.gpu_scene import read_scene
+from models.what_if.gpu_scene import NO_PROFILES, read_scene
 from models.what_if.schedulers import combinations, replays
+from simulator.gpu.profiles.table import published
 from tests.pipelines.conftest import Baton, baton  # noqa: F401 - a fixture
 from tests.traces.readers.published.logs import PODS
 from traces import clusters
@@ -31,7 +32,7 @@ def test_pods_of_one_second_and_request_are_one_gang(baton: Baton, tmp_path: Pat
     for name, text in (("pods.csv", f"{PODS}\n{ROWS}"), ("nodes.csv", NODES)):
         (tmp_path / name).write_text(text)
         assert baton("ingest", tmp_path / name, "--cluster", "pods", "--data", data.root).code == 0
-    scene = read_scene(data, clusters.resolve(data, cluster="pods"), profiles=False)
+    scene = read_scene(data, clusters.resolve(data, cluster="pods"))
     assert scene.cluster.capacity[:, 0].tolist() == [8, 3]
     jobs = scene.jobs
     rows = sorted(zip(jobs.submit_s.tolist(), jobs.gpus.tolist(), jobs.pod_gpus.tolist(), jobs.run_s, strict=True))
@@ -45,10 +46,9 @@ def test_pods_of_one_second_and_request_are_one_gang(baton: Baton, tmp_path: Pat
     ("models", "types", "line"),
     [
         (("V100M32", "T4"), ("V100", "T4"), "1 of V100, 1 of T4, by the machine list; run times"),
-        (("G2", "A100"), ("T4", "A100"), "1 of T4, 1 of A100, by the machine list, G2 without a profile taken as T4"),
-        (("", "A100"), ("T4", "A100"), "by the machine list, unnamed without a profile taken as T4"),
-        (("", ""), ("T4", "T4"), "all GPUs are of one type, taken as T4"),
-        (("\x1b[2J" + "x" * 90, "T4"), ("T4", "T4"), r"list, \x1b[2J" + "x" * 26 + " without a profile"),
+        (("", "A100"), ("GPU", "A100"), "1 of GPU, 1 of A100, by the machine list"),
+        (("", ""), ("GPU", "GPU"), "all GPUs are of one type"),
+        (("\x1b[2J" + "x" * 9, "T4"), (r"\x1b[2J" + "x" * 9, "T4"), r"1 of \x1b[2J" + "x" * 9 + ", 1 of T4"),
     ],
 )
 def test_gpu_types_of_a_machine_list(
@@ -63,9 +63,17 @@ def test_gpu_types_of_a_machine_list(
     for name, text in (("pods.csv", f"{PODS}\n{ROWS}"), ("nodes.csv", NODES.partition("\n")[0] + "\n" + machines)):
         (tmp_path / name).write_text(text)
         assert baton("ingest", tmp_path / name, "--cluster", "pods", "--data", data.root).code == 0
-    scene = read_scene(data, clusters.resolve(data, cluster="pods"), profiles=False)
+    scene = read_scene(data, clusters.resolve(data, cluster="pods"))
     assert scene.cluster.types == types and scene.cluster.capacity[:, 0].tolist() == [8, 7]
     assert any(line in said for said in scene.assumptions), scene.assumptions
+    assert NO_PROFILES in scene.assumptions and (scene.jobs.model == -1).all()
+    drawn = read_scene(data, clusters.resolve(data, cluster="pods"), profiles=published())
+    kinds = [kind for kind in dict.fromkeys(types) if kind != "GPU"] or ["T4"]
+    measured = [profile for profile in drawn.jobs.profiles if set(kinds) <= profile.steps.keys()]
+    is_known = set(types) <= published()["bert"].steps.keys() or types == ("GPU", "GPU")
+    assert any("was not measured on" in said for said in drawn.assumptions) != is_known
+    if is_known:
+        assert {drawn.jobs.profiles[model].model for model in drawn.jobs.model} <= {one.model for one in measured}
 
 
 @pytest.fixture
@@ -77,7 +85,7 @@ def generated_pods(baton: Baton, tmp_path: Path) -> DataFolder:  # noqa: F811
 
 
 def test_gang_against_pod_by_pod_on_generated_pods(generated_pods: DataFolder, tmp_path: Path) -> None:
-    scene = read_scene(generated_pods, clusters.resolve(generated_pods, cluster="pods"), profiles=False)
+    scene = read_scene(generated_pods, clusters.resolve(generated_pods, cluster="pods"))
     assert (scene.jobs.gpus % scene.jobs.pod_gpus == 0).all() and (scene.jobs.gpus > scene.jobs.pod_gpus).any()
     again = generate_openb(tmp_path / "again", weeks=1, nodes=4, load=0.9, seed=3)
     assert all(path.read_bytes() == (tmp_path / "raw" / path.name).read_bytes() for path in again)

@@ -31,20 +31,36 @@ def test_every_combination_with_what_was_assumed(baton: Baton, data: Path) -> No
     found = {(row["scheduler"], row["change"], row["figure"]): row["value"] for row in result["results"]}
     assert found["fifo", "as it is", "mean_jct_s"] == 7200.0  # one job a day never waits
     assert found["tiresias", "limit=1h", "mean_jct_s"] == 3600.0
-    assert any("draws one from the stated mix, seed 0 (generated)" in line for line in result["said"])
+    assert any("no profiles: each job runs as long as recorded" in line for line in result["said"])
+    drawn = baton("whatif", *wanted, *machine, "--profiles", "published", "--json").json
+    assert any("each job draws one of resnet18-cifar10, bert" in line and "seed 0" in line for line in drawn["said"])
     assert any("6 jobs are cut" in line for line in result["said"])
     answer = baton("whatif", *wanted, *machine)
     assert "fifo, nodes=+1" in answer.out
     assert "groups whose jobs complete later (the 95 % interval excludes 0): none" in answer.out
 
 
-SMALL = ("--cluster", "small", "--nodes", 2, "--gpus-per-node", 4, "--workers", 1)
+MACHINE = ("--nodes", 2, "--gpus-per-node", 4)
+SMALL = ("--cluster", "small", *MACHINE, "--workers", 1)
 
 
 def test_what_was_found_is_kept_and_an_interrupted_run_leaves_it(
     baton: Baton, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = baton("whatif", *SMALL, "--schedulers", "fifo,sjf", "--seeds", 2, "--seed", 5, "--data", data)
+    answer = baton(
+        "whatif",
+        *SMALL,
+        "--schedulers",
+        "fifo,sjf",
+        "--seeds",
+        2,
+        "--seed",
+        5,
+        "--profiles",
+        "published",
+        "--data",
+        data,
+    )
     assert "saved in the tables what_if_schedulers and what_if_groups" in answer.err
     assert "drawn again with the seeds up to 6: figures are means over 2 draws" in answer.err
     kept = "SELECT place, scheduler, change, seed, draws, jobs, capacity_gpus FROM what_if_schedulers ORDER BY place"
@@ -78,7 +94,10 @@ def test_what_was_found_is_kept_and_an_interrupted_run_leaves_it(
         (("--schedulers", "fifo,easy", "--change", "nodes=-9"), "leaves"),
         (("--schedulers", "fifo,easy", "--from", "2030-01-01"), "has no job that ran in that time"),
         (("--schedulers", "fifo,easy", "--seeds", 2), "--seeds apply only to schedulers that share GPUs"),
-        (("--schedulers", "fifo", "--profiles", "mine"), "unknown --profiles 'mine': use stated or none"),
+        (
+            ("--schedulers", "fifo", "--nodes", 2, "--gpus-per-node", 4, "--profiles", "mine"),
+            "mine: profiles cannot be read",
+        ),
         (
             ("--schedulers", "fifo"),
             "the number of GPUs of cluster 'small' is unknown: give --nodes and --gpus-per-node",

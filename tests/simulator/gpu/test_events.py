@@ -11,6 +11,7 @@ from simulator.gpu.jobs import GpuJobs, of_arrays
 from simulator.gpu.registry import SCHEDULERS, parameters, scheduler
 from simulator.gpu.run import quota, simulate
 from simulator.gpu.scheduler import EventScheduler
+from tests.simulator.gpu.models import drawn_jobs
 from tests.twins.gpu import clock as twin
 from traces.errors import InputError
 
@@ -104,7 +105,8 @@ def test_locality_is_held_out_for_and_then_relaxed() -> None:
 
 def test_faster_types_come_first_and_end_sooner() -> None:
     cluster = of_nodes(np.array([2, 2]), ("T4", "A100"), "T4")
-    jobs = of_arrays(np.zeros(2), np.array([2, 2]), np.array([1000.0, 1000.0])).drawn(0, {"bert": 1.0}, 0.0)
+    alike = of_arrays(np.zeros(2), np.array([2, 2]), np.array([1000.0, 1000.0]))
+    jobs = drawn_jobs(alike, mix={"bert": 1.0}, elastic=0.0)
     result = simulate(cluster, jobs, "fifo").result
     assert result.end_s[0] < 500.0
     assert result.end_s[1] == pytest.approx(1000.0)

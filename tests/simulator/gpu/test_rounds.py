@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from simulator.gpu.profiles.scaling import goodput, packed_share
-from simulator.gpu.profiles.table import MODELS
 from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, GpuResult, Placed, View, simulate_rounds, speed
+from tests.simulator.gpu.models import MODELS
 from traces.errors import InputError, WorkError
 
 MACHINE = GpuMachine(np.array([4, 4]), ["T4", "A100"], "T4")
@@ -79,7 +79,7 @@ def test_work_passes_at_the_speed_of_the_allocation() -> None:
 def test_two_on_one_gpu_share_it() -> None:
     jobs = [GpuJob(0, 0.0, 4, 30.0, model=BERT), GpuJob(1, 0.0, 4, 500.0, model=BERT)]
     result = run(jobs, lambda now: {0: {0: 4}, 1: {0: 4}}, guests={1: 0})
-    share = packed_share(BERT, [BERT])
+    share = packed_share(BERT, BERT, "T4", 4)
     first_s = 30.0 / share
     together_s = np.ceil(first_s / 10.0) * 10.0  # until the next tick the other keeps its packed speed
     assert result.end_s == pytest.approx([first_s, together_s + 500.0 - together_s * share])
@@ -89,7 +89,7 @@ def test_a_guest_slows_its_host_and_nobody_else_on_the_node() -> None:
     jobs = [GpuJob(n, 0.0, 1, 30.0, model=BERT) for n in range(5)]
     result = run(jobs, lambda now: {n: {0: 1} for n in range(5)}, guests={4: 0})
     assert list(result.end_s[1:4]) == [30.0, 30.0, 30.0]
-    assert list(result.end_s[[0, 4]]) == pytest.approx([30.0 / packed_share(BERT, [BERT])] * 2)
+    assert list(result.end_s[[0, 4]]) == pytest.approx([30.0 / packed_share(BERT, BERT, "T4", 4)] * 2)
 
 
 @pytest.mark.parametrize(

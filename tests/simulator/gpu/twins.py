@@ -7,8 +7,8 @@ from copy import deepcopy
 
 import numpy as np
 
-from simulator.gpu.profiles.table import MODELS
 from simulator.gpu.rounds import GpuJob, GpuMachine, Placed, RoundPolicy, View, simulate_rounds
+from tests.simulator.gpu.models import MODELS
 from tests.twins.gpu import rounds
 from tests.twins.gpu.rounds import PlainDecision, PlainRun
 

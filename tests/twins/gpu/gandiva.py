@@ -95,10 +95,11 @@ class PlainGandiva:
         guests, hosts = list(waiting[:TRIED]), list(running)
         while True:
             pairs = [
-                (-_together(guest, host), guest.number, host.number)
+                (-_together(guest, host, self._type(placed[host.number])), guest.number, host.number)
                 for guest in guests
                 for host in hosts
-                if guest.gpus == host.gpus and _together(guest, host) > self.least_together
+                if guest.gpus == host.gpus
+                and _together(guest, host, self._type(placed[host.number])) > self.least_together
             ]
             if not pairs:
                 return
@@ -106,6 +107,9 @@ class PlainGandiva:
             placed[guest_number], self.guests[guest_number] = placed[host_number], host_number
             guests = [job for job in guests if job.number != guest_number]
             hosts = [job for job in hosts if job.number != host_number]
+
+    def _type(self, placed: Placed) -> str:
+        return self.machine.types[min(placed)]
 
     def _grow(self, order: list[PlainGpuJob], placed: dict[int, Placed]) -> None:
         """Double the GPUs of elastic jobs: with the extra GPUs that they had, if these are free, else with any."""
@@ -120,8 +124,8 @@ class PlainGandiva:
                 placed[job.number] = {node: base.get(node, 0) + extra.get(node, 0) for node in {**base, **extra}}
 
 
-def _together(one: PlainGpuJob, other: PlainGpuJob) -> float:
-    """Return the combined progress of both jobs relative to one alone."""
+def _together(one: PlainGpuJob, other: PlainGpuJob, kind: str) -> float:
+    """Return the combined progress of both jobs on GPUs of type `kind` relative to one alone."""
     if one.model is None or other.model is None:
         return 0.0
-    return packed_share(one.model, [other.model]) + packed_share(other.model, [one.model])
+    return packed_share(one.model, other.model, kind, one.gpus) + packed_share(other.model, one.model, kind, one.gpus)

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from simulator.gpu.algorithms.placement import packed, take
 from simulator.gpu.cluster import GpuCluster
-from simulator.gpu.profiles.table import TrainingModel
-from simulator.gpu.rounds import RESTART_S
+from simulator.gpu.profiles.profile import RESTART_S, Profile
 
 NEVER = float("inf")
 
@@ -25,7 +24,7 @@ class PlainGpuJob:
     run: float
     group: int
     left: float  # remaining part of `run`
-    model: TrainingModel | None = None
+    model: Profile | None = None
     elastic: bool = False
     service: float = 0.0
     level: int = 0

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from math import ceil
 from typing import NamedTuple, Protocol
 
+from simulator.gpu.profiles.profile import RESTART_S
 from simulator.gpu.profiles.scaling import goodput, packed_share
-from simulator.gpu.rounds import RESTART_S, GpuJob, GpuMachine
+from simulator.gpu.rounds import GpuJob, GpuMachine
 from tests.twins.gpu.job import NEVER, PlainGpuJob
 
 Placed = dict[int, int]  # node -> GPUs
@@ -70,7 +71,7 @@ def simulate(machine: GpuMachine, jobs: Sequence[GpuJob], policy: PlainPolicy) -
                 _change(job, placed.get(job.number, {}), now, policy.pause_s)
             for job in there:
                 if job.placed:
-                    job.run_at(speed(job, job.placed, machine) * _share(job, there, policy.guests))
+                    job.run_at(speed(job, job.placed, machine) * _share(job, there, policy.guests, machine.types))
         now += policy.round_s
     return PlainRun(everyone, decisions)
 
@@ -93,11 +94,13 @@ def _change(job: PlainGpuJob, placed: Placed, now: float, pause_s: float | None)
         job.preemptions += 1
 
 
-def _share(job: PlainGpuJob, there: list[PlainGpuJob], guests: dict[int, int]) -> float:
+def _share(job: PlainGpuJob, there: list[PlainGpuJob], guests: dict[int, int], types: list[str]) -> float:
     """Return the share of its speed that a job keeps if another shares its GPUs and both have profiles, else 1."""
     for other in there:
         if guests.get(job.number) == other.number or guests.get(other.number) == job.number:
-            return 1.0 if job.model is None or other.model is None else packed_share(job.model, [other.model])
+            if job.model is None or other.model is None:
+                return 1.0
+            return packed_share(job.model, other.model, types[min(job.placed)], job.gpus)
     return 1.0
 
 

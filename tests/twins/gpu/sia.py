@@ -17,8 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.gpu.algorithms.assignment import UNASSIGNED
+from simulator.gpu.profiles.profile import RESTART_S
 from simulator.gpu.profiles.scaling import goodput
-from simulator.gpu.rounds import RESTART_S, GpuMachine
+from simulator.gpu.rounds import GpuMachine
 from tests.twins.gpu.job import PlainGpuJob
 from tests.twins.gpu.rounds import Placed, best_fit, less
 

@@ -1,0 +1,82 @@
+"""The measured profile of one model: step times by GPU type, placement and batch, alone and packed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from traces.arrays import Float64s
+
+RESTART_S = 30.0  # seconds of a restart that nobody measured: our choice, the second smallest of Sia's values
+
+
+@dataclass(frozen=True, eq=False)
+class StepTimes:
+    """Measured steps of one model on one GPU type.
+
+    `points` (rows, 3) holds nodes, GPUs and samples per GPU. `seconds` (rows, 2) holds the time of a step, s, and the
+    part of it that synchronises gradients, s.
+    """
+
+    points: Float64s
+    seconds: Float64s
+
+    def at(self, nodes: int, gpus: int, local_batch: float) -> tuple[float, float]:
+        """Return the step time and its synchronisation, s, on `gpus` GPUs of `nodes` nodes, `local_batch` a GPU.
+
+        A measured point returns the mean of its rows. Between the points, times are linear in nodes, GPUs and batch, as
+        in the simulator that Sia's authors released. Outside, they are those of the nearest point.
+        """
+        point = np.array([nodes, gpus, local_batch], dtype=np.float64)
+        same = (self.points == point).all(axis=1)
+        step_s, sync_s = self.seconds[same].mean(axis=0) if same.any() else self._interpolated(point)
+        return float(step_s), float(sync_s)
+
+    def __getstate__(self) -> dict[str, Float64s]:
+        return {"points": self.points, "seconds": self.seconds}  # no process can send an interpolation to another
+
+    @cached_property
+    def _interpolated(self) -> Callable[[Float64s], Float64s]:
+        """The times at a point that was not measured, (3,) -> (2,)."""
+        from scipy.interpolate import LinearNDInterpolator, NearestNDInterpolator
+        from scipy.spatial import QhullError
+
+        every, row = np.unique(self.points, axis=0, return_inverse=True)
+        means = np.array([self.seconds[row.reshape(-1) == at].mean(axis=0) for at in range(len(every))])
+        varies = np.ptp(every, axis=0) > 0.0
+        points = every[:, varies]
+        if not varies.any():
+            return lambda _point: means[0]
+        if varies.sum() == 1:  # `np.unique` sorts
+            return lambda point: np.array([np.interp(point[varies][0], points[:, 0], column) for column in means.T])
+        nearest = NearestNDInterpolator(points, means, rescale=True)
+        try:
+            linear = LinearNDInterpolator(points, means)
+        except QhullError:  # the points lie on a line or a plane
+            return lambda point: np.asarray(nearest(point[varies])).reshape(-1)
+
+        def times(point: Float64s) -> Float64s:
+            found = np.asarray(linear(point[varies])).reshape(-1)
+            return np.asarray(nearest(point[varies])).reshape(-1) if np.isnan(found).any() else found
+
+        return times
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """The profile of one model. Compared and hashed by identity."""
+
+    model: str
+    steps: Mapping[str, StepTimes]  # GPU type -> steps, at least one type
+    local_batch: float  # samples per GPU of a job that does not say its batch
+    restart_s: float = RESTART_S  # of a checkpoint and a start from it
+    noise_scale: float | None = None  # Pollux's gradient variance over squared gradient at the job's own batch
+    packed: Mapping[tuple[str, str, int], float] = field(default_factory=dict)
+    """(GPU type, other model, GPUs) -> step time, s, while a job of the other model shares all GPUs."""
+
+    def nearest_type(self, gpu_type: str) -> str:
+        """Return `gpu_type` if the model was measured on it, else the first type on which it was."""
+        return gpu_type if gpu_type in self.steps else next(iter(self.steps))
