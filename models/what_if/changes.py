@@ -28,7 +28,7 @@ class GpuScene:
     cluster: GpuCluster
     jobs: GpuJobs
     quotas: dict[str, int] = field(default_factory=dict)
-    parameters: dict[str, float] = field(default_factory=dict)  # of the scheduler `only`
+    parameters: dict[str, dict[str, float]] = field(default_factory=dict)  # scheduler -> its parameters
     only: str | None = None  # the one scheduler that a change concerns
     assumptions: tuple[str, ...] = ()
     seed: int = 0
@@ -36,13 +36,27 @@ class GpuScene:
 
 def parameters_of(scene: GpuScene, name: str) -> dict[str, float]:
     """The parameters of the scheduler `name` in the scene; a scheduler that draws gets the scene's seed."""
-    own = scene.parameters if scene.only == name else {}
+    own = scene.parameters.get(name, {})
     return {"seed": float(scene.seed), **own} if "seed" in parameters(name) else own
 
 
+def with_settings(scene: GpuScene, settings: Sequence[str], schedulers: Sequence[str]) -> GpuScene:
+    """The scene with parameters of schedulers (`tiresias.promote=8`) that every replay uses. Raises InputError."""
+    for setting in settings:
+        if setting.partition("=")[0].partition(".")[0].strip() not in SCHEDULERS:
+            raise InputError(f"setting {setting[:80]!r} is not understood; write SCHEDULER.PARAMETER=VALUE")
+        scene = replace(changed(scene, setting, schedulers), only=None)
+    return scene
+
+
 def is_drawn(scene: GpuScene) -> bool:
-    """Whether its jobs have profiles, so that another seed makes another scene."""
-    return bool((scene.jobs.model >= 0).any())
+    """Whether models of its jobs are drawn, so that another seed makes another scene."""
+    return bool(scene.jobs.drawn_models.any())
+
+
+def _check_profiles(scene: GpuScene, change: str) -> None:
+    if (scene.jobs.model < 0).all():
+        raise InputError(f"change {change!r} needs profiles of models: give --profiles published or a file")
 
 
 def redrawn(scene: GpuScene, seed: int) -> GpuScene:
@@ -63,9 +77,9 @@ def changed(scene: GpuScene, change: str, schedulers: Sequence[str]) -> GpuScene
     if first in SCHEDULERS and second:
         if first not in schedulers:
             raise InputError(f"change {change!r} concerns {first}, which is not among {', '.join(schedulers)}")
-        own = {second: _number(value, change)}
+        own = {**scene.parameters.get(first, {}), second: _number(value, change)}
         check(first, own)
-        return replace(scene, parameters=own, only=first)
+        return replace(scene, parameters={**scene.parameters, first: own}, only=first)
     if name not in _CHANGES:
         raise InputError(f"unknown change {name[:80]!r}: known are {KNOWN}")
     return _CHANGES[name](scene, value, change)
@@ -96,8 +110,7 @@ def _type(scene: GpuScene, value: str, change: str) -> GpuScene:
     Run times stay as recorded if nodes of the present reference type are left; else they are scaled to the type named
     first.
     """
-    if not is_drawn(scene):
-        raise InputError(f"change {change!r} needs profiles of models: give --profiles published or a file")
+    _check_profiles(scene, change)
     types = _types(scene, value, change)
     from simulator.gpu.profiles.scaling import goodput
 
@@ -178,8 +191,7 @@ def _mix(scene: GpuScene, value: str, change: str) -> GpuScene:
         )
         line = f"{change}: no job has a profile: place and spread cost nothing, a restart 30 s, and none is elastic"
         return replace(scene, jobs=bare, assumptions=(*scene.assumptions, line))
-    if not scene.jobs.profiles:
-        raise InputError(f"change {change!r} needs profiles of models: give --profiles published or a file")
+    _check_profiles(scene, change)
     mix = {}
     for part in value.split(","):
         model, _colon, share = part.partition(":")
@@ -189,8 +201,7 @@ def _mix(scene: GpuScene, value: str, change: str) -> GpuScene:
 
 def _elastic(scene: GpuScene, value: str, change: str) -> GpuScene:
     """Change the share of gangs that may run on more GPUs than they request: `elastic=0.5`."""
-    if not is_drawn(scene):
-        raise InputError(f"change {change!r} needs profiles of models: give --profiles published or a file")
+    _check_profiles(scene, change)
     drawn = draw.elastic(scene.jobs.number, scene.jobs.gpus, _number(value, change), scene.seed)
     return replace(scene, jobs=replace(scene.jobs, elastic=drawn))
 

@@ -20,6 +20,7 @@ from models.tables import WHAT_IF_GROUPS, WHAT_IF_SCHEDULERS, frame
 from models.what_if.cluster import mean_interval
 from models.what_if.schedulers import PlannedGpuReplay, SchedulerOutcome
 from simulator.gpu.jobs import GpuJobs
+from simulator.metrics import spearman
 from traces.arrays import Float64s
 
 SIZES = ((1, "1"), (4, "2-4"), (8, "5-8"), (1 << 62, "9-up"))  # largest number of GPUs of a class, and its name
@@ -87,6 +88,33 @@ def rows(jobs: GpuJobs, outcomes: Sequence[SchedulerOutcome]) -> Iterator[dict[s
                 ),
                 "difference_draws": [float((values - base).min()), float((values - base).max())],
             }
+
+
+def base_beside_record(jobs: GpuJobs, outcomes: Sequence[SchedulerOutcome]) -> dict[str, Any]:
+    """Compare the waits of the base with the recorded ones: mean, median and 90th percentile, s, and Spearman's rho.
+
+    `jobs` counts those whose wait is recorded. Without any, figures are None, as is the correlation of equal waits.
+    The base's waits are the means over its draws.
+    """
+    base = replayed(outcomes)[0]
+    wait_s = np.mean([one.times["start_s"] - jobs.submit_s for one in base.outcomes], axis=0)
+    recorded_s = np.full(len(jobs), np.nan) if jobs.recorded_wait_s is None else jobs.recorded_wait_s
+    known = ~np.isnan(recorded_s)
+    rho = spearman(wait_s[known], recorded_s[known])
+    return {
+        "scheduler": base.scheduler,
+        "jobs": int(known.sum()),
+        "recorded": _waits(recorded_s[known]),
+        "replayed": _waits(wait_s[known]),
+        "spearman": None if np.isnan(rho) else rho,
+    }
+
+
+def _waits(wait_s: Float64s) -> dict[str, float | None]:
+    if not len(wait_s):
+        return {"mean_wait_s": None, "median_wait_s": None, "p90_wait_s": None}
+    median, p90 = np.quantile(wait_s, [0.5, 0.9])
+    return {"mean_wait_s": float(wait_s.mean()), "median_wait_s": float(median), "p90_wait_s": float(p90)}
 
 
 def group_rows(jobs: GpuJobs, outcomes: Sequence[SchedulerOutcome]) -> Iterator[dict[str, Any]]:

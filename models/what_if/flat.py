@@ -46,7 +46,9 @@ def combinations(
 
 def as_jobs(workload: Workload) -> GpuJobs:
     """The jobs in the form that differences need: nodes instead of GPUs, no users, one group."""
-    return of_arrays(workload.submit_s.astype(float), workload.size, workload.run_s.astype(float))
+    jobs = of_arrays(workload.submit_s.astype(float), workload.size, workload.run_s.astype(float))
+    known = workload.start_s >= 0
+    return replace(jobs, recorded_wait_s=np.where(known, workload.start_s - workload.submit_s, np.nan))
 
 
 def replays(planned: Sequence[PlannedFlatReplay], report: Callable[[str], None]) -> list[SchedulerOutcome]:
@@ -61,19 +63,6 @@ def replays(planned: Sequence[PlannedFlatReplay], report: Callable[[str], None])
     return outcomes
 
 
-def distance(base: SchedulerOutcome, workload: Workload) -> str:
-    """Describe in a sentence how far the base's waits are from the recorded ones."""
-    known = workload.start_s >= 0
-    if not known.any():
-        return "the log has no starts, so the error of the replay is unknown"
-    recorded_h = float((workload.start_s - workload.submit_s)[known].mean()) / 3600
-    replayed_h = float(base.of_jobs["mean_queueing_s"][known].mean()) / 3600
-    return (
-        f"recorded mean wait {recorded_h:.2f} h, replayed under {base.scheduler} {replayed_h:.2f} h: do not trust a "
-        f"difference smaller than {abs(replayed_h - recorded_h):.2f} h"
-    )
-
-
 def _outcome(one: PlannedFlatReplay, starts: Int64s) -> SchedulerOutcome:
     wait: Float64s = (starts - one.workload.submit_s).astype(np.float64)
     jct = wait + one.workload.run_s
@@ -86,9 +75,10 @@ def _outcome(one: PlannedFlatReplay, starts: Int64s) -> SchedulerOutcome:
         "makespan_s": whole["makespan_s"],
         "utilization": whole["utilization"],
     }
-    return SchedulerOutcome(
-        one.scheduler, one.change, 0, figures, {"mean_jct_s": jct, "mean_queueing_s": wait}, one.assumptions
-    )
+    submit_s, run_s = one.workload.submit_s.astype(np.float64), one.workload.run_s.astype(np.float64)
+    times: dict[str, Float64s] = {"submit_s": submit_s, "start_s": submit_s + wait, "end_s": submit_s + wait + run_s}
+    of_jobs = {"mean_jct_s": jct, "mean_queueing_s": wait}
+    return SchedulerOutcome(one.scheduler, one.change, 0, figures, of_jobs, one.assumptions, times)
 
 
 def _changed(base: PlannedFlatReplay, change: str) -> PlannedFlatReplay:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -44,6 +45,9 @@ class Question:
     changes: tuple[str, ...] = ("nodes=+10%",)
     draws: int = 1
     profiles: str = "none"
+    facts: Path | None = None  # file of `--jobs`
+    settings: tuple[str, ...] = ()  # of schedulers, for every replay
+    is_strict: bool = False
     seed: int = 0
     jobs: int | None = MOST_JOBS
     from_s: int | None = None
@@ -104,9 +108,11 @@ def ran_on_gpus(data: DataFolder, cluster: str) -> bool:
 
 def asked(data: DataFolder, settings: ClusterSettings, question: Question) -> list[PlannedGpuReplay]:
     """Plan the replays that answer the question. Raises InputError for unknown names and impossible changes."""
+    from models.what_if.changes import with_settings
     from models.what_if.schedulers import combinations
 
-    return combinations(scene_of(data, settings, question), question.schedulers, question.changes, question.draws)
+    scene = with_settings(scene_of(data, settings, question), question.settings, question.schedulers)
+    return combinations(scene, question.schedulers, question.changes, question.draws)
 
 
 def scene_of(data: DataFolder, settings: ClusterSettings, question: Question) -> GpuScene:
@@ -118,6 +124,8 @@ def scene_of(data: DataFolder, settings: ClusterSettings, question: Question) ->
         data,
         settings,
         profiles=profiles_of(question.profiles),
+        facts=question.facts,
+        is_strict=question.is_strict,
         seed=question.seed,
         from_s=question.from_s,
         until_s=question.until_s,
@@ -165,7 +173,8 @@ def keep(
     """Store the answer to a question given by hand; the previous answer stays until the new one is complete."""
     from models.what_if.differences import frames
 
-    own = digest(astuple(question), _machine(settings), content_of(question.profiles))
+    facts = b"" if question.facts is None else question.facts.read_bytes()
+    own = digest(astuple(replace(question, facts=None)), _machine(settings), content_of(question.profiles), facts)
     fingerprint = f"{_until(data, settings)}-asked-{own}"
     for table, frame in zip(TABLES, frames(settings.name, every, outcomes), strict=True):
         derived.write(data, table, settings.name, frame, fingerprint)

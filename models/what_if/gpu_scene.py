@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from models.what_if.changes import GpuScene
+from models.what_if.job_files import with_facts
+from models.what_if.profiled import profiled
 from models.what_if.schedulers import without_unplaceable
 from simulator.gpu.cluster import PLAIN, GpuCluster, of_nodes
 from simulator.gpu.jobs import GpuJobs
-from simulator.gpu.profiles import draw
 from simulator.gpu.profiles.profile import Profile
 from traces.clusters import ClusterSettings
 from traces.counted import counted
@@ -23,12 +24,9 @@ from traces.store.folder import DataFolder
 from traces.visible import visible
 
 NODES_A_RACK = 16  # if nothing shows which nodes share a switch
-NO_PROFILES = (
-    "no profiles: each job runs as long as recorded, on any GPUs and any nodes; with --profiles, GPU types, spreading, "
-    "packing and growing change how long"
-)
 _JOBS = """
-SELECT job_key, submit_utc, run_s, partition, user_name, qos, requested_cpus, requested_mem_mib, gpu_time_s,
+SELECT job_key, submit_utc, epoch(start_utc) - epoch(submit_utc) AS wait_s, run_s, partition, user_name, qos,
+    requested_cpus, requested_mem_mib, gpu_time_s,
     CASE WHEN allocated_gpus > 0 THEN allocated_gpus ELSE requested_gpus END AS gpus, 1::BIGINT AS pod_gpus
 FROM jobs WHERE cluster = ? ORDER BY submit_utc, job_key
 """
@@ -44,11 +42,14 @@ def read_scene(
     from_s: int | None = None,
     until_s: int | None = None,
     newest: int | None = None,
+    facts: Path | None = None,
+    is_strict: bool = False,
 ) -> GpuScene:
     """The cluster's jobs that ran on GPUs, submitted from `from_s` and before `until_s` (epoch s), and its nodes.
 
-    With `newest`, only the newest so many. With `profiles`, by model, each job draws a model (generated). Raises
-    InputError if there is no such job, and if the number of GPUs of the cluster is unknown.
+    With `newest`, only the newest so many. With `profiles`, by model, each job whose model the file `facts` does not
+    name draws one (generated); with `is_strict` an unmeasured GPU type or batch is refused. Raises InputError if there
+    is no such job, and if the number of GPUs of the cluster is unknown.
     """
     every = warehouse.read(data, _JOBS, (settings.name,))
     able = (pl.col("gpus") > 0) & (pl.col("run_s") > 0) & pl.col("submit_utc").is_not_null()
@@ -74,13 +75,10 @@ def read_scene(
     cluster, machine_assumptions = _machine(data, settings, known)
     jobs, dimension = _jobs(rows)
     assumptions += [*machine_assumptions, f"quotas and fair shares go by {dimension}"]
-    if known:
-        mix = draw.equal_mix(known, cluster.types)
-        jobs = replace(jobs, profiles=known).drawn(seed, mix)
-        assumptions.append(f"the log names no models: each job draws one of {', '.join(mix)}, seed {seed} (generated)")
-        assumptions += _unmeasured(known, mix, cluster)
-    else:
-        assumptions.append(NO_PROFILES)
+    if facts is not None:
+        jobs = with_facts(jobs, facts, profiles or {})
+    jobs, said = profiled(jobs, known, cluster, seed, is_strict)
+    assumptions += said
     quotas = {group: quota for group, quota in settings.quotas.items() if group in jobs.groups}
     return without_unplaceable(GpuScene(cluster, jobs, quotas, assumptions=tuple(assumptions), seed=seed))
 
@@ -101,7 +99,7 @@ def _gangs(pods: pl.DataFrame) -> tuple[pl.DataFrame, str]:
     gangs = (
         pods.with_columns(alone=pl.when(is_part).then("job_key"))
         .group_by(request, maintain_order=True)
-        .agg(pl.col("job_key", "user_name").first(), pl.col("run_s").max(), pods=pl.len())
+        .agg(pl.col("job_key", "user_name").first(), pl.col("run_s", "wait_s").max(), pods=pl.len())
         .with_columns(pod_gpus=pl.col("gpus"), gpus=pl.col("gpus") * pl.col("pods"))
     )
     wide = int((gangs["pods"] > 1).sum())
@@ -110,17 +108,6 @@ def _gangs(pods: pl.DataFrame) -> tuple[pl.DataFrame, str]:
         f"are one, make {counted(len(gangs), 'job')}, {wide:,} of several pods; a part of a GPU counts as one, and "
         "only kubernetes keeps the GPUs of a pod on one node"
     )
-
-
-def _unmeasured(known: tuple[Profile, ...], mix: Mapping[str, float], cluster: GpuCluster) -> list[str]:
-    """Name the GPU types on which a drawn model was not measured, and the type that it runs as there."""
-    said = []
-    for profile in known:
-        missing = [kind for kind in dict.fromkeys(cluster.types) if kind not in profile.steps]
-        if profile.model in mix and missing:
-            as_type = profile.nearest_type(missing[0])
-            said.append(f"{profile.model} was not measured on {', '.join(missing)}: it runs there as on {as_type}")
-    return said
 
 
 def _machine(data: DataFolder, settings: ClusterSettings, known: tuple[Profile, ...]) -> tuple[GpuCluster, list[str]]:
@@ -183,6 +170,8 @@ def _jobs(rows: pl.DataFrame) -> tuple[GpuJobs, str]:
         model=np.full(count, -1, dtype=np.int64),
         elastic=np.zeros(count, dtype=np.bool_),
         pod_gpus=rows["pod_gpus"].to_numpy().astype(np.int64),
+        ids=rows["job_key"].to_numpy().astype(np.str_),
+        recorded_wait_s=rows["wait_s"].cast(pl.Float64).fill_null(np.nan).to_numpy(),
     )
     if len(groups) < 2:
         return jobs, "nothing: the log names neither partitions nor users, so all jobs are of one group"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ import numpy as np
 from models.child import end_with_parent
 from models.what_if.changes import AS_IT_IS, GpuScene, changed, is_drawn, parameters_of, redrawn
 from simulator.gpu.figures import figures, jct_s, queueing_s, rho
+from simulator.gpu.jobs import origin_s
 from simulator.gpu.registry import check, parameters, scheduler
 from simulator.gpu.run import simulate
 from simulator.gpu.scheduler import EventScheduler
@@ -36,6 +37,8 @@ class SchedulerOutcome:
     figures: dict[str, float]
     of_jobs: dict[str, Float64s]  # figure -> (jobs,)
     assumptions: tuple[str, ...]
+    times: dict[str, Float64s] = field(default_factory=dict)
+    """(jobs,) each: submit_s, start_s and end_s in the trace's own seconds, preemptions, gpu_s and that by GPU type."""
 
 
 class PlannedGpuReplay(NamedTuple):
@@ -129,7 +132,14 @@ def replayed(one: PlannedGpuReplay) -> SchedulerOutcome:
     }
     summed = figures(cluster, jobs, run.result)
     assumptions = (*one.scene.assumptions, *run.said)
-    return SchedulerOutcome(one.scheduler, one.change, one.scene.seed, summed, of_jobs, assumptions)
+    times = {
+        "submit_s": jobs.submit_s,
+        "start_s": run.result.start_s + origin_s(jobs),
+        "end_s": run.result.end_s + origin_s(jobs),
+        "preemptions": run.result.preemptions.astype(np.float64),
+        "gpu_s": run.result.gpu_s,
+    }
+    return SchedulerOutcome(one.scheduler, one.change, one.scene.seed, summed, of_jobs, assumptions, times)
 
 
 def without_unplaceable(scene: GpuScene) -> GpuScene:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
 
 import typer
 
@@ -13,7 +14,6 @@ from traces.counted import counted
 from traces.errors import InputError
 
 if TYPE_CHECKING:
-    from models.what_if.gpu_answers import Question
     from models.what_if.schedulers import SchedulerOutcome
     from simulator.gpu.jobs import GpuJobs
     from traces.clusters import ClusterSettings
@@ -45,12 +45,35 @@ def whatif(
     ] = None,
     nodes: Nodes = None,
     gpus_per_node: GpusPerNode = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option("--trace", help="Jobs without a log: CSV of job_id, submit_s, gpus, run_s, ..."),
+    ] = None,
+    machine: Annotated[
+        str | None, typer.Option("--machine", help="Nodes and GPU types for --trace: 6x4:T4,2x8:A100.")
+    ] = None,
+    facts: Annotated[
+        Path | None,
+        typer.Option("--jobs", help="More about jobs of the log: CSV of job_id, model, batch, ..."),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A parameter, for all replays: tiresias.promote=0."),
+    ] = None,
     from_: Annotated[str | None, typer.Option("--from", help="Jobs submitted from this date on (UTC).")] = None,
     to: Annotated[str | None, typer.Option("--to", help="Jobs submitted before this date (UTC).")] = None,
     profiles: Annotated[
         str,
         typer.Option("--profiles", help="Speeds of models: none, published, or a file or folder."),
     ] = "none",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse GPU types and batches on which a model was not measured.")
+    ] = False,
+    jobs_out: Annotated[
+        Path | None,
+        typer.Option("--jobs-out", help="Write start, end and GPU time of each job (Parquet)."),
+    ] = None,
+    mkdir: options.Mkdir = False,
     seed: Annotated[int, typer.Option("--seed", min=0, max=options.MOST_SEED, help="Seed of the random draws.")] = 0,
     seeds: Annotated[
         int,
@@ -74,6 +97,15 @@ def whatif(
     """
     with options.output(json) as out:
         chosen = _chosen(schedulers)
+        options.check_targets({"--jobs-out": jobs_out}, mkdir=mkdir)
+        asked = _Asked(tuple(chosen), tuple(change or ()), tuple(set_ or ()), seeds, profiles, seed, strict, workers)
+        if trace is not None:
+            if cluster or from_ or to or facts:
+                raise InputError("--trace needs no log: leave --cluster, --from, --to and --jobs out")
+            _end(out, _on_trace(trace, _machine(machine, nodes, gpus_per_node), asked), jobs_out, is_json=json)
+            return
+        if machine is not None:
+            raise InputError("--machine goes with --trace; declare the nodes of a cluster in clusters.toml")
         from traces import clusters
         from traces.store import contents
 
@@ -82,20 +114,49 @@ def whatif(
         contents.check_clusters(folder, [settings.name])
         window = options.utc_s(from_) if from_ else None, options.utc_s(to) if to else None
         if _allocates_nodes(folder, settings.name, chosen):
-            if gpus_per_node is not None or seeds > 1:
-                raise InputError("--gpus-per-node and --seeds apply only to schedulers that share GPUs: leave them out")
-            result = _on_nodes(folder, settings, chosen, change or [], window)
+            if gpus_per_node is not None or seeds > 1 or facts or set_:
+                raise InputError(
+                    "--gpus-per-node, --seeds, --jobs and --set apply only to schedulers that share GPUs: omit them"
+                )
+            answer = _on_nodes(folder, settings, chosen, change or [], window)
         else:
-            from models.what_if.gpu_answers import Question
+            answer = _on_gpus(folder, settings, asked, facts, window)
+        _end(out, answer, jobs_out, is_json=json)
 
-            question = Question(tuple(chosen), tuple(change or ()), seeds, profiles, seed, None, *window)
-            result = _on_gpus(folder, settings, question, workers)
-        for line in result["said"]:
-            options.say(line)
-        if json:
-            options.write_json(out, result)
-        else:
-            _print(out, result)
+
+class _Asked(NamedTuple):
+    """What the options ask of schedulers that share GPUs."""
+
+    schedulers: tuple[str, ...]
+    changes: tuple[str, ...]
+    settings: tuple[str, ...]
+    draws: int
+    profiles: str
+    seed: int
+    is_strict: bool
+    workers: int | None
+
+
+class _Answer(NamedTuple):
+    """The output of `--json`, and the jobs and replays behind it."""
+
+    result: dict[str, Any]
+    jobs: GpuJobs
+    outcomes: list[SchedulerOutcome]
+
+
+def _end(out: TextIO, answer: _Answer, jobs_out: Path | None, *, is_json: bool) -> None:
+    """Write the file of jobs if there is one, and print the answer."""
+    if jobs_out is not None:
+        from models.what_if.job_files import write_times
+
+        write_times(jobs_out, answer.jobs, answer.outcomes)
+    for line in answer.result["said"]:
+        options.say(line)
+    if is_json:
+        options.write_json(out, answer.result)
+    else:
+        _print(out, answer.result)
 
 
 def _chosen(schedulers: str) -> list[str]:
@@ -122,7 +183,7 @@ def _on_nodes(
     chosen: list[str],
     changes: list[str],
     window: tuple[int | None, int | None],
-) -> dict[str, Any]:
+) -> _Answer:
     """Replay whole nodes and build the output of `--json`. The report's tables are not changed."""
     from models.what_if import flat
     from models.what_if.answers import flat_replays
@@ -130,14 +191,17 @@ def _on_nodes(
 
     with Progress("replaying", len(chosen) * (1 + len(changes)), stays=False) as progress:
         workload, nodes, outcomes = flat_replays(folder, settings, chosen, changes, window, progress.advance)
-    remarks = (
-        f"assumed: one pool of {counted(nodes, 'whole node')}, one queue, known time limits",
-        flat.distance(outcomes[0], workload),
-    )
-    return _result(settings.name, flat.as_jobs(workload), outcomes, remarks, nodes=nodes, gpus=None, seed=0)
+    remarks = (f"assumed: one pool of {counted(nodes, 'whole node')}, one queue, known time limits",)
+    return _answer(settings.name, flat.as_jobs(workload), outcomes, remarks, nodes=nodes, gpus=None, seed=0)
 
 
-def _on_gpus(folder: DataFolder, settings: ClusterSettings, question: Question, workers: int | None) -> dict[str, Any]:
+def _on_gpus(
+    folder: DataFolder,
+    settings: ClusterSettings,
+    given: _Asked,
+    facts: Path | None,
+    window: tuple[int | None, int | None],
+) -> _Answer:
     """Replay GPUs and build the output of `--json`.
 
     The results are in the warehouse when this returns. If it is interrupted, none of them are.
@@ -147,19 +211,60 @@ def _on_gpus(folder: DataFolder, settings: ClusterSettings, question: Question, 
     from models.what_if.schedulers import replays
     from traces.progress import Progress
 
+    question = gpu_what_ifs.Question(
+        given.schedulers,
+        given.changes,
+        given.draws,
+        given.profiles,
+        facts,
+        given.settings,
+        given.is_strict,
+        given.seed,
+        None,
+        *window,
+    )
     asked = gpu_what_ifs.asked(folder, settings, question)
     with Progress("replaying", len(asked), stays=False) as progress:
-        outcomes = replays(asked, progress.advance, workers)
+        outcomes = replays(asked, progress.advance, given.workers)
     gpu_what_ifs.keep(folder, settings, question, asked, outcomes)
     build_warehouse(folder)
     options.say(KEPT)
     scene = asked[0].scene
-    return _result(
+    return _answer(
         settings.name, scene.jobs, outcomes, (), nodes=scene.cluster.nodes, gpus=scene.cluster.gpus, seed=scene.seed
     )
 
 
-def _result(
+def _machine(machine: str | None, nodes: int | None, gpus_per_node: int | None) -> str:
+    """Return the machine of a trace, as --machine or as --nodes and --gpus-per-node. Raises InputError for neither."""
+    if machine is None and nodes and gpus_per_node:
+        return f"{nodes}x{gpus_per_node}"
+    if machine is None or nodes or gpus_per_node:
+        raise InputError("--trace needs the nodes: --nodes and --gpus-per-node, or --machine 6x4:T4,2x8:A100")
+    return machine
+
+
+def _on_trace(trace: Path, machine: str, given: _Asked) -> _Answer:
+    """Replay the jobs of a file and build the output of `--json`. Nothing is stored."""
+    from models.what_if.changes import with_settings
+    from models.what_if.job_files import trace_scene
+    from models.what_if.schedulers import combinations, replays
+    from simulator.gpu.cluster import PLAIN, of_text
+    from simulator.gpu.profiles.table import profiles_of
+    from traces.progress import Progress
+
+    known = profiles_of(given.profiles)
+    plain = next((kind for profile in known.values() for kind in profile.steps), PLAIN)
+    scene = trace_scene(trace, of_text(machine, plain), known, given.seed, given.is_strict)
+    scene = with_settings(scene, given.settings, given.schedulers)
+    asked = combinations(scene, given.schedulers, given.changes, given.draws)
+    with Progress("replaying", len(asked), stays=False) as progress:
+        outcomes = replays(asked, progress.advance, given.workers)
+    cluster, jobs = scene.cluster, scene.jobs
+    return _answer(trace.name, jobs, outcomes, (), nodes=cluster.nodes, gpus=cluster.gpus, seed=scene.seed)
+
+
+def _answer(
     cluster: str,
     jobs: GpuJobs,
     outcomes: list[SchedulerOutcome],
@@ -168,11 +273,11 @@ def _result(
     nodes: int,
     gpus: int | None,
     seed: int,
-) -> dict[str, Any]:
+) -> _Answer:
     """Build the output of `--json` from the replays."""
     from models.what_if import differences
 
-    return {
+    result = {
         "cluster": cluster,
         "jobs": len(jobs),
         "nodes": nodes,
@@ -180,9 +285,11 @@ def _result(
         "seed": seed,
         "draws": len({outcome.seed for outcome in outcomes}),
         "said": list(dict.fromkeys([*remarks, *(line for outcome in outcomes for line in outcome.assumptions)])),
+        "base": differences.base_beside_record(jobs, outcomes),
         "results": list(differences.rows(jobs, outcomes)),
         "groups": list(differences.group_rows(jobs, outcomes)),
     }
+    return _Answer(result, jobs, outcomes)
 
 
 _SHOWN = {
@@ -209,6 +316,7 @@ def _print(out: TextIO, result: dict[str, Any]) -> None:
     if result["results"]:
         first = result["results"][0]
         out.write(f"baseline: {first['scheduler']}, {text(first['change'])}\n")
+    out.write("".join(f"{line}\n" for line in _beside_record(result["base"])))
     last = None
     for row in result["results"]:
         title = (row["scheduler"], row["change"])
@@ -234,6 +342,26 @@ def _print(out: TextIO, result: dict[str, Any]) -> None:
                 f"  {row['dimension']} {text(row['name'])}: {FORMATS['duration'](row['difference_s'])} per job, "
                 f"{counted(row['jobs'], 'job')} ({row['scheduler']}, {text(row['change'])})\n"
             )
+
+
+def _beside_record(base: dict[str, Any]) -> list[str]:
+    """Describe in sentences how far the waits of the base are from the recorded ones."""
+    from reports.format import FORMATS
+
+    if not base["jobs"]:
+        return ["the log has no starts, so the error of the baseline is unknown"]
+    shown = FORMATS["duration"]
+
+    def waits(of: dict[str, float]) -> str:
+        return f"{shown(of['mean_wait_s'])} (median {shown(of['median_wait_s'])}, p90 {shown(of['p90_wait_s'])})"
+
+    rho = "" if base["spearman"] is None else f"; Spearman's correlation job by job: {base['spearman']:.2f}"
+    error_s = abs(base["recorded"]["mean_wait_s"] - base["replayed"]["mean_wait_s"])
+    return [
+        f"mean wait recorded: {waits(base['recorded'])}; replayed under {base['scheduler']}: "
+        f"{waits(base['replayed'])}; n = {base['jobs']:,} jobs{rho}",
+        f"the baseline is off by {shown(error_s)} in the mean: do not trust a smaller difference",
+    ]
 
 
 def _signs(ends: list[float]) -> set[int]:

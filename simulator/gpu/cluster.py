@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -9,8 +10,10 @@ import numpy as np
 from simulator.gpu.rounds import GpuMachine
 from traces.arrays import Int64s
 from traces.errors import InputError
+from traces.visible import visible
 
 RESOURCES = ("GPUs", "CPUs", "memory")
+MOST_NODES = 1_000_000  # in a cluster that a user writes
 PLAIN = "GPU"  # GPU type of a cluster that names none
 
 
@@ -58,3 +61,23 @@ def of_nodes(
         )
     racks = np.arange(len(counts), dtype=np.int64) // (rack_nodes or len(counts))
     return GpuCluster(counts[:, None].copy(), tuple(named), racks, reference)
+
+
+def of_text(machine: str, plain: str = PLAIN) -> GpuCluster:
+    """Build the cluster that a user writes: `6x4:T4,2x8:A100` is 6 nodes of 4 T4 and 2 of 8 A100.
+
+    `plain` is the GPU type where none is written. Raises InputError for anything else.
+    """
+    gpus: list[int] = []
+    types: list[str] = []
+    for part in machine.split(","):
+        match = re.fullmatch(r"\s*(\d{1,7})x(\d{1,5})(?::([^\s,:]+))?\s*", part)
+        nodes, own = (int(match[1]), int(match[2])) if match else (0, 0)
+        if match is None or not nodes or not own or len(gpus) + nodes > MOST_NODES:
+            raise InputError(
+                f"machine {visible(part)[:80]!r} is not understood; write NODESxGPUS:TYPE, as in 6x4:T4,2x8:A100, at "
+                f"most {MOST_NODES:,} nodes in all"
+            )
+        gpus += [own] * nodes
+        types += [visible(match[3] or plain)] * nodes
+    return of_nodes(np.array(gpus, dtype=np.int64), tuple(types))

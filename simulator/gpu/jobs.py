@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simulator.gpu.profiles import draw
 from simulator.gpu.profiles.profile import Profile
 from simulator.gpu.rounds import GpuJob
 from traces.arrays import Bools, Float64s, Int64s
 
-SAID = ("batch", "work", "least", "most", "restart_s", "app")  # columns of GpuJobs that a log does not hold
+SAID = ("ids", "recorded_wait_s", "named", "batch", "work", "least", "most", "restart_s", "app")  # may be None
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,10 @@ class GpuJobs:
     elastic: Bools
     pod_gpus: Int64s  # GPUs of one pod, all on one node; divides `gpus`; 1 if the log has no pods
     profiles: tuple[Profile, ...] = ()
+    ids: NDArray[np.str_] | None = None  # (jobs,) the log's names of the jobs
+    recorded_wait_s: Float64s | None = None  # (jobs,) wait in the log, s; NaN where it is unknown
     # What a user may say of each job, (jobs,); None, or NaN for one job: not said.
+    named: Int64s | None = None  # index into `profiles` of the model that the user names; -1: not said
     batch: Float64s | None = None  # samples of a step over all GPUs
     work: Float64s | None = None  # total work, in steps of the model's own batch
     least: Float64s | None = None  # least GPUs of an elastic job
@@ -54,15 +58,24 @@ class GpuJobs:
     def drawn(self, seed: int, mix: dict[str, float], elastic_share: float = 0.2) -> GpuJobs:
         """Return the same jobs with generated models (drawn from `mix`) and elastic flags, by `profiles.draw`.
 
-        A job is elastic only if its model has a noise scale: else nobody knows what a larger batch brings. Raises
-        InputError for a model that `profiles` lacks.
+        Jobs whose model is named keep it and their elasticity. A drawn job is elastic only if its model has a noise
+        scale: else nobody knows what a larger batch brings. Raises InputError for a model that `profiles` lacks.
         """
         order = {profile.model: index for index, profile in enumerate(self.profiles)}
         draw.check_mix(mix, order)
         model = np.array([order[name] for name in draw.models(self.number, seed, mix)], dtype=np.int64)
         scales = np.array([profile.noise_scale is not None for profile in self.profiles], dtype=np.bool_)
         elastic = draw.elastic(self.number, self.gpus, elastic_share, seed) & scales[model]
+        if self.named is not None:
+            is_named = self.named >= 0
+            model, elastic = np.where(is_named, self.named, model), np.where(is_named, self.elastic, elastic)
         return replace(self, model=model, elastic=elastic)
+
+    @property
+    def drawn_models(self) -> Bools:
+        """Whether the model of each job is drawn, (jobs,)."""
+        has_model = self.model >= 0
+        return has_model if self.named is None else has_model & (self.named < 0)
 
     def objects(self) -> list[GpuJob]:
         """Return new jobs for the clock of rounds, whose times start at the second of the first submission."""

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from models.what_if.gpu_scene import NO_PROFILES, read_scene
+from models.what_if.gpu_scene import read_scene
+from models.what_if.profiled import NO_PROFILES
 from models.what_if.schedulers import combinations, replays
 from simulator.gpu.profiles.table import published
 from tests.pipelines.conftest import Baton, baton  # noqa: F401 - a fixture

@@ -37,7 +37,7 @@ def test_changes_do_what_they_say() -> None:
     assert np.ptp(faster.submit_s) == pytest.approx(np.ptp(base.jobs.submit_s) / 2)
     assert changed(base, "quota.vision=9", ALL).quotas == {"vision": 9}
     found = changed(base, "yarn.hold_s=60", ALL)
-    assert (found.only, found.parameters) == ("yarn", {"hold_s": 60.0})
+    assert (found.only, found.parameters) == ("yarn", {"yarn": {"hold_s": 60.0}})
     drawn = GpuScene(base.cluster, drawn_jobs(base.jobs))
     assert (changed(drawn, "type=A100", ALL).jobs.run_s < base.jobs.run_s).all()
     assert set(changed(drawn, "mix=bert:1", ALL).jobs.model.tolist()) == {1}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from models.what_if.cluster import BASE
@@ -93,10 +94,13 @@ def test_what_was_found_is_kept_and_an_interrupted_run_leaves_it(
         (("--schedulers", "fifo,easy", "--change", "limit=soon"), "duration 'soon' is not understood"),
         (("--schedulers", "fifo,easy", "--change", "nodes=-9"), "leaves"),
         (("--schedulers", "fifo,easy", "--from", "2030-01-01"), "has no job that ran in that time"),
-        (("--schedulers", "fifo,easy", "--seeds", 2), "--seeds apply only to schedulers that share GPUs"),
+        (
+            ("--schedulers", "fifo,easy", "--seeds", 2),
+            "--seeds, --jobs and --set apply only to schedulers that share GPUs",
+        ),
         (
             ("--schedulers", "fifo", "--nodes", 2, "--gpus-per-node", 4, "--profiles", "mine"),
-            "mine: profiles cannot be read",
+            "mine cannot be read",
         ),
         (
             ("--schedulers", "fifo"),
@@ -123,7 +127,8 @@ def test_whole_nodes_in_the_base_of_the_report(baton: Baton, data: Path) -> None
     assert found["easy", "as it is", "mean_jct_s"] == 7200.0
     assert found["easy", "limit=0-01:00:00", "mean_jct_s"] == 3600.0
     assert found["easy", "arrivals=+100%", "makespan_s"] < found["easy", "as it is", "makespan_s"]
-    assert any("recorded mean wait" in line and "replayed under mirage" in line for line in result["said"])
+    assert result["base"]["scheduler"] == "mirage" and result["base"]["jobs"] == 6
+    assert result["base"]["recorded"]["mean_wait_s"] is not None
     answer = baton("whatif", *wanted)
     assert "small: 6 jobs on 2 nodes" in answer.out and "saved in the tables" not in answer.err
 
@@ -137,3 +142,97 @@ def test_every_scheduler_that_the_report_may_name_can_be_asked_for(baton: Baton,
 def test_simulate_says_which_command_replays_a_scheduler_of_gpus(baton: Baton, data: Path) -> None:
     refused = baton("simulate", "--cluster", "small", "--scheduler", "yarn", "--data", data)
     assert refused.code == 2 and "use `baton whatif --schedulers yarn`" in refused.err
+
+
+TRACE = """\
+job_id,submit_s,gpus,run_s,start_s,user,model,most_gpus
+a,100,4,1000,100,ann,bert,
+b,100,4,1000,1100,bob,,
+c,150,8,500,2200,ann,,16
+"""
+ON = ("--machine", "1x4:T4,1x8:A100", "--schedulers", "fifo,srtf", "--workers", 1)
+
+
+def test_a_trace_file_needs_no_log_and_its_jobs_come_back(baton: Baton, tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text(TRACE.replace("bert", ""))
+    out = tmp_path / "new" / "out.parquet"
+    given = ("whatif", "--trace", tmp_path / "jobs.csv", *ON, "--jobs-out", out)
+    refused = baton(*given)
+    assert refused.code == 2 and "add --mkdir to create it" in refused.err
+    result = baton(*given, "--mkdir", "--json").json
+    assert (result["cluster"], result["jobs"], result["nodes"], result["gpus"]) == ("jobs.csv", 3, 2, 12)
+    assert result["base"] == {
+        "scheduler": "fifo",
+        "jobs": 3,
+        "recorded": {"mean_wait_s": (0 + 1000 + 2050) / 3, "median_wait_s": 1000.0, "p90_wait_s": 1840.0},
+        "replayed": {"mean_wait_s": pytest.approx(950 / 3), "median_wait_s": 0.0, "p90_wait_s": 760.0},
+        "spearman": pytest.approx(0.8660254),
+    }
+    times = pl.read_parquet(out).filter(pl.col("scheduler") == "fifo")
+    assert times.select("job_id", "submit_s", "start_s", "end_s", "preemptions", "gpu_s").rows() == [
+        ("a", 100.0, 100.0, 1100.0, 0.0, 4000.0),
+        ("b", 100.0, 100.0, 1100.0, 0.0, 4000.0),
+        ("c", 150.0, 1100.0, 1600.0, 0.0, 4000.0),
+    ]
+    said = baton(*given[:-2])
+    assert "mean wait recorded: 17 min (median 17 min, p90 31 min); replayed under fifo: 5.3 min" in said.out
+    assert "the baseline is off by 12 min in the mean" in said.out
+
+
+def test_models_that_a_file_names_are_not_drawn(baton: Baton, tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text(TRACE)
+    said = baton("whatif", "--trace", tmp_path / "jobs.csv", *ON, "--profiles", "published", "--json").json["said"]
+    assert any(line.startswith("2 of 3 jobs name no model and draw one of resnet18-cifar10") for line in said)
+    strict = baton("whatif", "--trace", tmp_path / "jobs.csv", *ON, "--profiles", "published", "--strict", "--json")
+    assert strict.code == 0
+    other = ("--machine", "1x4:T4,1x8:H900", "--schedulers", "fifo", "--profiles", "published", "--strict")
+    refused = baton("whatif", "--trace", tmp_path / "jobs.csv", *other)
+    assert refused.code == 2 and "was not measured on H900 and runs there as on T4: measure it" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("rows", "given", "why"),
+    [
+        ("a,0,1,10\na,0,1,10\n", (), "jobs.csv, line 3: job 'a' is named twice"),
+        ("a,0,1,0\n", (), "jobs.csv, line 2: run_s '0': give a number above 0"),
+        ("a,-1,1,9\n", (), "jobs.csv, line 2: submit_s '-1': give a number of at least 0"),
+        ("a,0,1.5,9\n", (), "jobs.csv, line 2: gpus '1.5': give a whole number of at least 1"),
+        ("a,0,1,\n", (), "jobs.csv, line 2: run_s is empty: give it, or model and work with --profiles"),
+        ("", (), "no job in it"),
+        ("a,0,99,9\n", (), "none of the 1 job fits the cluster of 12 GPUs"),
+        ("a,0,1,9\n", ("--set", "srtf=1"), "unknown change 'srtf'"),
+        ("a,0,1,9\n", ("--set", "nodes=1"), "setting 'nodes=1' is not understood; write SCHEDULER.PARAMETER=VALUE"),
+        ("a,0,1,9\n", ("--set", "fifo.pace=1"), "unknown parameter fifo.pace"),
+        ("a,0,1,9\n", ("--cluster", "x"), "--trace needs no log: leave --cluster"),
+        ("a,0,1,9\n", ("--nodes", 2), "--trace needs the nodes: --nodes and --gpus-per-node, or --machine"),
+    ],
+)
+def test_a_wrong_trace_is_refused_in_one_line(
+    baton: Baton, tmp_path: Path, rows: str, given: tuple[object, ...], why: str
+) -> None:
+    (tmp_path / "jobs.csv").write_text("job_id,submit_s,gpus,run_s\n" + rows)
+    refused = baton("whatif", "--trace", tmp_path / "jobs.csv", *ON, *given)
+    assert refused.code == 2 and why in refused.err and refused.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("machine", ["", "4", "0x4", "4x0", "4x4:", "9999999x1", "2x4:A 1", "x", "2x4;1x1"])
+def test_a_wrong_machine_is_refused(baton: Baton, tmp_path: Path, machine: str) -> None:
+    (tmp_path / "jobs.csv").write_text("job_id,submit_s,gpus,run_s\na,0,1,9\n")
+    refused = baton("whatif", "--trace", tmp_path / "jobs.csv", "--machine", machine, "--schedulers", "fifo")
+    assert refused.code == 2 and "is not understood; write NODESxGPUS:TYPE" in refused.err
+
+
+def test_facts_beside_the_log_are_joined_by_job_id(baton: Baton, data: Path, tmp_path: Path) -> None:
+    facts = tmp_path / "facts.csv"
+    ids = [row[0] for row in warehouse.read(DataFolder(data), "SELECT job_key FROM jobs ORDER BY job_key").rows()]
+    facts.write_text("job_id,model,restart_s\n" + "".join(f"{name},bert,5\n" for name in ids))
+    asked = ("whatif", *SMALL, "--schedulers", "fifo", "--jobs", facts, "--data", data)
+    without = baton(*asked)
+    assert without.code == 2 and "model 'bert' has no profile; known are none: give --profiles" in without.err
+    said = baton(*asked, "--profiles", "published", "--json").json["said"]
+    assert not any("draw" in line for line in said)
+    facts.write_text("job_id,model\nnobody,bert\n")
+    refused = baton(*asked, "--profiles", "published")
+    assert refused.code == 2 and "line 2: job 'nobody' is not among the 6 jobs replayed" in refused.err
+    facts.write_text(f"job_id,most_gpus\n{ids[0]},0\n")
+    assert "line 2: most_gpus '0': give a whole number of at least 1" in baton(*asked).err

@@ -126,7 +126,7 @@ def test_wrong_rows_are_named(tmp_path: Path, rows: str, message: str) -> None:
 
 
 def test_wrong_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"none.csv: profiles cannot be read: .*No such file"):
+    with pytest.raises(InputError, match=r"none.csv cannot be read: No such file"):
         read_profiles(tmp_path / "none.csv")
     (tmp_path / "steps.csv").write_text("model,gpu_type,placement,local_batch,step_s,colour\n")
     with pytest.raises(InputError, match="line 1: unknown column 'colour'; columns are model"):
