@@ -15,6 +15,7 @@ from pipelines.commands import (
     explain,
     export,
     models,
+    profile_template,
     release,
     report,
     run,
@@ -36,7 +37,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for module in (run, explain, wait, calibrate, traces, simulate, export, models, release, report, whatif, tune):
+_COMMANDS = (
+    run, explain, wait, calibrate, traces, simulate, export, models, release, report, whatif, profile_template, tune
+)  # fmt: skip
+for module in _COMMANDS:
     module.register(app)
 
 

@@ -25,7 +25,7 @@ from traces.visible import visible
 
 NODES_A_RACK = 16  # if nothing shows which nodes share a switch
 _JOBS = """
-SELECT job_key, submit_utc, epoch(start_utc) - epoch(submit_utc) AS wait_s, run_s, partition, user_name, qos,
+SELECT job_key, submit_utc, wait_s, run_s, partition, user_name, qos,
     requested_cpus, requested_mem_mib, gpu_time_s,
     CASE WHEN allocated_gpus > 0 THEN allocated_gpus ELSE requested_gpus END AS gpus, 1::BIGINT AS pod_gpus
 FROM jobs WHERE cluster = ? ORDER BY submit_utc, job_key

@@ -328,7 +328,9 @@ def _print(out: TextIO, result: dict[str, Any]) -> None:
         line = f"  {name:<36}{kind(row['value']):>16}"
         if row["difference_ci95"] is not None:
             low, high = row["difference_ci95"]
-            line += f"   difference {kind(row['difference'])} (95 % interval {kind(low)} to {kind(high)})"
+            words = ("shorter", "longer") if unit == "duration" else ("less", "more")
+            amount = f"{kind(abs(row['difference']))} {words[row['difference'] > 0]}"
+            line += f"   {amount} than the baseline (95 % interval of the difference {kind(low)} to {kind(high)})"
         if result["draws"] > 1:
             line += f"   [{kind(row['draws'][0])} to {kind(row['draws'][1])} over {result['draws']} random draws]"
         out.write(line + "\n")

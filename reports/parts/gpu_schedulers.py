@@ -32,6 +32,7 @@ def gpu_schedulers(source: Source, section: Section) -> None:
     base, others = rows[0], rows[1:]
     best = _recommended(base, others)
     section.sentences.append(_best(base, best))
+    section.sentences.append(_beside_record(base))
     section.sentences += _gangs(source, rows)
     section.tables.append(_schedulers(source, base, rows))
     if best is not None:
@@ -42,8 +43,8 @@ def gpu_schedulers(source: Source, section: Section) -> None:
             "what_if_assumed",
             "Assumptions of these replays",
             "Values missing from the log are assumed or drawn at random with a seed; drawn values are generated, not "
-            "recorded. The table of the schedulers shows how much the result varies over the draws, and its row "
-            f"mix=none shows the result without drawn job models. {_caption(source, base)}",
+            "recorded. The table of the schedulers shows how much the result varies over the draws. "
+            f"{_caption(source, base)}",
             columns("line|assumed or drawn"),
             [{"line": line} for line in lines],
         )
@@ -138,6 +139,24 @@ def _best(base: dict[str, Any], best: dict[str, Any] | None) -> str:
     )
 
 
+def _beside_record(base: dict[str, Any]) -> str:
+    """Compare the waits of the base with the recorded ones."""
+    if not base["recorded_jobs"]:
+        return "The log has no starts, so how far these replays are from the cluster is unknown."
+
+    def waits(of: str) -> str:
+        mean, median, p90 = (fmt.duration(base[f"{of}_{figure}_wait_s"]) for figure in ("mean", "median", "p90"))
+        return f"{mean} (median {median}, 90th percentile {p90})"
+
+    error_s = abs(base["base_mean_wait_s"] - base["recorded_mean_wait_s"])
+    rho = "" if base["base_spearman"] is None else f", with Spearman's rho {base['base_spearman']:.2f} job by job"
+    return (
+        f"The log records a mean wait of {waits('recorded')} for {counted(base['recorded_jobs'], 'job')}; this replay "
+        f"of {fmt.text(base['scheduler'])} has {waits('base')}{rho}. Differences below {fmt.duration(error_s)} are "
+        "within the error of the replay."
+    )
+
+
 def _gangs(source: Source, rows: list[dict[str, Any]]) -> list[str]:
     """Compare pods placed one by one with gangs (all pods of a job or none), if both were replayed."""
     by_pod, gangs = (next((row for row in rows if (row["scheduler"], row["asked"]) == key), None) for key in PODS)
@@ -198,7 +217,8 @@ def _parts(source: Source, section: Section, best: dict[str, Any]) -> None:
         most = max(losing, key=lambda row: row["jct_change_s"] * row["jobs"])
         section.sentences.append(
             f"Under {_named(best)}, {len(losing)} of {counted(len(of_best), 'group')} of jobs complete later "
-            f"than under the base scheduler; {_part(most)} lose most, {fmt.duration(most['jct_change_s'])} per job."
+            f"than under the base scheduler; {_part(most)} lose most: each completes "
+            f"{fmt.duration(most['jct_change_s'])} later."
         )
     else:
         section.sentences.append(f"Under {_named(best)}, no group of jobs completes later by more than chance.")
