@@ -188,8 +188,8 @@ def test_a_gpu_scheduler_is_better_where_weeks_and_draws_agree_and_its_losers_ar
     ) in words  # srtf is faster in the mean, but not in every draw
     assert (
         "The log records a mean wait of 2 h (median 1.0 min, 90th percentile 10 h) for 290 jobs; this replay of yarn "
-        "has 30 min (median 0 s, 90th percentile 1 h), with Spearman's rho 0.41 job by job. Differences below 1 h 30 min "
-        "are within the error of the replay."
+        "has 30 min (median 0 s, 90th percentile 1 h), with Spearman's rho 0.41 job by job. Differences below 1 h 30 "
+        "min are within the error of the replay."
     ) in words
     assert (
         "Under tiresias, 2 of 4 groups of jobs complete later than under the base scheduler; jobs of user "
