@@ -138,7 +138,7 @@ def gpu_scheduler_pages() -> dict[Path, str]:
     sections: dict[Path, list[str]] = {page: [] for page in GPU_PAGES.values()}
     for name, module in gpu.SCHEDULERS.items():
         text = (import_module(module).__doc__ or "").strip()
-        values = ", ".join(f"`{key}` {default:g}" for key, default in gpu.parameters(name).items()) or "none"
+        values = ", ".join(f"`{key}` {gpu.default_text(name, key)}" for key in gpu.parameters(name)) or "none"
         source = module.replace(".", "/") + ".py"
         sections[GPU_PAGES[type(gpu.scheduler(name))]].append(
             f"### {name}\n\n{text}\n\nParameters: {values}. Source: `{source}`.\n"

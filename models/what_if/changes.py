@@ -11,8 +11,9 @@ import numpy as np
 from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import GpuJobs
 from simulator.gpu.profiles import draw
-from simulator.gpu.registry import SCHEDULERS, check, parameters
+from simulator.gpu.registry import SCHEDULERS, parameters, parsed
 from simulator.gpu.run import fits
+from simulator.gpu.scheduler import Setting
 from traces.counted import counted
 from traces.errors import InputError
 from traces.slurm.text import SPAN_FORMS, parse_span_s
@@ -28,13 +29,13 @@ class GpuScene:
     cluster: GpuCluster
     jobs: GpuJobs
     quotas: dict[str, int] = field(default_factory=dict)
-    parameters: dict[str, dict[str, float]] = field(default_factory=dict)  # scheduler -> its parameters
+    parameters: dict[str, dict[str, Setting]] = field(default_factory=dict)  # scheduler -> its parameters
     only: str | None = None  # the one scheduler that a change concerns
     assumptions: tuple[str, ...] = ()
     seed: int = 0
 
 
-def parameters_of(scene: GpuScene, name: str) -> dict[str, float]:
+def parameters_of(scene: GpuScene, name: str) -> dict[str, Setting]:
     """The parameters of the scheduler `name` in the scene; a scheduler that draws gets the scene's seed."""
     own = scene.parameters.get(name, {})
     return {"seed": float(scene.seed), **own} if "seed" in parameters(name) else own
@@ -77,8 +78,7 @@ def changed(scene: GpuScene, change: str, schedulers: Sequence[str]) -> GpuScene
     if first in SCHEDULERS and second:
         if first not in schedulers:
             raise InputError(f"change {change!r} concerns {first}, which is not among {', '.join(schedulers)}")
-        own = {**scene.parameters.get(first, {}), second: _number(value, change)}
-        check(first, own)
+        own = {**scene.parameters.get(first, {}), second: parsed(first, second, value)}
         return replace(scene, parameters={**scene.parameters, first: own}, only=first)
     if name not in _CHANGES:
         raise InputError(f"unknown change {name[:80]!r}: known are {KNOWN}")

@@ -6,10 +6,12 @@ compiled.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
+from math import isfinite
 from typing import Any
 
-from simulator.gpu.scheduler import EventScheduler, RoundScheduler
+from simulator.gpu.scheduler import PRICES_UNSET, EventScheduler, RoundScheduler, Setting
 from traces.errors import InputError
 
 # Name -> module, whose SCHEDULER is the scheduler and whose docstring is its definition in the docs.
@@ -21,6 +23,7 @@ SCHEDULERS: dict[str, str] = {
     "drf": "simulator.gpu.policies.drf",
     "tetris": "simulator.gpu.policies.tetris",
     "tiresias": "simulator.gpu.policies.tiresias",
+    "tiresias-gittins": "simulator.gpu.policies.tiresias_gittins",
     "themis": "simulator.gpu.policies.themis",
     "lyra": "simulator.gpu.policies.lyra",
     "gandiva": "simulator.gpu.policies.gandiva",
@@ -40,19 +43,56 @@ def scheduler(name: str) -> EventScheduler | RoundScheduler:
 
 
 def parameters(name: str) -> dict[str, Any]:
-    """Return the scheduler's parameters with their defaults."""
+    """Return the scheduler's parameters with their defaults; None for a default that `default_text` puts in words."""
     return dict(scheduler(name).parameters)
 
 
-def check(name: str, settings: dict[str, float]) -> None:
+def default_text(name: str, key: str) -> str:
+    """Return the default of a parameter as text."""
+    found = scheduler(name)
+    value = found.parameters[key]
+    if isinstance(found, EventScheduler) and key in (unset := {**PRICES_UNSET, **found.unset}):
+        return unset[key]
+    return ",".join(f"{number:g}" for number in (value if isinstance(value, tuple) else (value,)))
+
+
+def parsed(name: str, key: str, text: str) -> Setting:
+    """Read a parameter's value as a user writes it: a number, or for a list numbers with commas between.
+
+    Raises InputError for an unknown parameter, text that is no number, and a value outside its bounds.
+    """
+    is_list = isinstance(parameters(name).get(key), tuple)
+    numbers = tuple(_number(name, key, part) for part in (text.split(",") if is_list else (text,)))
+    value: Setting = numbers if is_list else numbers[0]
+    check(name, {key: value})
+    return value
+
+
+def _number(name: str, key: str, text: str) -> float:
+    """Raises InputError for text that is no finite number."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
+    if not isfinite(number):
+        raise InputError(f"{name}.{key}: {text.strip()[:80]!r} is not a number")
+    return number
+
+
+def check(name: str, settings: Mapping[str, Setting]) -> None:
     """Raise InputError for an unknown scheduler or parameter, or a value outside its bounds."""
     found = scheduler(name)
     for key, value in settings.items():
+        if isinstance(found, EventScheduler) and key in found.renamed:
+            raise InputError(f"parameter {name}.{key} has another name: write {found.renamed[key]}")
         if key not in found.parameters:
             raise InputError(f"unknown parameter {name}.{key}: known are {', '.join(found.parameters) or 'none'}")
-        most = found.most.get(key, float("inf")) if isinstance(found, EventScheduler) else float("inf")
-        if not 0.0 <= value <= most:
-            bounds = "at least 0" if most == float("inf") else f"from 0 to {most:g}"
-            raise InputError(f"{name}.{key} of {value:g}: it must be {bounds}")
+        if isinstance(found, EventScheduler):
+            why = found.refusal(key, value)
+        else:
+            why = None if isinstance(value, int | float) and value >= 0.0 else "it must be at least 0"
+        if why:
+            shown = ",".join(f"{number:g}" for number in value) if isinstance(value, tuple) else f"{value:g}"
+            raise InputError(f"{name}.{key} of {shown or 'no number'}: {why}")
     if isinstance(found, RoundScheduler):
         found.build(settings)  # checks its own bounds now, not after the base was replayed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import GpuJobs
 from simulator.gpu.registry import check, scheduler
 from simulator.gpu.rounds import GpuResult, simulate_rounds
-from simulator.gpu.scheduler import EventScheduler, RoundScheduler
+from simulator.gpu.scheduler import EventScheduler, RoundScheduler, Setting
 from traces.arrays import Bools, Float64s
 from traces.counted import counted
 from traces.errors import InputError, WorkError
@@ -27,7 +28,7 @@ def simulate(
     cluster: GpuCluster,
     jobs: GpuJobs,
     name: str,
-    settings: dict[str, float] | None = None,
+    settings: Mapping[str, Setting] | None = None,
     quotas: dict[str, int] | None = None,
 ) -> GpuReplay:
     """Run `jobs` under the scheduler `name`; `settings` overrides its parameters, `quotas` gives GPUs per group.
@@ -54,21 +55,38 @@ def simulate(
         result = simulate_rounds(jobs.objects(), cluster.machine(), policy)
         return GpuReplay(result, policy.said() if hasattr(policy, "said") else [])
     share, said = quota(cluster, jobs, quotas or {}) if found.shares else (np.zeros(max(1, len(jobs.groups))), [])
-    knobs = np.array([settings.get(key, default) for key, default in found.parameters.items()], dtype=np.float64)
     said = [f"{name}: {line}" for line in said if found.shares == "quota"]
     if found.shares and len(jobs.groups) < 2:
         said.append(f"{name}: the trace names neither virtual clusters nor users: all jobs form one group")
     if found.shares == "resources" and cluster.capacity.shape[1] == 1:
         said.append(f"{name}: the trace has no CPUs and memory of its nodes: GPUs are the only resource")
-    return GpuReplay(_events(cluster, jobs, name, found, share, knobs), said)
+    return GpuReplay(_events(cluster, jobs, name, found, share, settings), said)
 
 
 def _events(
-    cluster: GpuCluster, jobs: GpuJobs, name: str, found: EventScheduler, share: Float64s, knobs: Float64s
+    cluster: GpuCluster,
+    jobs: GpuJobs,
+    name: str,
+    found: EventScheduler,
+    share: Float64s,
+    settings: Mapping[str, Setting],
 ) -> GpuResult:
-    from simulator.gpu.events.state import ATTAINED, BEGUN, DECISIONS, END, LOST, PREEMPTIONS, RAN, RESTARTS, build
+    from simulator.gpu.events.state import (
+        ATTAINED,
+        BEGUN,
+        DECISIONS,
+        END,
+        LOST,
+        NO_TABLE,
+        PREEMPTIONS,
+        RAN,
+        RESTARTS,
+        build,
+    )
 
-    state = build(cluster, jobs, share, knobs)
+    knobs = np.array(found.knobs(settings), dtype=np.float64)
+    table = found.table(settings) if found.table else NO_TABLE
+    state = build(cluster, jobs, share, knobs, found.prices(settings), table)
     stranded, stuck = found.run(state)
     if stuck >= 0:
         raise WorkError(f"{name}: job {jobs.number[stuck]} of {counted(jobs.gpus[stuck], 'GPU')} is never started")

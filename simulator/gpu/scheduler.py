@@ -9,11 +9,19 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from traces.arrays import Float64s
 
 if TYPE_CHECKING:
-    from simulator.gpu.events.state import GpuState
+    from simulator.gpu.events.state import GpuState, Prices
     from simulator.gpu.rounds import RoundPolicy
+
+Setting: TypeAlias = float | tuple[float, ...] | None  # number, list, or None: what the scheduler's `unset` says
+
+# What every scheduler of the compiled clock has, beside its own parameters.
+PRICES: Mapping[str, Setting] = {"restart_s": None, "first_start": 0.0}
+PRICES_UNSET = {"restart_s": "the model's, 30 s without one"}
 
 
 @dataclass(frozen=True)
@@ -23,15 +31,81 @@ class EventScheduler:
     decide: Callable[[GpuState, float], None]
     """(state, now): one decision at second `now`, a `simulator.compiled.kernel_part`."""
 
-    parameters: Mapping[str, float] = field(default_factory=dict)
-    """Name -> default. `GpuState.knobs` holds the values in this order."""
+    own: Mapping[str, Setting] = field(default_factory=dict)
+    """Name -> default of its own parameters. A tuple is a list of GPU seconds, each above 0."""
 
     most: Mapping[str, float] = field(default_factory=dict)
     """Name of a parameter -> its upper bound, where it has one. No parameter may be negative."""
 
+    flags: tuple[str, ...] = ()
+    """Those of its own parameters that are 0 or 1."""
+
+    increasing: tuple[str, ...] = ()
+    """Those of its lists whose numbers must increase."""
+
+    unset: Mapping[str, str] = field(default_factory=dict)
+    """Name of a parameter without a number as default -> what it means not to give it, in words."""
+
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Name that a parameter had before -> what to write now."""
+
+    table: Callable[[Mapping[str, Setting]], Float64s] | None = None
+    """Makes `GpuState.table` from all settings, for a policy that has one."""
+
     shares: Literal["", "quota", "resources"] = ""
     """How it divides the cluster between groups, if it does: by quotas, or by dominant shares of the resources. Groups
     are virtual clusters, partitions or users."""
+
+    @cached_property
+    def parameters(self) -> dict[str, Setting]:
+        """Name -> default: its own parameters, then the prices of starts that all have."""
+        return {**self.own, **PRICES}
+
+    def knobs(self, settings: Mapping[str, Setting]) -> list[float]:
+        """Return `GpuState.knobs`: its own parameters in order, NaN for one that is not given.
+
+        The last one, if it is a list, is there in full; another list is there as its length.
+        """
+        found: list[float] = []
+        for key, default in self.own.items():
+            value = settings.get(key, default)
+            if isinstance(default, tuple):
+                numbers = value if isinstance(value, tuple) else (float("nan") if value is None else value,)
+                found += numbers if key == list(self.own)[-1] else (float(len(numbers)),)
+            else:
+                assert not isinstance(value, tuple)
+                found.append(float("nan") if value is None else value)
+        return found
+
+    def prices(self, settings: Mapping[str, Setting]) -> Prices:
+        """Return what starts cost with these settings."""
+        from simulator.gpu.events.state import Prices
+
+        restart_s = settings.get("restart_s")
+        assert not isinstance(restart_s, tuple)
+        return Prices(restart_s, bool(settings.get("first_start")))
+
+    def refusal(self, key: str, value: Setting) -> str | None:
+        """Say what is wrong with a value of the parameter `key`; None if it is allowed."""
+        default = self.parameters[key]
+        if isinstance(default, tuple):
+            given = value if isinstance(value, tuple) else (value,)
+            if not given:
+                return "it must have at least one number"
+            if not all(number is not None and 0.0 < number < float("inf") for number in given):
+                return "its numbers must be above 0"
+            ordered = [*dict.fromkeys(sorted(number for number in given if number is not None))]
+            return "its numbers must increase" if key in self.increasing and ordered != list(given) else None
+        if value is None and default is None:
+            return None
+        if value is None or isinstance(value, tuple):
+            return "it must be one number"
+        if key in (*self.flags, "first_start"):
+            return None if value in (0.0, 1.0) else "it must be 0 or 1"
+        most = self.most.get(key, float("inf"))
+        if not 0.0 <= value <= most or value == float("inf"):
+            return "it must be at least 0" if most == float("inf") else f"it must be from 0 to {most:g}"
+        return None
 
     @cached_property
     def run(self) -> Callable[[GpuState], tuple[float, int]]:
@@ -53,6 +127,6 @@ class RoundScheduler:
         defaults = {key: item.default for key, item in inspect.signature(self.policy).parameters.items()}
         return {key: default for key, default in defaults.items() if isinstance(default, int | float)}
 
-    def build(self, settings: Mapping[str, float]) -> RoundPolicy:
+    def build(self, settings: Mapping[str, Any]) -> RoundPolicy:
         """Build the policy with these parameters. Raises InputError for a value outside its bounds."""
         return self.policy(**{key: type(self.parameters[key])(value) for key, value in settings.items()})

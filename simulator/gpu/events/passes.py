@@ -13,42 +13,46 @@ from simulator.gpu.events.state import (
     GPUS,
     KEY,
     KIND,
+    LEVEL,
     NEWEST,
     ON_TYPE,
     ORDER,
     RUNNING,
     SORTED,
     STATUS,
+    TYPE_FREE,
     TYPE_GPUS,
     GpuState,
 )
 
+EVERY = 2  # value of `local`: every gang starts only on the fewest nodes; 1: a gang that loses much when spread
 _OUT, _KEEP, _STOP = -3, -2, -1  # decision about a job in a pass; values >= 0 are the type to start on
 
 
 @kernel
-def follow(state: GpuState, sorted_jobs: int, now: float, local: bool) -> None:
+def follow(state: GpuState, sorted_jobs: int, now: float, local: int) -> None:
     """Run the jobs at the front of `order` (its first `sorted_jobs`), as many as the GPUs of each type can hold.
 
     Running jobs behind them are stopped, but only if the jobs that replace them can be placed. Remaining GPUs go to any
-    jobs that fit, in order. With `local`, a gang of a kind that loses much when spread starts only on the fewest nodes.
+    jobs that fit, in order. With `local` 1, a gang of a kind that loses much when spread starts only on the fewest nodes;
+    with EVERY, every gang does.
     """
-    _choose(state, sorted_jobs)
+    last = _choose(state, sorted_jobs)
     stopped = 0
-    for at in range(sorted_jobs):
+    for at in range(last):
         if state.whole[CHOICE, state.whole[ORDER, at]] == _STOP:
             move_gpus(state, state.whole[ORDER, at], -1)
             stopped += 1
-    for at in range(sorted_jobs):
+    for at in range(last):
         job = state.whole[ORDER, at]
         kind = state.whole[CHOICE, job]
         if kind >= 0:
-            if find(state, job, kind, local and state.local[state.whole[KIND, job]] == 1):
+            if find(state, job, kind, local + state.local[state.whole[KIND, job]] >= EVERY):
                 start(state, job, kind, now)
             else:
                 state.whole[CHOICE, job] = _OUT
     if stopped:
-        for at in range(sorted_jobs):
+        for at in range(last):
             job = state.whole[ORDER, at]
             if state.whole[CHOICE, job] == _STOP:
                 if is_free_still(state, job):
@@ -60,30 +64,49 @@ def follow(state: GpuState, sorted_jobs: int, now: float, local: bool) -> None:
 
 
 @kernel
-def _choose(state: GpuState, sorted_jobs: int) -> None:
-    """Decide in order, within the GPUs of each type, which jobs keep running, stop, or start on which type."""
+def _choose(state: GpuState, sorted_jobs: int) -> int:
+    """Decide in order, within the GPUs of each type, which jobs keep running, stop, or start on which type.
+
+    Return the number of jobs in order up to the last one that stops or starts; the decision about later ones is not
+    made.
+    """
+    last, left, running = 0, 0, 0  # left: GPUs of no job yet; running: those of running jobs not yet seen
     for kind in range(state.of_type.shape[1]):
         state.of_type[ASKED_TYPES, kind] = state.of_type[TYPE_GPUS, kind]
+        left += state.of_type[TYPE_GPUS, kind]
+        running += state.of_type[TYPE_GPUS, kind] - state.of_type[TYPE_FREE, kind]
     for at in range(sorted_jobs):
+        if left == 0 and running == 0:
+            break
         job = state.whole[ORDER, at]
         gpus = state.whole[GPUS, job]
         if state.whole[STATUS, job] == RUNNING:
+            running -= gpus
             kind = state.whole[ON_TYPE, job]
-            state.whole[CHOICE, job] = _KEEP if state.of_type[ASKED_TYPES, kind] >= gpus else _STOP
             if state.of_type[ASKED_TYPES, kind] >= gpus:
+                state.whole[CHOICE, job] = _KEEP
                 state.of_type[ASKED_TYPES, kind] -= gpus
+                left -= gpus
+            else:
+                state.whole[CHOICE, job] = _STOP
+                last = at + 1
         else:
             state.whole[CHOICE, job] = _OUT
+            if gpus > left:
+                continue
             for rank in range(state.of_type.shape[1]):
                 kind = state.preference[state.whole[KIND, job], rank]
                 if state.of_type[ASKED_TYPES, kind] >= gpus:
                     state.of_type[ASKED_TYPES, kind] -= gpus
+                    left -= gpus
                     state.whole[CHOICE, job] = kind
+                    last = at + 1
                     break
+    return last
 
 
 @kernel
-def fill(state: GpuState, sorted_jobs: int, now: float, local: bool) -> None:
+def fill(state: GpuState, sorted_jobs: int, now: float, local: int) -> None:
     """Start the waiting jobs that fit on free GPUs, in order."""
     free = free_gpus(state)
     for at in range(sorted_jobs):
@@ -91,7 +114,7 @@ def fill(state: GpuState, sorted_jobs: int, now: float, local: bool) -> None:
             break
         job = state.whole[ORDER, at]
         if state.whole[STATUS, job] != RUNNING and state.whole[GPUS, job] <= free:
-            kind = find_any(state, job, local and state.local[state.whole[KIND, job]] == 1)
+            kind = find_any(state, job, local + state.local[state.whole[KIND, job]] >= EVERY)
             if kind >= 0:
                 start(state, job, kind, now)
                 free -= state.whole[GPUS, job]
@@ -99,7 +122,7 @@ def fill(state: GpuState, sorted_jobs: int, now: float, local: bool) -> None:
 
 @kernel
 def sort(state: GpuState) -> int:
-    """Sort the active jobs into `order` by (key, arrival); return how many. The previous order is nearly sorted.
+    """Sort the active jobs into `order` by (level, key, arrival); return how many. The last order is nearly sorted.
 
     Jobs in `active` behind the last sorted one are new. A job's number is its place in the order of arrival.
     """
@@ -122,11 +145,14 @@ def sort(state: GpuState) -> int:
     state.counts[SORTED] = kept
     for at in range(1, kept):
         job = state.whole[ORDER, at]
-        key = state.real[KEY, job]
+        level, key = state.whole[LEVEL, job], state.real[KEY, job]
         before = at - 1
         while before >= 0:
             other = state.whole[ORDER, before]
-            if state.real[KEY, other] < key or (state.real[KEY, other] == key and other < job):
+            if state.whole[LEVEL, other] != level:
+                if state.whole[LEVEL, other] < level:
+                    break
+            elif state.real[KEY, other] < key or (state.real[KEY, other] == key and other < job):
                 break
             state.whole[ORDER, before + 1] = state.whole[ORDER, before]
             before -= 1

@@ -13,6 +13,7 @@ from simulator.gpu.events.state import (
     BEGUN,
     CHOSEN,
     END,
+    FIRST,
     GPUS,
     GROUP,
     KIND,
@@ -42,6 +43,7 @@ from simulator.gpu.events.state import (
     STATUS,
     TAKEN,
     TYPE_FREE,
+    WAITED,
     WIDEST,
     GpuState,
 )
@@ -160,7 +162,10 @@ def settle(state: GpuState, job: int, now: float) -> None:
 
 @kernel
 def start(state: GpuState, job: int, kind: int, now: float) -> None:
-    """Start the job on the chosen place, with the charge of a restart if it has run before."""
+    """Start the job on the chosen place, with the charge of a restart, or of a first start.
+
+    The wait that ends here counts in WAITED if the job has service.
+    """
     state.counts[OPEN_SLOTS] -= 1
     slot = state.slots[OPEN, state.counts[OPEN_SLOTS]]
     nodes = state.counts[CHOSEN]
@@ -168,9 +173,12 @@ def start(state: GpuState, job: int, kind: int, now: float) -> None:
     for at in range(nodes):
         state.places[NODE, slot, at], state.places[TAKEN, slot, at] = state.chosen[NODE, at], state.chosen[TAKEN, at]
     move_gpus(state, job, 1)
-    state.whole[STATUS, job], state.real[SINCE, job], state.real[RESUME, job] = RUNNING, now, now
+    state.whole[STATUS, job], state.real[SINCE, job] = RUNNING, now
+    if state.real[SERVICE, job] > 0.0:
+        state.real[WAITED, job] += now - state.real[PENDED, job]
     if state.real[BEGUN, job] < 0.0:
         state.real[BEGUN, job] = now
+        state.real[RESUME, job] = now + state.real[FIRST, job]
     else:
         state.whole[RESTARTS, job] += 1
         state.real[RESUME, job] = now + state.real[RESTART, job]

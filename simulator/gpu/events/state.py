@@ -18,14 +18,18 @@ NEVER = np.inf
 # Rows of `real`, one float per job; times in s from the origin.
 SUBMIT, WORK, RESTART, LEFT, SINCE, RESUME, RATE, ATTAINED = range(8)  # LEFT: rest of WORK at SINCE; ATTAINED: GPU s
 LOST, RAN, BEGUN, END, WAKE, PENDED, SERVICE, KEY = range(8, 16)  # SERVICE: rank of a policy, GPU s
+FIRST, WAITED = range(16, 18)  # FIRST: charge of the first start; WAITED: seconds without GPUs before PENDED
 # Rows of `whole`, one integer per job; ACTIVE_JOB and ORDER are lists of jobs whose lengths are in `counts`.
 GPUS, GROUP, KIND, STATUS, LEVEL, ON_TYPE, SLOT, RESTARTS, PREEMPTIONS, ACTIVE_JOB, ORDER, CHOICE = range(12)
+BIN = 12  # column of `table`
 NODE_TYPE, RACK = range(2)  # rows of `node`
 WIDEST, TYPE_GPUS, TYPE_FREE, ASKED_TYPES = range(4)  # rows of `of_type`
 QUOTA, SHARE = range(2)  # rows of `of_group`
 NODE, TAKEN = range(2)  # rows of `places` and `chosen`: a node, and the number of its GPUs
 PIECES, OPEN = range(2)  # rows of `slots`: number of nodes of the slot; a stack of unused slots
+EDGE, COUNT, SUM, INDEX = range(4)  # rows of `table`: upper end of a bin of GPU s, its samples, their sum; see Gittins
 ACTIVE, SORTED, OPEN_SLOTS, CHOSEN, DECISIONS, RACKS, NEWEST, JOBS = range(8)  # in `counts`
+LEARNED, RENEWED = range(8, 10)  # in `counts`: samples in `table`, and those when a policy last used them
 
 
 class GpuState(NamedTuple):
@@ -35,8 +39,8 @@ class GpuState(NamedTuple):
     because each array makes every function slower to compile.
     """
 
-    real: Float64s  # (16, n)
-    whole: Int64s  # (12, n + 1)
+    real: Float64s  # (18, n)
+    whole: Int64s  # (13, n + 1)
     need: Int64s  # (n, R) resources per GPU of the job
     speed: Float64s  # (K, T, nodes + 1)
     preference: Int64s  # (K, T) types, fastest first
@@ -50,13 +54,32 @@ class GpuState(NamedTuple):
     used: Int64s  # (groups, R)
     asked: Int64s  # (groups,) working memory of a policy
     knobs: Float64s  # settings of the policy
+    table: Float64s  # (3 + queues, columns) GPU times that a policy knows, and what it makes of them
     places: Int64s  # (2, S, most nodes)
     slots: Int64s  # (2, S)
     chosen: Int64s  # (2, most nodes) the last place found
-    counts: Int64s  # (8,)
+    counts: Int64s  # (10,)
 
 
-def build(cluster: GpuCluster, jobs: GpuJobs, quota: Float64s, knobs: Float64s) -> GpuState:
+class Prices(NamedTuple):
+    """What a start costs: seconds in which a job holds its GPUs without progress."""
+
+    restart_s: float | None = None  # None: that of the job's model, RESTART_S without one
+    first_start: bool = False  # whether a first start is charged as well
+
+
+FREE_FIRST_START = Prices()
+NO_TABLE = np.zeros((3, 1))
+
+
+def build(
+    cluster: GpuCluster,
+    jobs: GpuJobs,
+    quota: Float64s,
+    knobs: Float64s,
+    prices: Prices = FREE_FIRST_START,
+    table: Float64s = NO_TABLE,
+) -> GpuState:
     """Build a state before the first job. `quota` (groups,) GPUs; kinds that lose much when spread are local."""
     types = sorted(set(cluster.types))
     kind, speed, local = _speeds(cluster, jobs, types)
@@ -66,17 +89,21 @@ def build(cluster: GpuCluster, jobs: GpuJobs, quota: Float64s, knobs: Float64s) 
     n, most = len(jobs), min(int(jobs.gpus.max()), cluster.nodes) + 1
     slots = cluster.gpus + 1
     groups, resources = max(1, len(jobs.groups)), cluster.capacity.shape[1]
-    real = np.zeros((16, n))
+    real = np.zeros((18, n))
     real[SUBMIT] = jobs.submit_s - origin_s(jobs)
     real[WORK] = real[LEFT] = jobs.run_s
     real[RESTART] = [RESTART_S if model < 0 else jobs.profiles[model].restart_s for model in jobs.model]
     if jobs.restart_s is not None:
         real[RESTART] = np.where(np.isnan(jobs.restart_s), real[RESTART], jobs.restart_s)
+    if prices.restart_s is not None:
+        real[RESTART] = prices.restart_s
+    real[FIRST] = real[RESTART] if prices.first_start else 0.0
     real[BEGUN], real[END], real[WAKE] = -1.0, NEVER, NEVER
-    whole = np.zeros((12, n + 1), dtype=np.int64)
+    whole = np.zeros((13, n + 1), dtype=np.int64)
     whole[GPUS, :n], whole[GROUP, :n], whole[KIND, :n], whole[SLOT] = jobs.gpus, jobs.group, kind, -1
     sums = [own.sum() for own in of_type]
-    counts = np.array([0, 0, slots, 0, 0, len(set(cluster.racks.tolist())), -1, n], dtype=np.int64)
+    counts = np.array([0, 0, slots, 0, 0, len(set(cluster.racks.tolist())), -1, n, 0, 0], dtype=np.int64)
+    counts[LEARNED] = int(table[COUNT].sum())
     return GpuState(
         real=real,
         whole=whole,
@@ -93,6 +120,7 @@ def build(cluster: GpuCluster, jobs: GpuJobs, quota: Float64s, knobs: Float64s) 
         used=np.zeros((groups, resources), dtype=np.int64),
         asked=np.zeros(groups, dtype=np.int64),
         knobs=np.asarray(knobs, dtype=np.float64),
+        table=table.copy(),
         places=np.zeros((2, slots, most), dtype=np.int64),
         slots=np.stack([np.zeros(slots, dtype=np.int64), np.arange(slots)[::-1]]),
         chosen=np.zeros((2, most), dtype=np.int64),

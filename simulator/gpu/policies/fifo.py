@@ -17,10 +17,10 @@ def decide(state: GpuState, now: float) -> None:
     for at in range(state.counts[ACTIVE]):
         job = state.whole[ACTIVE_JOB, at]
         if state.whole[STATUS, job] == PENDING:
-            kind = find_any(state, job, False)
+            kind = find_any(state, job, state.knobs[0] > 0.0)
             if kind < 0:
                 return
             start(state, job, kind, now)
 
 
-SCHEDULER = EventScheduler(decide)
+SCHEDULER = EventScheduler(decide, {"consolidate": 0.0}, flags=("consolidate",))

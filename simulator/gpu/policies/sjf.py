@@ -6,7 +6,7 @@ It knows every run time exactly, which no live scheduler does. No job is stopped
 from __future__ import annotations
 
 from simulator.compiled import kernel_part
-from simulator.gpu.events.passes import fill, sort
+from simulator.gpu.events.passes import EVERY, fill, sort
 from simulator.gpu.events.state import ACTIVE, ACTIVE_JOB, KEY, PENDING, STATUS, WORK, GpuState
 from simulator.gpu.scheduler import EventScheduler
 
@@ -18,7 +18,7 @@ def decide(state: GpuState, now: float) -> None:
         job = state.whole[ACTIVE_JOB, at]
         if state.whole[STATUS, job] == PENDING:
             state.real[KEY, job] = state.real[WORK, job]
-    fill(state, sort(state), now, False)
+    fill(state, sort(state), now, EVERY if state.knobs[0] > 0.0 else 0)
 
 
-SCHEDULER = EventScheduler(decide)
+SCHEDULER = EventScheduler(decide, {"consolidate": 0.0}, flags=("consolidate",))

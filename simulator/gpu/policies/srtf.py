@@ -7,7 +7,7 @@ is that on the job's own allocation. A job that does not fit lets others pass. T
 from __future__ import annotations
 
 from simulator.compiled import kernel_part
-from simulator.gpu.events.passes import follow, sort
+from simulator.gpu.events.passes import EVERY, follow, sort
 from simulator.gpu.events.placing import settle
 from simulator.gpu.events.state import ACTIVE, ACTIVE_JOB, KEY, LEFT, RUNNING, STATUS, GpuState
 from simulator.gpu.scheduler import EventScheduler
@@ -21,7 +21,7 @@ def decide(state: GpuState, now: float) -> None:
         if state.whole[STATUS, job] == RUNNING:
             settle(state, job, now)
         state.real[KEY, job] = state.real[LEFT, job]
-    follow(state, sort(state), now, False)
+    follow(state, sort(state), now, EVERY if state.knobs[0] > 0.0 else 0)
 
 
-SCHEDULER = EventScheduler(decide)
+SCHEDULER = EventScheduler(decide, {"consolidate": 0.0}, flags=("consolidate",))

@@ -1,86 +1,55 @@
 """Tiresias: two-dimensional least attained service in a few queues; it knows no run times.
 
-Gu et al., "Tiresias: A GPU cluster manager for distributed deep learning" (NSDI 2019). A job's service is GPUs times
-time. A job enters the first queue and moves down one queue when its service reaches a threshold. The simulator that the
-authors released has three queues and the thresholds 3,250 and 7,200 GPU seconds, which are the defaults here. A job
-that has waited `promote` times as long as it ever ran returns to the first queue with its service at 0 (PROMOTEKNOB; 8
-is our reading of the paper, 0 switches it off). Queues are served in order, and a job that does not fit lets others
-pass.
+Gu et al., "Tiresias: A GPU cluster manager for distributed deep learning" (NSDI 2019), section 3.2, 2D-LAS. The authors
+released a simulator (`run_sim.py`, schedules `dlas-gpu` and `dlas-gpu-8`). `released` 1 follows its rules where they
+differ, and `tests/simulator/gpu/test_references.py` compares the end of every job with it.
 
-Ties: within a queue, running jobs come before waiting jobs, each in order of arrival, so no job is stopped for a job of
-the same queue. Placement: with `local`, a gang whose model loses over `spread_loss` of a step when spread starts only
-on the fewest nodes, which represents the paper's skew of tensor sizes. Other gangs are packed as well as possible.
+| rule | paper | released program | here |
+|---|---|---|---|
+| service | GPUs times time | the same | the same, with the charges of starts |
+| thresholds | free to choose | 3,250 and 7,200 GPU s | `thresholds`, as many as you give |
+| demotion | at the threshold | at an event; it looks again after (threshold - s) / GPUs, one queue at a time | `released` |
+| order in a queue | by first start, then those that never started | by joining the queue, running jobs first | `released` |
+| promotion | waited PROMOTEKNOB times as long as it ran, both since the last promotion | the same, in whole s | `promote` |
+| starts | free | free | `restart_s`, `first_start` |
+| placement | few nodes if the tensors are skewed | only counted | `local` |
+
+Queues are served in order. A job that does not fit lets others pass, and a running job that no longer fits is stopped.
+A promoted job returns to the first queue with its service at 0. `promote` 0 switches promotion off; 8 is one of the
+values that the paper tries. Our reading: the wait before a job's first start, or before the first one after a promotion,
+does not count. With `local`, a gang whose model loses over `spread_loss` of a step when spread starts only on the fewest
+nodes, which represents the paper's skew of tensor sizes. Other gangs are packed as well as possible.
 """
 
 from __future__ import annotations
 
 from simulator.compiled import kernel_part
-from simulator.gpu.events.passes import follow
-from simulator.gpu.events.placing import settle
-from simulator.gpu.events.state import (
-    ACTIVE,
-    ACTIVE_JOB,
-    GPUS,
-    LEVEL,
-    NEVER,
-    ORDER,
-    PENDED,
-    RAN,
-    RUNNING,
-    SERVICE,
-    STATUS,
-    WAKE,
-    GpuState,
-)
+from simulator.gpu.events.passes import follow, sort
+from simulator.gpu.events.queues import LOCAL, RELEASED, change_queues, renumber, wake_at_changes
+from simulator.gpu.events.state import GpuState
 from simulator.gpu.scheduler import EventScheduler
 
-_NEAR = 1e-6  # tolerance for reaching a threshold, GPU s
+_THRESHOLDS = 3  # the first of them in `knobs`
 
 
 @kernel_part
 def decide(state: GpuState, now: float) -> None:
     """Make one decision."""
-    promote, is_local = state.knobs[0], state.knobs[1] > 0.0
-    queues = len(state.knobs) - 1  # knobs from 2 on are the thresholds between them
-    for at in range(state.counts[ACTIVE]):
-        job = state.whole[ACTIVE_JOB, at]
-        if state.whole[STATUS, job] == RUNNING:
-            settle(state, job, now)
-            while (
-                state.whole[LEVEL, job] < queues - 1
-                and state.real[SERVICE, job] >= state.knobs[2 + state.whole[LEVEL, job]] - _NEAR
-            ):
-                state.whole[LEVEL, job] += 1
-        elif (
-            state.whole[LEVEL, job] > 0
-            and promote > 0.0
-            and now - state.real[PENDED, job] >= promote * state.real[RAN, job] - _NEAR
-        ):
-            state.whole[LEVEL, job], state.real[SERVICE, job] = 0, 0.0
-    found = 0
-    for level in range(queues):
-        for is_waiting in range(2):
-            for at in range(state.counts[ACTIVE]):
-                job = state.whole[ACTIVE_JOB, at]
-                if state.whole[LEVEL, job] == level and (state.whole[STATUS, job] != RUNNING) == (is_waiting == 1):
-                    state.whole[ORDER, found] = job
-                    found += 1
-    follow(state, found, now, is_local)
-    for at in range(state.counts[ACTIVE]):
-        job = state.whole[ACTIVE_JOB, at]
-        state.real[WAKE, job] = NEVER
-        level = state.whole[LEVEL, job]
-        if state.whole[STATUS, job] == RUNNING:
-            if level < queues - 1:
-                state.real[WAKE, job] = (
-                    now + max(0.0, state.knobs[2 + level] - state.real[SERVICE, job]) / state.whole[GPUS, job]
-                )
-        elif level > 0 and promote > 0.0:
-            state.real[WAKE, job] = state.real[PENDED, job] + promote * state.real[RAN, job]
+    change_queues(state, now, _THRESHOLDS)
+    sorted_jobs = sort(state)
+    follow(state, sorted_jobs, now, int(state.knobs[LOCAL]))
+    if state.knobs[RELEASED] > 0.0:
+        renumber(state, sorted_jobs)
+    wake_at_changes(state, now, _THRESHOLDS)
 
 
 SCHEDULER = EventScheduler(
     decide,
-    {"promote": 8.0, "local": 1.0, "threshold_1": 3250.0, "threshold_2": 7200.0},
-    most={"local": 1.0},
+    {"promote": 8.0, "local": 1.0, "released": 0.0, "thresholds": (3250.0, 7200.0)},
+    flags=("local", "released"),
+    increasing=("thresholds",),
+    renamed={
+        "threshold_1": "thresholds, as in tiresias.thresholds=3250,7200",
+        "threshold_2": "thresholds, as in tiresias.thresholds=3250,7200",
+    },
 )
