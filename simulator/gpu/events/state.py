@@ -87,7 +87,7 @@ def build(
     gpus = cluster.capacity[:, 0]
     of_type = [gpus[node_type == index] for index in range(len(types))]
     n, most = len(jobs), min(int(jobs.gpus.max()), cluster.nodes) + 1
-    slots = cluster.gpus + 1
+    slots = 2 * cluster.gpus  # in a pass, jobs that start hold theirs beside those of the jobs that they replace
     groups, resources = max(1, len(jobs.groups)), cluster.capacity.shape[1]
     real = np.zeros((18, n))
     real[SUBMIT] = jobs.submit_s - origin_s(jobs)

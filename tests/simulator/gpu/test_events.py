@@ -10,7 +10,7 @@ from simulator.gpu.figures import FIGURES, figures, jct_s
 from simulator.gpu.jobs import GpuJobs, of_arrays
 from simulator.gpu.registry import SCHEDULERS, parameters, scheduler
 from simulator.gpu.run import quota, simulate
-from simulator.gpu.scheduler import EventScheduler
+from simulator.gpu.scheduler import EventScheduler, Setting
 from tests.simulator.gpu.models import drawn_jobs
 from tests.twins.gpu import clock as twin
 from traces.errors import InputError
@@ -28,9 +28,24 @@ def instance(seed: int, jobs: int = 40) -> tuple[GpuCluster, GpuJobs]:
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [*((name, {}) for name in EVENTS), ("tetris", {"fairness": 0.7}), ("yarn", {"hold_s": 0.0})]
+    ("name", "message"),
+    [
+        *((name, {}) for name in EVENTS),
+        ("tetris", {"fairness": 0.7}),
+        ("yarn", {"hold_s": 0.0}),
+        ("yarn", {"reclaim_at": 0.0, "restart_s": 7.5}),
+        ("fifo", {"restart_s": 100.0, "first_start": 1.0}),
+        ("srtf", {"restart_s": 0.0}),
+        ("tiresias", {"released": 1.0}),
+        ("tiresias", {"released": 1.0, "promote": 0.5, "thresholds": (500.0,), "restart_s": 0.0}),
+        ("tiresias", {"promote": 0.5, "thresholds": (100.0, 1000.0, 2000.0)}),
+        ("tiresias-gittins", {"released": 1.0}),
+        ("tiresias-gittins", {"released": 1.0, "samples": (60.0, 600.0, 600.0, 2000.0, 9000.0), "promote": 0.0}),
+        ("tiresias-gittins", {"samples": (60.0, 600.0, 600.0, 2000.0, 9000.0), "first_start": 1.0}),
+        ("tiresias-gittins", {"delta": 800.0, "promote": 0.5}),
+    ],
 )
-def test_equal_to_the_plain_twin(name: str, message: dict[str, float]) -> None:
+def test_equal_to_the_plain_twin(name: str, message: dict[str, Setting]) -> None:
     stopped = 0
     for seed in range(12):
         cluster, jobs = instance(seed)
@@ -85,6 +100,13 @@ def test_the_same_run_twice_is_the_same() -> None:
     cluster, jobs = instance(5)
     first, second = (simulate(cluster, jobs, "tiresias").result for _ in range(2))
     assert first.end_s.tobytes() == second.end_s.tobytes()
+
+
+def test_all_running_jobs_are_replaced_at_one_instant() -> None:
+    submit, run = np.array([0.0, 0.0, 0.0, 10.0, 10.0, 10.0]), np.array([1000.0, 1001.0, 1002.0, 5.0, 6.0, 7.0])
+    jobs = of_arrays(submit, np.ones(6, dtype=np.int64), run)
+    result = simulate(of_nodes(np.array([1, 1, 1])), jobs, "srtf", {"restart_s": 1.0}).result
+    assert result.end_s.tolist() == [1006.0, 1008.0, 1010.0, 15.0, 16.0, 17.0]
 
 
 def test_a_virtual_cluster_below_its_quota_gets_its_gpus_back() -> None:

@@ -6,24 +6,24 @@ It uses dictionaries and supports no profiles, no resources other than GPUs, no 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import GpuJobs, origin_s
-from tests.twins.gpu import groups
-from tests.twins.gpu.job import NEVER, PlainGpuJob, PlainGpuWorld, start, stop
-
-NEAR = 1e-6
+from simulator.gpu.rounds import RESTART_S
+from tests.twins.gpu import groups, queues
+from tests.twins.gpu.job import NEVER, PlainGpuJob, PlainGpuWorld, start
 
 
 def simulate(
-    cluster: GpuCluster, jobs: GpuJobs, name: str, knobs: dict[str, float], quota: Sequence[float] = ()
+    cluster: GpuCluster, jobs: GpuJobs, name: str, knobs: dict[str, Any], quota: Sequence[float] = ()
 ) -> list[tuple[float, float, int]]:
     """Return (start, end, preemptions) of each job, s from the origin; `quota`: GPUs of each group, for yarn."""
     origin = origin_s(jobs)
     columns = (jobs.submit_s - origin, jobs.gpus, jobs.run_s, jobs.group)
+    restart_s = RESTART_S if knobs["restart_s"] is None else knobs["restart_s"]
     everyone = [
-        PlainGpuJob(at, submit, gpus, run, group, left=run)
+        PlainGpuJob(at, submit, gpus, run, group, left=run, restart_s=restart_s, first_s=restart_s * knobs["first_start"])
         for at, (submit, gpus, run, group) in enumerate(zip(*(one.tolist() for one in columns), strict=True))
     ]
     policy, coming = POLICIES[name], list(everyone)
@@ -38,6 +38,7 @@ def simulate(
                 for node, gpus in job.placed.items():
                     world.free[node] += gpus
                 job.placed = {}
+        world.ended += [job for job in world.there if job.end <= now]
         world.there = [job for job in world.there if job.end > now]
         while coming and coming[0].submit <= now:
             job = coming.pop(0)
@@ -60,68 +61,24 @@ def _sjf(world: PlainGpuWorld) -> None:
 
 
 def _srtf(world: PlainGpuWorld) -> None:
-    _follow(sorted(world.there, key=lambda job: job.left), world)
+    queues.follow(sorted(world.there, key=lambda job: job.left), world)
 
 
-def _tiresias(world: PlainGpuWorld) -> None:
-    for job in world.there:
-        _level(job, world.now, world.knobs)
-    _follow(sorted(world.there, key=lambda job: (job.level, not job.placed)), world)
-
-
-def _thresholds(knobs: dict[str, float]) -> list[float]:
-    return [knobs["threshold_1"], knobs["threshold_2"]]
-
-
-def _level(job: PlainGpuJob, now: float, knobs: dict[str, float]) -> None:
-    if job.placed:
-        job.level = max([job.level] + [i + 1 for i, at in enumerate(_thresholds(knobs)) if job.service >= at - NEAR])
-    elif job.level and knobs["promote"] and now - job.pended >= knobs["promote"] * job.ran - NEAR:
-        job.level, job.service = 0, 0.0
-
-
-def _never(job: PlainGpuJob, now: float, knobs: dict[str, float]) -> float:
+def _never(job: PlainGpuJob, now: float, knobs: dict[str, Any]) -> float:
     """Ask for no wake-up."""
     return NEVER
 
 
-def _yarn_wake(job: PlainGpuJob, now: float, knobs: dict[str, float]) -> float:
+def _yarn_wake(job: PlainGpuJob, now: float, knobs: dict[str, Any]) -> float:
     relaxed = job.submit + knobs["hold_s"]
     return relaxed if not job.placed and relaxed > now else NEVER
-
-
-def _tiresias_wake(job: PlainGpuJob, now: float, knobs: dict[str, float]) -> float:
-    if job.placed and job.level < 2:
-        return job.since + max(0.0, _thresholds(knobs)[job.level] - job.service) / job.gpus
-    if not job.placed and job.level and knobs["promote"]:
-        return job.pended + knobs["promote"] * job.ran
-    return NEVER
-
-
-def _follow(order: list[PlainGpuJob], world: PlainGpuWorld) -> None:
-    """Run the first jobs in order that the GPUs can hold, stop the others, and fill the remaining GPUs."""
-    room, free, now = world.cluster.gpus, world.free, world.now
-    begins, stopped = [], []
-    for job in order:
-        if job.gpus <= room:
-            room -= job.gpus
-            begins += [] if job.placed else [job]
-        elif job.placed:
-            stopped.append(job)
-    for job in stopped:
-        stop(job, free, now)
-    for job in begins:
-        start(job, free, now)
-    for job in order:
-        if not job.placed:
-            start(job, free, now)
 
 
 class PlainGpuPolicy(NamedTuple):
     """The twin of a policy: its decision, the next time at which a job wakes it, and whether it stops jobs."""
 
     decide: Callable[[PlainGpuWorld], None]
-    wake: Callable[[PlainGpuJob, float, dict[str, float]], float] = _never  # (job, now of the last decision, knobs)
+    wake: Callable[[PlainGpuJob, float, dict[str, Any]], float] = _never  # (job, now of the last decision, knobs)
     preempts: bool = False
 
 
@@ -132,5 +89,6 @@ POLICIES = {
     "yarn": PlainGpuPolicy(groups.yarn, _yarn_wake, preempts=True),
     "drf": PlainGpuPolicy(groups.drf),
     "tetris": PlainGpuPolicy(groups.tetris),
-    "tiresias": PlainGpuPolicy(_tiresias, _tiresias_wake, preempts=True),
+    "tiresias": PlainGpuPolicy(queues.tiresias, queues.wake, preempts=True),
+    "tiresias-gittins": PlainGpuPolicy(queues.gittins, queues.wake, preempts=True),
 }

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.gpu.algorithms.placement import packed
 from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.policies.tetris import LOOKED_AT
 from tests.twins.gpu.job import PlainGpuJob, PlainGpuWorld, start, stop
@@ -15,20 +16,30 @@ Free = NDArray[np.int64]
 
 
 def yarn(world: PlainGpuWorld) -> None:
-    """Serve the group furthest below its quota, then take lent GPUs back."""
-    there, free, now, quota = world.there, world.free, world.now, world.quota
+    """Serve the group furthest below its quota, then take lent GPUs back, then offer what is left of them."""
+    there, free, quota = world.there, world.free, world.quota
     widest = int(world.cluster.capacity[:, 0].max())
 
-    def start_it(job: PlainGpuJob) -> bool:
-        holds_out = now - job.submit < world.knobs["hold_s"]
-        return start(job, free, now, -(-job.gpus // widest) if holds_out else None)
+    def most_nodes(job: PlainGpuJob) -> int | None:
+        return -(-job.gpus // widest) if world.now - job.submit < world.knobs["hold_s"] else None
 
-    _offer(there, free, start_it, lambda group: _used(there, group) / max(quota[group], 1e-9))
+    def serve() -> None:
+        _offer(
+            there,
+            free,
+            lambda job: start(job, free, world.now, most_nodes(job)),
+            lambda group: _used(there, group) / max(quota[group], 1e-9),
+        )
+
+    serve()
     if world.cluster.gpus - free.sum() < world.knobs["reclaim_at"] * world.cluster.gpus:
         return
+    before = [job for job in there if job.placed]
     for job in there:
         if not job.placed and _used(there, job.group) + job.gpus <= quota[job.group]:
-            _reclaim(job, there, free, now, quota)
+            _reclaim(world, job, most_nodes(job))
+    if any(not job.placed for job in before):
+        serve()
 
 
 def drf(world: PlainGpuWorld) -> None:
@@ -62,15 +73,34 @@ def _offer(
             del waiting[group]
 
 
-def _reclaim(job: PlainGpuJob, there: list[PlainGpuJob], free: Free, now: float, quota: list[float]) -> None:
-    lent = sum(max(0.0, _used(there, group) - own) for group, own in enumerate(quota))
-    if free.sum() + lent < job.gpus:
-        return
-    while not start(job, free, now):
-        over = [it for it in there if it.placed and _used(there, it.group) - it.gpus >= quota[it.group]]
-        if not over:
+def _reclaim(world: PlainGpuWorld, job: PlainGpuJob, most_nodes: int | None) -> None:
+    """Stop the youngest jobs over quota that the job needs, and start it; try jobs of at least 1, 2, 4, ... GPUs."""
+    for least in (2**power for power in range(job.gpus.bit_length())):
+        freed: list[PlainGpuJob] = []
+        used = {group: _used(world.there, group) for group in range(len(world.quota))}
+        for other in reversed(world.there):
+            if other.placed and other.gpus >= least and used[other.group] - other.gpus >= world.quota[other.group]:
+                used[other.group] -= other.gpus
+                freed.append(other)
+        if _fits_without(world, job, freed, most_nodes):
+            for other in reversed(freed.copy()):
+                fewer = [one for one in freed if one is not other]
+                freed = fewer if _fits_without(world, job, fewer, most_nodes) else freed
+            for other in freed:
+                stop(other, world.free, world.now)
+            assert start(job, world.free, world.now, most_nodes)
             return
-        stop(over[-1], free, now)
+
+
+def _fits_without(
+    world: PlainGpuWorld, job: PlainGpuJob, freed: list[PlainGpuJob], most_nodes: int | None
+) -> bool:
+    """Whether the job fits if these jobs stop."""
+    free = world.free.copy()
+    for other in freed:
+        for node, gpus in other.placed.items():
+            free[node] += gpus
+    return packed(free, job.gpus, most_nodes) is not None
 
 
 def _tetris_starts_one(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +29,14 @@ class PlainGpuJob:
     elastic: bool = False
     service: float = 0.0
     level: int = 0
-    ran: float = 0.0
     since: float = 0.0
     resume: float = 0.0
     start: float = -1.0
     end: float = NEVER
     pended: float = 0.0
+    waited: float = 0.0  # without GPUs until `pended`, since its last promotion
+    restart_s: float = RESTART_S
+    first_s: float = 0.0  # charge of its first start
     preemptions: int = 0
     restarts: int = 0
     speed: float = 1.0  # work per second
@@ -44,14 +47,14 @@ class PlainGpuJob:
         if self.placed:
             self.left = max(0.0, self.left - max(0.0, now - max(self.since, self.resume)) * self.speed)
             self.service += (now - self.since) * self.gpus
-            self.ran += now - self.since
         self.since = now
 
-    def begin(self, placed: dict[int, int], now: float, restart_s: float = RESTART_S) -> None:
+    def begin(self, placed: dict[int, int], now: float, restart_s: float | None = None) -> None:
         """Run on `placed` from now on; a job that ran before pays for a restart of `restart_s` seconds."""
         self.placed, self.since = placed, now
+        self.waited += now - self.pended if self.service else 0.0
         self.restarts += self.start >= 0.0
-        self.resume = now if self.start < 0.0 else now + restart_s
+        self.resume = now + (self.first_s if self.start < 0.0 else self.restart_s if restart_s is None else restart_s)
         self.start = now if self.start < 0.0 else self.start
         self.end = self.resume + self.left
 
@@ -66,10 +69,13 @@ class PlainGpuWorld:
     """What a policy decides on: the jobs present in order of arrival, and the free GPUs of each node."""
 
     cluster: GpuCluster
-    knobs: dict[str, float]
+    knobs: dict[str, Any]
     quota: list[float]  # GPUs of each group
     free: NDArray[np.int64]
     there: list[PlainGpuJob] = field(default_factory=list)
+    ended: list[PlainGpuJob] = field(default_factory=list)
+    queues: list[list[PlainGpuJob]] = field(default_factory=list)
+    learned: list[PlainGpuJob] = field(default_factory=list)  # those of `ended` that the Gittins index uses
     now: float = 0.0
 
 
