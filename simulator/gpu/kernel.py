@@ -27,6 +27,9 @@ from simulator.gpu.events.state import (
     GpuState,
 )
 
+ENDLESS = -2
+MOST_DECISIONS = 1_000_000  # after which a run in which no job ends or arrives is given up
+
 
 def clock(decide: Callable[[GpuState, float], None]) -> Callable[[GpuState], tuple[float, int]]:
     """Compile the clock for one scheduler, cached with the scheduler's file.
@@ -43,13 +46,14 @@ def _decide(state: GpuState, now: float) -> None:
 
 
 def _run(state: GpuState) -> tuple[float, int]:
-    """Run to the last end; return the GPU seconds that were free while a job waited, and a job that never starts (or
-    -1).
+    """Run to the last end; return the GPU seconds that were free while a job waited, and a job that never starts.
 
-    At an instant jobs end first, then jobs arrive, then the policy decides once.
+    The job is -1 if all end, and ENDLESS if none ends in MOST_DECISIONS (more with more jobs). At an instant jobs end
+    first, then jobs arrive, then the policy decides once.
     """
     stranded, now, coming, waiting = 0.0, 0.0, 0, 0
     jobs = state.counts[JOBS]
+    ended_at, active = 0, 0  # decision after the last end or arrival, and the number of active jobs after it
     while True:
         instant = state.real[SUBMIT, coming] if coming < jobs else NEVER
         for at in range(state.counts[ACTIVE]):
@@ -66,6 +70,10 @@ def _run(state: GpuState) -> tuple[float, int]:
             state.whole[ACTIVE_JOB, state.counts[ACTIVE]] = coming
             state.counts[ACTIVE] += 1
             coming += 1
+        if state.counts[ACTIVE] != active:
+            ended_at, active = state.counts[DECISIONS], state.counts[ACTIVE]
+        if state.counts[DECISIONS] - ended_at > MOST_DECISIONS + jobs:
+            return stranded, ENDLESS
         if state.counts[ACTIVE]:
             _decide(state, now)
             state.counts[DECISIONS] += 1

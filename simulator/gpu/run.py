@@ -83,11 +83,17 @@ def _events(
         RESTARTS,
         build,
     )
+    from simulator.gpu.kernel import ENDLESS
 
     knobs = np.array(found.knobs(settings), dtype=np.float64)
     table = found.table(settings) if found.table else NO_TABLE
     state = build(cluster, jobs, share, knobs, found.prices(settings), table)
     stranded, stuck = found.run(state)
+    if stuck == ENDLESS:
+        raise WorkError(
+            f"{name}: jobs are stopped and restarted without end; lower restart_s, or change the parameters so that a "
+            "job runs for longer than it takes to restart"
+        )
     if stuck >= 0:
         raise WorkError(f"{name}: job {jobs.number[stuck]} of {counted(jobs.gpus[stuck], 'GPU')} is never started")
     return GpuResult(

@@ -103,7 +103,9 @@ class EventScheduler:
         if key in (*self.flags, "first_start"):
             return None if value in (0.0, 1.0) else "it must be 0 or 1"
         most = self.most.get(key, float("inf"))
-        if not 0.0 <= value <= most or value == float("inf"):
+        if value == float("inf"):
+            return "it must be finite"
+        if not 0.0 <= value <= most:
             return "it must be at least 0" if most == float("inf") else f"it must be from 0 to {most:g}"
         return None
 

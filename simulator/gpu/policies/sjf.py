@@ -1,6 +1,8 @@
 """Shortest job first: the job with the shortest run time starts first, and a job that does not fit lets others pass.
 
-It knows every run time exactly, which no live scheduler does. No job is stopped. Ties by arrival.
+It knows every run time exactly, which no live scheduler does. No job is stopped. Ties by arrival. With `consolidate` 1,
+a gang starts only on the fewest nodes. In the program of Lucid (Hu et al., "Lucid", ASPLOS 2023) no job passes one that
+does not fit; this is not here.
 """
 
 from __future__ import annotations

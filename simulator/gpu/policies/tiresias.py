@@ -19,6 +19,8 @@ A promoted job returns to the first queue with its service at 0. `promote` 0 swi
 values that the paper tries. Our reading: the wait before a job's first start, or before the first one after a promotion,
 does not count. With `local`, a gang whose model loses over `spread_loss` of a step when spread starts only on the fewest
 nodes, which represents the paper's skew of tensor sizes. Other gangs are packed as well as possible.
+
+Other programs differ: those of Lucid and Pollux decide every 60 s and have two queues. Not here: their rounds.
 """
 
 from __future__ import annotations

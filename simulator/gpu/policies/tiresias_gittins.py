@@ -151,7 +151,7 @@ def _table(settings: Mapping[str, Setting]) -> Float64s:
     given = np.sort(np.atleast_1d(np.array(samples if samples else [], dtype=np.float64)))
     edges, counts = np.unique(given, return_counts=True)
     if not len(edges):
-        edges = _BIN_RATIO ** np.arange(_BINS)
+        edges = np.power(_BIN_RATIO, np.arange(_BINS), dtype=np.float64)
         counts = np.zeros(len(edges), dtype=np.int64)
     rows = np.zeros((INDEX + 1 + np.size(np.array(thresholds)), len(edges) + 1))
     rows[EDGE] = np.append(edges, NEVER)

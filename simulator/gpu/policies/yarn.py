@@ -9,9 +9,9 @@ place. Quotas that nobody declares follow the GPU time in the trace.
 Once `reclaim_at` of the GPUs are in use, a waiting job within its virtual cluster's quota takes lent GPUs back. It takes
 them from one GPU type, its fastest type on which this works. A running job may be stopped if its virtual cluster keeps
 its quota without it. Jobs are stopped only if the waiting job then starts at once, and only as many as it needs, the
-youngest first. If the youngest together free too little, because small jobs use up what their virtual cluster has lent,
-it tries the youngest of at least 2, 4, 8, ... GPUs. What is freed and not used is offered at once. Our reading: the gang
-insists on the fewest nodes here too, for its first `hold_s`.
+youngest first, after those that would start on lent GPUs at the same instant. If they free too little, because small
+jobs use up what their virtual cluster has lent, it tries jobs of at least 2, 4, 8, ... GPUs. What is freed and not used
+is offered at once. Our reading: the gang insists on the fewest nodes here too, for its first `hold_s`.
 
 Not here: hierarchical queues, a largest share of a queue, and limits of a queue's users.
 """
@@ -23,6 +23,7 @@ from simulator.gpu.events.placing import find, free_gpus, give_up, move_gpus, st
 from simulator.gpu.events.state import (
     ACTIVE,
     ACTIVE_JOB,
+    BEGUN,
     CHOICE,
     GPUS,
     GROUP,
@@ -30,8 +31,11 @@ from simulator.gpu.events.state import (
     NEVER,
     ON_TYPE,
     PENDING,
+    PREEMPTIONS,
     QUOTA,
+    RESTARTS,
     RUNNING,
+    SINCE,
     STATUS,
     SUBMIT,
     TYPE_FREE,
@@ -99,7 +103,7 @@ def _reclaim(state: GpuState, job: int, now: float, is_local: bool) -> int:
         kind = state.preference[state.whole[KIND, job], rank]
         least = 1
         while least <= state.whole[GPUS, job]:
-            if _free_lent(state, kind, least, state.whole[GPUS, job]) and find(state, job, kind, is_local):
+            if _free_lent(state, kind, least, state.whole[GPUS, job], now) and find(state, job, kind, is_local):
                 return _replace(state, job, kind, now, is_local)
             _take_back(state, kind)
             least *= 2
@@ -107,20 +111,23 @@ def _reclaim(state: GpuState, job: int, now: float, is_local: bool) -> int:
 
 
 @kernel
-def _free_lent(state: GpuState, kind: int, least: int, gpus: int) -> bool:
-    """Free the lent GPUs of a type, the youngest jobs first, of jobs of `least` GPUs or more.
+def _free_lent(state: GpuState, kind: int, least: int, gpus: int, now: float) -> bool:
+    """Free the lent GPUs of a type, of jobs of `least` GPUs or more: those that start at `now`, then the youngest.
 
     CHOICE is 1 for the jobs of the type whose GPUs are freed, and 0 for its others. Return whether `gpus` are free.
     """
-    for at in range(state.counts[ACTIVE] - 1, -1, -1):
-        other = state.whole[ACTIVE_JOB, at]
-        if state.whole[STATUS, other] != RUNNING or state.whole[ON_TYPE, other] != kind:
-            continue
-        group, own = state.whole[GROUP, other], state.whole[GPUS, other]
-        state.whole[CHOICE, other] = 0
-        if own >= least and state.used[group, 0] - own >= state.of_group[QUOTA, group]:
-            move_gpus(state, other, -1)
-            state.whole[CHOICE, other] = 1
+    for is_old in range(2):
+        for at in range(state.counts[ACTIVE] - 1, -1, -1):
+            other = state.whole[ACTIVE_JOB, at]
+            if state.whole[STATUS, other] != RUNNING or state.whole[ON_TYPE, other] != kind:
+                continue
+            if (state.real[SINCE, other] < now) != (is_old == 1):
+                continue
+            group, own = state.whole[GROUP, other], state.whole[GPUS, other]
+            state.whole[CHOICE, other] = 0
+            if own >= least and state.used[group, 0] - own >= state.of_group[QUOTA, group]:
+                move_gpus(state, other, -1)
+                state.whole[CHOICE, other] = 1
     return bool(state.of_type[TYPE_FREE, kind] >= gpus)
 
 
@@ -137,10 +144,12 @@ def _take_back(state: GpuState, kind: int) -> None:
 @kernel
 def _replace(state: GpuState, job: int, kind: int, now: float, is_local: bool) -> int:
     """Let the freed jobs run on that the waiting job does not need, the oldest first; stop the others and start it."""
-    for at in range(state.counts[ACTIVE]):
-        other = state.whole[ACTIVE_JOB, at]
-        if state.whole[STATUS, other] == RUNNING and state.whole[ON_TYPE, other] == kind:
-            if state.whole[CHOICE, other] == 1:
+    for is_new in range(2):
+        for at in range(state.counts[ACTIVE]):
+            other = state.whole[ACTIVE_JOB, at]
+            if state.whole[STATUS, other] != RUNNING or state.whole[ON_TYPE, other] != kind:
+                continue
+            if state.whole[CHOICE, other] == 1 and (state.real[SINCE, other] == now) == (is_new == 1):
                 move_gpus(state, other, 1)
                 if find(state, job, kind, is_local):
                     state.whole[CHOICE, other] = 0
@@ -151,11 +160,24 @@ def _replace(state: GpuState, job: int, kind: int, now: float, is_local: bool) -
         other = state.whole[ACTIVE_JOB, at]
         if state.whole[STATUS, other] == RUNNING and state.whole[ON_TYPE, other] == kind:
             if state.whole[CHOICE, other] == 1:
-                give_up(state, other, now)
+                _stop(state, other, now)
                 stopped += 1
     find(state, job, kind, is_local)
     start(state, job, kind, now)
     return stopped
+
+
+@kernel
+def _stop(state: GpuState, job: int, now: float) -> None:
+    """Stop a job whose GPUs are freed. One that starts at `now` has not run: it waits on as if it did not start."""
+    is_new = state.real[SINCE, job] == now
+    give_up(state, job, now)
+    if is_new:
+        state.whole[PREEMPTIONS, job] -= 1
+        if state.whole[RESTARTS, job] > 0:
+            state.whole[RESTARTS, job] -= 1
+        else:
+            state.real[BEGUN, job] = -1.0
 
 
 SCHEDULER = EventScheduler(decide, {"hold_s": 600.0, "reclaim_at": 0.9}, most={"reclaim_at": 1.0}, shares="quota")

@@ -8,13 +8,29 @@ import pytest
 from simulator.gpu.cluster import GpuCluster, of_nodes
 from simulator.gpu.figures import FIGURES, figures, jct_s
 from simulator.gpu.jobs import GpuJobs, of_arrays
-from simulator.gpu.registry import SCHEDULERS, parameters, scheduler
+from simulator.gpu.registry import SCHEDULERS, check, parameters, scheduler
 from simulator.gpu.run import quota, simulate
 from simulator.gpu.scheduler import EventScheduler, Setting
 from tests.simulator.gpu.models import drawn_jobs
 from tests.twins.gpu import clock as twin
-from traces.errors import InputError
+from traces.errors import InputError, WorkError
 
+REFUSED: list[tuple[dict[str, Setting], str]] = [
+    ({"thresholds": ()}, "tiresias.thresholds of no number: it must have at least one number"),
+    ({"thresholds": (3250.0, -1.0)}, "tiresias.thresholds of 3250,-1: its numbers must be above 0"),
+    ({"thresholds": (7200.0, 3250.0)}, "tiresias.thresholds of 7200,3250: its numbers must increase"),
+    ({"thresholds": (50.0, 50.0)}, "tiresias.thresholds of 50,50: its numbers must increase"),
+    (
+        {"threshold_1": 50.0},
+        "tiresias.threshold_1 has another name: write thresholds, as in tiresias.thresholds=3250,7200",
+    ),
+    ({"promote": (1.0, 2.0)}, "tiresias.promote of 1,2: it must be one number"),
+    ({"released": 0.5}, "tiresias.released of 0.5: it must be 0 or 1"),
+    ({"first_start": 2.0}, "srtf.first_start of 2: it must be 0 or 1"),
+    ({"restart_s": -1.0}, "yarn.restart_s of -1: it must be at least 0"),
+    ({"restart_s": float("inf")}, "fifo.restart_s of inf: it must be finite"),
+    ({"samples": (5.0, 0.0)}, "tiresias-gittins.samples of 5,0: its numbers must be above 0"),
+]
 EVENTS = [name for name in SCHEDULERS if isinstance(scheduler(name), EventScheduler)]
 
 
@@ -38,7 +54,7 @@ def instance(seed: int, jobs: int = 40) -> tuple[GpuCluster, GpuJobs]:
         ("srtf", {"restart_s": 0.0}),
         ("tiresias", {"released": 1.0}),
         ("tiresias", {"released": 1.0, "promote": 0.5, "thresholds": (500.0,), "restart_s": 0.0}),
-        ("tiresias", {"promote": 0.5, "thresholds": (100.0, 1000.0, 2000.0)}),
+        ("tiresias", {"promote": 2.0, "thresholds": (500.0, 1000.0, 2000.0), "restart_s": 0.0}),
         ("tiresias-gittins", {"released": 1.0}),
         ("tiresias-gittins", {"released": 1.0, "samples": (60.0, 600.0, 600.0, 2000.0, 9000.0), "promote": 0.0}),
         ("tiresias-gittins", {"samples": (60.0, 600.0, 600.0, 2000.0, 9000.0), "first_start": 1.0}),
@@ -109,6 +125,17 @@ def test_all_running_jobs_are_replaced_at_one_instant() -> None:
     assert result.end_s.tolist() == [1006.0, 1008.0, 1010.0, 15.0, 16.0, 17.0]
 
 
+def test_restarts_without_end_are_given_up() -> None:
+    jobs = of_arrays(np.zeros(2), np.array([4, 4]), np.full(2, 1000.0))
+    settings: dict[str, Setting] = {
+        "thresholds": (100.0,),
+        "promote": 0.5,
+    }  # 25 s until a promoted job is demoted, 30 s to restart
+    with pytest.raises(WorkError, match="tiresias: jobs are stopped and restarted without end; lower restart_s"):
+        simulate(of_nodes(np.array([4])), jobs, "tiresias", settings)
+    assert simulate(of_nodes(np.array([4])), jobs, "tiresias", {**settings, "restart_s": 10.0}).result.end_s.max() < 1e5
+
+
 def test_a_virtual_cluster_below_its_quota_gets_its_gpus_back() -> None:
     submit, gpus, run = np.array([0.0, 0.0, 10.0]), np.array([2, 2, 2]), np.array([1000.0, 1000.0, 100.0])
     jobs = of_arrays(submit, gpus, run, np.array([0, 0, 1]), ("greedy", "late"))
@@ -139,9 +166,9 @@ def test_a_gang_stays_in_one_rack_where_one_holds_it() -> None:
 
     cluster = of_nodes(np.array([4, 4, 4, 4]), rack_nodes=2)
     jobs = of_arrays(np.array([0.0, 1.0]), np.array([1, 8]), np.array([10.0, 100.0]))
-    state = build(cluster, jobs, np.zeros(1), np.zeros(0))
     found = scheduler("fifo")
     assert isinstance(found, EventScheduler)
+    state = build(cluster, jobs, np.zeros(1), np.array(found.knobs({})))
     found.run(state)
     assert state.whole[SLOT, 1] >= 0
     assert sorted(state.places[NODE, state.whole[SLOT, 1], :2].tolist()) == [2, 3]
@@ -151,10 +178,13 @@ def test_what_cannot_be_is_refused_by_name() -> None:
     cluster, jobs = instance(0)
     with pytest.raises(InputError, match="unknown scheduler 'lottery': known are fifo, sjf"):
         simulate(cluster, jobs, "lottery")
-    with pytest.raises(InputError, match=r"unknown parameter tiresias.speed: known are promote"):
+    with pytest.raises(InputError, match=r"unknown parameter tiresias.speed: known are promote, local"):
         simulate(cluster, jobs, "tiresias", {"speed": 1.0})
     with pytest.raises(InputError, match=r"yarn.reclaim_at of 2: it must be from 0 to 1"):
         simulate(cluster, jobs, "yarn", {"reclaim_at": 2.0})
+    for settings, why in REFUSED:
+        with pytest.raises(InputError, match=why):
+            check(why.split(".")[0], settings)
     wide = of_arrays(np.zeros(1), np.array([1000]), np.ones(1))
     with pytest.raises(InputError, match="1 job fits no configuration of the cluster; the first is number 0, of 1,000"):
         simulate(cluster, wide, "fifo")

@@ -23,7 +23,9 @@ def simulate(
     columns = (jobs.submit_s - origin, jobs.gpus, jobs.run_s, jobs.group)
     restart_s = RESTART_S if knobs["restart_s"] is None else knobs["restart_s"]
     everyone = [
-        PlainGpuJob(at, submit, gpus, run, group, left=run, restart_s=restart_s, first_s=restart_s * knobs["first_start"])
+        PlainGpuJob(
+            at, submit, gpus, run, group, left=run, restart_s=restart_s, first_s=restart_s * knobs["first_start"]
+        )
         for at, (submit, gpus, run, group) in enumerate(zip(*(one.tolist() for one in columns), strict=True))
     ]
     policy, coming = POLICIES[name], list(everyone)

@@ -31,14 +31,15 @@ def yarn(world: PlainGpuWorld) -> None:
             lambda group: _used(there, group) / max(quota[group], 1e-9),
         )
 
+    before = [job for job in there if job.placed]
     serve()
     if world.cluster.gpus - free.sum() < world.knobs["reclaim_at"] * world.cluster.gpus:
         return
-    before = [job for job in there if job.placed]
+    stopped = False
     for job in there:
         if not job.placed and _used(there, job.group) + job.gpus <= quota[job.group]:
-            _reclaim(world, job, most_nodes(job))
-    if any(not job.placed for job in before):
+            stopped |= _reclaim(world, job, most_nodes(job), before)
+    if stopped:
         serve()
 
 
@@ -73,28 +74,35 @@ def _offer(
             del waiting[group]
 
 
-def _reclaim(world: PlainGpuWorld, job: PlainGpuJob, most_nodes: int | None) -> None:
-    """Stop the youngest jobs over quota that the job needs, and start it; try jobs of at least 1, 2, 4, ... GPUs."""
+def _reclaim(world: PlainGpuWorld, job: PlainGpuJob, most_nodes: int | None, before: list[PlainGpuJob]) -> bool:
+    """Stop the youngest jobs over quota that the job needs, and start it; try jobs of at least 1, 2, 4, ... GPUs.
+
+    Jobs that were not running before this decision come first. Return whether it stopped jobs.
+    """
+    youngest = sorted(world.there, key=lambda one: (one in before, -one.number))
     for least in (2**power for power in range(job.gpus.bit_length())):
         freed: list[PlainGpuJob] = []
         used = {group: _used(world.there, group) for group in range(len(world.quota))}
-        for other in reversed(world.there):
+        for other in youngest:
             if other.placed and other.gpus >= least and used[other.group] - other.gpus >= world.quota[other.group]:
                 used[other.group] -= other.gpus
                 freed.append(other)
         if _fits_without(world, job, freed, most_nodes):
-            for other in reversed(freed.copy()):
+            for other in sorted(freed, key=lambda one: (one not in before, one.number)):
                 fewer = [one for one in freed if one is not other]
                 freed = fewer if _fits_without(world, job, fewer, most_nodes) else freed
             for other in freed:
                 stop(other, world.free, world.now)
+                if other not in before:  # it has not run
+                    other.preemptions -= 1
+                    other.start = other.start if other.restarts else -1.0
+                    other.restarts = max(0, other.restarts - 1)
             assert start(job, world.free, world.now, most_nodes)
-            return
+            return bool(freed)
+    return False
 
 
-def _fits_without(
-    world: PlainGpuWorld, job: PlainGpuJob, freed: list[PlainGpuJob], most_nodes: int | None
-) -> bool:
+def _fits_without(world: PlainGpuWorld, job: PlainGpuJob, freed: list[PlainGpuJob], most_nodes: int | None) -> bool:
     """Whether the job fits if these jobs stop."""
     free = world.free.copy()
     for other in freed:

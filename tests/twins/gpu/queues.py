@@ -58,8 +58,8 @@ def wake(job: PlainGpuJob, now: float, knobs: dict[str, Any]) -> float:
     if job.placed and job.level < len(knobs["thresholds"]):
         threshold = knobs["thresholds"][job.level]
         if knobs["released"]:
-            return now + ceil((threshold - job.service / job.gpus) / job.gpus)
-        return job.since + max(0.0, threshold - job.service) / job.gpus
+            return float(now + ceil((threshold - job.service / job.gpus) / job.gpus))
+        return float(job.since + max(0.0, threshold - job.service) / job.gpus)
     return job.pended + _patience(job, knobs) if not job.placed and job.level and knobs["promote"] else NEVER
 
 
