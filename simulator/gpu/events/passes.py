@@ -34,8 +34,8 @@ def follow(state: GpuState, sorted_jobs: int, now: float, local: int) -> None:
     """Run the jobs at the front of `order` (its first `sorted_jobs`), as many as the GPUs of each type can hold.
 
     Running jobs behind them are stopped, but only if the jobs that replace them can be placed. Remaining GPUs go to any
-    jobs that fit, in order. With `local` 1, a gang of a kind that loses much when spread starts only on the fewest nodes;
-    with EVERY, every gang does.
+    jobs that fit, in order. With `local` 1, a gang of a kind that loses much when spread starts only on the fewest
+    nodes; with EVERY, every gang does.
     """
     last = _choose(state, sorted_jobs)
     stopped = 0

@@ -1,8 +1,8 @@
 """First in, first out: the oldest waiting job starts as soon as it fits, and no job passes it. No job is stopped.
 
 The baseline of every paper. A gang starts on the fastest GPU type that it fits on, packed as well as possible. With
-`consolidate` 1, a gang starts only on the fewest nodes, as in the program of Lucid (Hu et al., "Lucid", ASPLOS 2023); the
-program of Tiresias only counts GPUs.
+`consolidate` 1, a gang starts only on the fewest nodes, as in the program of Lucid (Hu et al., "Lucid", ASPLOS 2023).
+The program of Tiresias only counts GPUs.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ It knows every run time exactly, so it is a benchmark for other schedulers, as i
 is that on the job's own allocation. A job that does not fit lets others pass. Ties by arrival. With `consolidate` 1, a
 gang starts only on the fewest nodes.
 
-The program of Tiresias (`run_sim.py`, schedule `shortest`) counts GPUs and has free starts: `restart_s=0`. The program of
-Lucid (Hu et al., "Lucid", ASPLOS 2023) stops jobs even if those that replace them find no place, and adds 40 s (60 s above
-8 GPUs) to the remaining time of a stopped job; this is not here.
+The program of Tiresias (`run_sim.py`, schedule `shortest`) counts GPUs and has free starts: `restart_s=0`. The program
+of Lucid (Hu et al., "Lucid", ASPLOS 2023) stops jobs even if those that replace them find no place, and adds 40 s (60 s
+above 8 GPUs) to the remaining time of a stopped job; this is not here.
 """
 
 from __future__ import annotations

@@ -8,17 +8,17 @@ differ, and `tests/simulator/gpu/test_references.py` compares the end of every j
 |---|---|---|---|
 | service | GPUs times time | the same | the same, with the charges of starts |
 | thresholds | free to choose | 3,250 and 7,200 GPU s | `thresholds`, as many as you give |
-| demotion | at the threshold | at an event; it looks again after (threshold - s) / GPUs, one queue at a time | `released` |
-| order in a queue | by first start, then those that never started | by joining the queue, running jobs first | `released` |
-| promotion | waited PROMOTEKNOB times as long as it ran, both since the last promotion | the same, in whole s | `promote` |
+| demotion | at the threshold | one queue at an event; it looks again after (threshold - s) / GPUs | `released` |
+| order in a queue | by first start, then by arrival | by joining the queue, running jobs first | `released` |
+| promotion | waited PROMOTEKNOB times as long as ran, since the last one | the same, in whole s | `promote` |
 | starts | free | free | `restart_s`, `first_start` |
 | placement | few nodes if the tensors are skewed | only counted | `local` |
 
 Queues are served in order. A job that does not fit lets others pass, and a running job that no longer fits is stopped.
-A promoted job returns to the first queue with its service at 0. `promote` 0 switches promotion off; 8 is one of the
-values that the paper tries. Our reading: the wait before a job's first start, or before the first one after a promotion,
-does not count. With `local`, a gang whose model loses over `spread_loss` of a step when spread starts only on the fewest
-nodes, which represents the paper's skew of tensor sizes. Other gangs are packed as well as possible.
+A promoted job returns to the first queue with its service at 0. `promote` 0 switches promotion off; the default of 8 is
+our reading. Our reading too: the wait before a job's first start, or before the first one after a promotion, does not
+count. With `local`, a gang whose model loses over `spread_loss` of a step when spread starts only on the fewest nodes,
+which represents the paper's skew of tensor sizes. Other gangs are packed as well as possible.
 
 Other programs differ: those of Lucid and Pollux decide every 60 s and have two queues. Not here: their rounds.
 """

@@ -23,6 +23,7 @@ its GPUs times its recorded run time.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isnan
 
 import numpy as np
 
@@ -99,14 +100,19 @@ def _learn(state: GpuState, job: int) -> None:
 
 
 @kernel
+def _quantum(state: GpuState, level: int) -> float:
+    """Return the quantum of a queue, GPU s."""
+    if not isnan(state.knobs[_DELTA]):
+        return float(state.knobs[_DELTA])
+    if state.knobs[RELEASED] > 0.0:
+        return _RELEASED_DELTA
+    return float(state.knobs[_THRESHOLDS + level]) if _THRESHOLDS + level < len(state.knobs) else float(NEVER)
+
+
+@kernel
 def _index(state: GpuState, level: int) -> None:
     """Compute the row of indices of one queue: for each column, that of a job whose service is in the column."""
-    is_released, delta = state.knobs[RELEASED] > 0.0, state.knobs[_DELTA]
-    if delta != delta:  # not given
-        if is_released:
-            delta = _RELEASED_DELTA
-        else:
-            delta = state.knobs[_THRESHOLDS + level] if _THRESHOLDS + level < len(state.knobs) else NEVER
+    is_released, delta = state.knobs[RELEASED] > 0.0, _quantum(state, level)
     columns = state.table.shape[1]
     left, last = 0.0, 0
     for column in range(columns):
@@ -118,10 +124,9 @@ def _index(state: GpuState, level: int) -> None:
         state.table[INDEX + level, column] = 0.0
         if left <= 0.0:
             continue
+        age = state.table[EDGE, column - 1] if column > 0 else 0.0
         if is_released:
             age = state.table[EDGE, column] - 1.0
-        else:
-            age = state.table[EDGE, column - 1] if column > 0 else 0.0
         while end < columns and state.table[EDGE, end] <= age + delta:
             inside += state.table[COUNT, end]
             inside_s += state.table[SUM, end]

@@ -6,12 +6,12 @@ arrival, and may use idle GPUs beyond its quota. A gang first insists on the few
 `hold_s` (Philly relaxes after a number of tries; ten minutes are our reading). A younger job passes a job that finds no
 place. Quotas that nobody declares follow the GPU time in the trace.
 
-Once `reclaim_at` of the GPUs are in use, a waiting job within its virtual cluster's quota takes lent GPUs back. It takes
-them from one GPU type, its fastest type on which this works. A running job may be stopped if its virtual cluster keeps
-its quota without it. Jobs are stopped only if the waiting job then starts at once, and only as many as it needs, the
-youngest first, after those that would start on lent GPUs at the same instant. If they free too little, because small
-jobs use up what their virtual cluster has lent, it tries jobs of at least 2, 4, 8, ... GPUs. What is freed and not used
-is offered at once. Our reading: the gang insists on the fewest nodes here too, for its first `hold_s`.
+Once `reclaim_at` of the GPUs are in use, a waiting job within its virtual cluster's quota takes lent GPUs back. It
+takes them from one GPU type, its fastest type on which this works. A running job may be stopped if its virtual cluster
+keeps its quota without it. Jobs are stopped only if the waiting job then starts at once, and only as many as it needs,
+the youngest first, after those that would start on lent GPUs at the same instant. If they free too little, because
+small jobs use up what their virtual cluster has lent, it tries jobs of at least 2, 4, 8, ... GPUs. What is freed and
+not used is offered at once. Our reading: the gang insists on the fewest nodes here too, for its first `hold_s`.
 
 Not here: hierarchical queues, a largest share of a queue, and limits of a queue's users.
 """
@@ -136,9 +136,8 @@ def _take_back(state: GpuState, kind: int) -> None:
     """Undo `_free_lent`."""
     for at in range(state.counts[ACTIVE]):
         other = state.whole[ACTIVE_JOB, at]
-        if state.whole[STATUS, other] == RUNNING and state.whole[ON_TYPE, other] == kind:
-            if state.whole[CHOICE, other] == 1:
-                move_gpus(state, other, 1)
+        if state.whole[STATUS, other] == RUNNING and state.whole[ON_TYPE, other] == kind and state.whole[CHOICE, other]:
+            move_gpus(state, other, 1)
 
 
 @kernel
@@ -158,10 +157,9 @@ def _replace(state: GpuState, job: int, kind: int, now: float, is_local: bool) -
     stopped = 0
     for at in range(state.counts[ACTIVE]):
         other = state.whole[ACTIVE_JOB, at]
-        if state.whole[STATUS, other] == RUNNING and state.whole[ON_TYPE, other] == kind:
-            if state.whole[CHOICE, other] == 1:
-                _stop(state, other, now)
-                stopped += 1
+        if state.whole[STATUS, other] == RUNNING and state.whole[ON_TYPE, other] == kind and state.whole[CHOICE, other]:
+            _stop(state, other, now)
+            stopped += 1
     find(state, job, kind, is_local)
     start(state, job, kind, now)
     return stopped
