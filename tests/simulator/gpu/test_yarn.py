@@ -29,6 +29,7 @@ from simulator.gpu.events.state import (
 from simulator.gpu.jobs import GpuJobs, of_arrays
 from simulator.gpu.policies.yarn import SCHEDULER
 from simulator.gpu.run import fits, quota, simulate
+from tests.simulator.gpu.models import drawn_jobs
 from traces.arrays import Int64s
 
 HOLD_S = 300.0
@@ -87,7 +88,11 @@ def _mixed(draw: st.DrawFn) -> tuple[GpuCluster, GpuJobs, float]:
         ("a", "b", "c"),
     )
     jobs = jobs.take(fits(cluster, jobs))
-    return cluster, jobs.drawn(1) if draw(st.booleans()) and len(jobs) else jobs, draw(st.sampled_from([0.0, HOLD_S]))
+    return (
+        cluster,
+        drawn_jobs(jobs) if draw(st.booleans()) and len(jobs) else jobs,
+        draw(st.sampled_from([0.0, HOLD_S])),
+    )
 
 
 @settings(max_examples=150, deadline=None)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import GpuJobs, origin_s
-from simulator.gpu.rounds import RESTART_S
+from simulator.gpu.profiles.profile import RESTART_S
 from tests.twins.gpu import groups, queues
 from tests.twins.gpu.job import NEVER, PlainGpuJob, PlainGpuWorld, start
 
