@@ -49,10 +49,17 @@ def test_changes_do_what_they_say() -> None:
     assert (changed(drawn, "elastic=1", ALL).jobs.elastic == gangs).all()
 
 
+def test_a_list_is_written_with_commas() -> None:
+    found = changed(scene(), "tiresias.thresholds=100, 200", ("tiresias",))
+    assert found.parameters == {"tiresias": {"thresholds": (100.0, 200.0)}}
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
         ("more", "is not understood; write NAME=VALUE"),
+        ("yarn.hold_s=1,2", "yarn.hold_s: '1,2' is not a number"),
+        ("yarn.restart_s=-1", "yarn.restart_s of -1: it must be at least 0"),
         ("colour=red", "unknown change 'colour': known are nodes, type, limit"),
         ("nodes=many", "write \\+10%, -5 or a number"),
         ("nodes=-2", "is not feasible: .* fit nowhere, the largest of 8 GPUs on a cluster of 4"),
