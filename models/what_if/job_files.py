@@ -34,8 +34,8 @@ from simulator.gpu.jobs import GpuJobs, of_arrays
 from simulator.gpu.profiles.profile import Profile
 from simulator.gpu.profiles.scaling import throughput
 from traces.arrays import Float64s, Int64s
-from traces.csv_rows import CsvRow, csv_rows
 from traces.errors import InputError
+from traces.files.csv_rows import CsvRow, csv_rows
 from traces.files.whole import whole_file
 from traces.visible import visible
 

@@ -34,8 +34,8 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.gpu.profiles.profile import RESTART_S, Profile, StepTimes
-from traces.csv_rows import CsvRow, csv_rows
 from traces.errors import InputError
+from traces.files.csv_rows import CsvRow, csv_rows
 from traces.visible import visible
 
 PUBLISHED = Path(__file__).with_name("published")
