@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simulator.gpu.algorithms.placement import node_gpus
 from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import GpuJobs, origin_s
 from simulator.gpu.profiles.profile import RESTART_S
@@ -19,13 +20,13 @@ NEVER = np.inf
 SUBMIT, WORK, RESTART, LEFT, SINCE, RESUME, RATE, ATTAINED = range(8)  # LEFT: rest of WORK at SINCE; ATTAINED: GPU s
 LOST, RAN, BEGUN, END, WAKE, PENDED, SERVICE, KEY = range(8, 16)  # SERVICE: rank of a policy, GPU s
 # Rows of `whole`, one integer per job; ACTIVE_JOB and ORDER are lists of jobs whose lengths are in `counts`.
-GPUS, GROUP, KIND, STATUS, LEVEL, ON_TYPE, SLOT, RESTARTS, PREEMPTIONS, ACTIVE_JOB, ORDER, CHOICE = range(12)
-NODE_TYPE, RACK = range(2)  # rows of `node`
-WIDEST, TYPE_GPUS, TYPE_FREE, ASKED_TYPES = range(4)  # rows of `of_type`
-QUOTA, SHARE = range(2)  # rows of `of_group`
+GPUS, GROUP, KIND, STATUS, LEVEL, ON_TYPE, SLOT, RESTARTS, PREEMPTIONS, ACTIVE_JOB, ORDER, CHOICE, POD_GPUS = range(13)
+NODE_TYPE, RACK, LOAD, BLOCKED = range(4)  # rows of `node`; the last two are working memory of a policy
+TYPE_GPUS, TYPE_FREE, ASKED_TYPES = range(3)  # rows of `of_type`
+QUOTA, SHARE, DEAF_UNTIL = range(3)  # rows of `of_group`; DEAF_UNTIL: no offers before, s; -1 for none
 NODE, TAKEN = range(2)  # rows of `places` and `chosen`: a node, and the number of its GPUs
 PIECES, OPEN = range(2)  # rows of `slots`: number of nodes of the slot; a stack of unused slots
-ACTIVE, SORTED, OPEN_SLOTS, CHOSEN, DECISIONS, RACKS, NEWEST, JOBS = range(8)  # in `counts`
+ACTIVE, SORTED, OPEN_SLOTS, CHOSEN, DECISIONS, RACKS, NEWEST, JOBS, LEFT_OVER = range(9)  # in `counts`
 
 
 class GpuState(NamedTuple):
@@ -36,24 +37,25 @@ class GpuState(NamedTuple):
     """
 
     real: Float64s  # (16, n)
-    whole: Int64s  # (12, n + 1)
+    whole: Int64s  # (13, n + 1)
     need: Int64s  # (n, R) resources per GPU of the job
+    fewest: Int64s  # (n, T) nodes of the type that hold the job, if it fits at all
     speed: Float64s  # (K, T, nodes + 1)
     preference: Int64s  # (K, T) types, fastest first
     local: Int64s  # (K,) 1 if a gang loses much when it is spread
-    node: Int64s  # (2, m)
-    of_type: Int64s  # (4, T)
+    node: Int64s  # (4, m)
+    of_type: Int64s  # (3, T)
     total: Int64s  # (R,)
     room: Int64s  # (m, R) capacity
     free: Int64s  # (m, R)
-    of_group: Float64s  # (2, groups)
+    of_group: Float64s  # (3, groups)
     used: Int64s  # (groups, R)
     asked: Int64s  # (groups,) working memory of a policy
     knobs: Float64s  # settings of the policy
     places: Int64s  # (2, S, most nodes)
     slots: Int64s  # (2, S)
     chosen: Int64s  # (2, most nodes) the last place found
-    counts: Int64s  # (8,)
+    counts: Int64s  # (9,)
 
 
 def build(cluster: GpuCluster, jobs: GpuJobs, quota: Float64s, knobs: Float64s) -> GpuState:
@@ -73,23 +75,25 @@ def build(cluster: GpuCluster, jobs: GpuJobs, quota: Float64s, knobs: Float64s) 
     if jobs.restart_s is not None:
         real[RESTART] = np.where(np.isnan(jobs.restart_s), real[RESTART], jobs.restart_s)
     real[BEGUN], real[END], real[WAKE] = -1.0, NEVER, NEVER
-    whole = np.zeros((12, n + 1), dtype=np.int64)
+    whole = np.zeros((13, n + 1), dtype=np.int64)
+    whole[POD_GPUS, :n] = jobs.pod_gpus
     whole[GPUS, :n], whole[GROUP, :n], whole[KIND, :n], whole[SLOT] = jobs.gpus, jobs.group, kind, -1
     sums = [own.sum() for own in of_type]
-    counts = np.array([0, 0, slots, 0, 0, len(set(cluster.racks.tolist())), -1, n], dtype=np.int64)
+    counts = np.array([0, 0, slots, 0, 0, len(set(cluster.racks.tolist())), -1, n, 0], dtype=np.int64)
     return GpuState(
         real=real,
         whole=whole,
-        need=jobs.need[:, :resources].copy(),
+        need=jobs.needs(resources),
+        fewest=_fewest(cluster, jobs, node_type, len(types)),
         speed=speed,
         preference=np.argsort(-speed[:, :, 1], axis=1, kind="stable"),
         local=local,
-        node=np.stack([node_type, cluster.racks]),
-        of_type=np.array([[own.max() for own in of_type], sums, sums, sums], dtype=np.int64),
+        node=np.stack([node_type, cluster.racks, 0 * node_type, 0 * node_type]),
+        of_type=np.array([sums, sums, sums], dtype=np.int64),
         total=cluster.capacity.sum(axis=0),
         room=cluster.capacity.copy(),
         free=cluster.capacity.copy(),
-        of_group=np.stack([np.asarray(quota, dtype=np.float64), np.zeros(groups)]),
+        of_group=np.stack([np.asarray(quota, dtype=np.float64), np.zeros(groups), np.full(groups, -1.0)]),
         used=np.zeros((groups, resources), dtype=np.int64),
         asked=np.zeros(groups, dtype=np.int64),
         knobs=np.asarray(knobs, dtype=np.float64),
@@ -98,6 +102,20 @@ def build(cluster: GpuCluster, jobs: GpuJobs, quota: Float64s, knobs: Float64s) 
         chosen=np.zeros((2, most), dtype=np.int64),
         counts=counts,
     )
+
+
+def _fewest(cluster: GpuCluster, jobs: GpuJobs, node_type: Int64s, types: int) -> Int64s:
+    """Return how many nodes of each type a job needs on an empty cluster, (n, T); more than there are if none do."""
+    sizes, of = np.unique(
+        np.column_stack([jobs.gpus, jobs.pod_gpus, jobs.needs(cluster.capacity.shape[1])]), axis=0, return_inverse=True
+    )
+    fewest = np.zeros((len(sizes), types), dtype=np.int64)
+    for kind in range(types):
+        nodes = cluster.capacity[node_type == kind]
+        for index, (gpus, pod, *need) in enumerate(sizes.tolist()):
+            room = np.sort(node_gpus(nodes, np.array(need), pod))[::-1].cumsum()
+            fewest[index, kind] = np.searchsorted(room, gpus) + 1
+    return fewest[of.reshape(-1)]
 
 
 def _speeds(cluster: GpuCluster, jobs: GpuJobs, types: list[str]) -> tuple[Int64s, Float64s, Int64s]:

@@ -1,6 +1,6 @@
 """The twin of the compiled clock in plain Python; `groups` has the policies that share between groups.
 
-It uses dictionaries and supports no profiles, no resources other than GPUs, no GPU types and no racks.
+It uses dictionaries and supports no profiles, no GPU types and no racks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import GpuJobs, origin_s
 from tests.twins.gpu import groups
-from tests.twins.gpu.job import NEVER, PlainGpuJob, PlainGpuWorld, start, stop
+from tests.twins.gpu.job import NEVER, PlainGpuJob, PlainGpuWorld, start, start_on, stop
 
 NEAR = 1e-6
 
@@ -23,11 +23,11 @@ def simulate(
     origin = origin_s(jobs)
     columns = (jobs.submit_s - origin, jobs.gpus, jobs.run_s, jobs.group)
     everyone = [
-        PlainGpuJob(at, submit, gpus, run, group, left=run)
+        PlainGpuJob(at, submit, gpus, run, group, left=run, need=jobs.need[at], pod_gpus=int(jobs.pod_gpus[at]))
         for at, (submit, gpus, run, group) in enumerate(zip(*(one.tolist() for one in columns), strict=True))
     ]
     policy, coming = POLICIES[name], list(everyone)
-    world = PlainGpuWorld(cluster, knobs, list(quota), cluster.capacity[:, 0].copy())
+    world = PlainGpuWorld(cluster, knobs, list(quota), cluster.capacity.copy())
     while coming or world.there:
         ahead = [job.submit for job in coming[:1]] + [job.end for job in world.there]
         wakes = [policy.wake(job, world.now, knobs) for job in world.there]
@@ -36,7 +36,7 @@ def simulate(
             job.settle(min(now, job.end))
             if job.end <= now:
                 for node, gpus in job.placed.items():
-                    world.free[node] += gpus
+                    world.free[node] += gpus * job.need
                 job.placed = {}
         world.there = [job for job in world.there if job.end > now]
         while coming and coming[0].submit <= now:
@@ -57,6 +57,27 @@ def _sjf(world: PlainGpuWorld) -> None:
     for job in sorted(world.there, key=lambda job: job.run):
         if not job.placed:
             start(job, world.free, world.now)
+
+
+def _single(world: PlainGpuWorld) -> None:
+    room, blocked = world.cluster.capacity, set()
+    for job in world.there:
+        if job.bound is None:
+            load = [
+                sum(other.gpus for other in world.there if other.bound == node) / room[node, 0]
+                for node in range(len(room))
+            ]
+            able = [node for node in range(len(room)) if (job.gpus * job.need <= room[node]).all()]
+            job.bound = min(able, key=lambda node: load[node], default=-1)
+    for job in world.there:
+        if job.placed or job.bound is None or job.bound in blocked:
+            continue
+        if job.bound == -1:
+            start(job, world.free, world.now)
+        elif (job.gpus * job.need <= world.free[job.bound]).all():
+            start_on(job, world.free, {job.bound: job.gpus}, world.now)
+        else:
+            blocked.add(job.bound)
 
 
 def _srtf(world: PlainGpuWorld) -> None:
@@ -88,6 +109,10 @@ def _never(job: PlainGpuJob, now: float, knobs: dict[str, float]) -> float:
 def _yarn_wake(job: PlainGpuJob, now: float, knobs: dict[str, float]) -> float:
     relaxed = job.submit + knobs["hold_s"]
     return relaxed if not job.placed and relaxed > now else NEVER
+
+
+def _mesos_wake(job: PlainGpuJob, now: float, knobs: dict[str, float]) -> float:
+    return job.wake
 
 
 def _tiresias_wake(job: PlainGpuJob, now: float, knobs: dict[str, float]) -> float:
@@ -131,6 +156,8 @@ POLICIES = {
     "srtf": PlainGpuPolicy(_srtf, preempts=True),
     "yarn": PlainGpuPolicy(groups.yarn, _yarn_wake, preempts=True),
     "drf": PlainGpuPolicy(groups.drf),
+    "mesos": PlainGpuPolicy(groups.mesos, _mesos_wake),
     "tetris": PlainGpuPolicy(groups.tetris),
+    "single": PlainGpuPolicy(_single),
     "tiresias": PlainGpuPolicy(_tiresias, _tiresias_wake, preempts=True),
 }
