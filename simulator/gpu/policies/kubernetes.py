@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import math
 
-from simulator.gpu.policies.pods import Pod, PodNodes, Scoring
+from simulator.gpu.pods import Pod, PodNodes, Scoring
 from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View, check_seconds
 from simulator.gpu.scheduler import RoundScheduler
 from simulator.metrics import PODS_HELD
