@@ -98,6 +98,7 @@ def _nodes(scene: GpuScene, value: str, change: str) -> GpuScene:
         tuple(cluster.types[at] for at in kept),
         np.where(np.arange(wanted) < now, cluster.racks[kept], cluster.racks.max() + 1 + (np.arange(wanted) // 16)),
         cluster.reference,
+        tuple(cluster.labels[at] for at in kept) if cluster.labels else (),
     )
     if cluster.reference not in smaller.types:
         raise InputError(f"change {change!r} leaves no node of {cluster.reference}, the type of the recorded run times")
@@ -116,7 +117,7 @@ def _type(scene: GpuScene, value: str, change: str) -> GpuScene:
 
     before = scene.cluster.reference
     after = before if before in types else types[0]
-    cluster = scene.cluster._replace(types=types, reference=after)
+    cluster = scene.cluster._replace(types=types, reference=after, labels=())
     if after == before:
         line = f"{change}: run times are those of {before}, on other types at the speed of the drawn models"
         return _feasible(replace(scene, cluster=cluster, assumptions=(*scene.assumptions, line)), change)

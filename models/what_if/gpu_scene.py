@@ -13,6 +13,7 @@ from models.what_if.changes import GpuScene
 from models.what_if.job_files import with_facts
 from models.what_if.profiled import profiled
 from models.what_if.schedulers import without_unplaceable
+from models.what_if.vectors import of_pods, with_vectors
 from simulator.gpu.cluster import PLAIN, GpuCluster, of_nodes
 from simulator.gpu.jobs import GpuJobs
 from simulator.gpu.profiles.profile import Profile
@@ -26,9 +27,14 @@ from traces.visible import visible
 NODES_A_RACK = 16  # if nothing shows which nodes share a switch
 _JOBS = """
 SELECT job_key, submit_utc, wait_s, run_s, partition, user_name, qos,
-    requested_cpus, requested_mem_mib, gpu_time_s,
-    CASE WHEN allocated_gpus > 0 THEN allocated_gpus ELSE requested_gpus END AS gpus, 1::BIGINT AS pod_gpus
-FROM jobs WHERE cluster = ? ORDER BY submit_utc, job_key
+    CASE WHEN allocated_gpus > 0 THEN allocated_gpus ELSE requested_gpus END AS gpus, 1::BIGINT AS pod_gpus,
+    CASE WHEN allocated_cpus > 0 THEN allocated_cpus ELSE requested_cpus END AS cpus,
+    CASE WHEN allocated_mem_mib > 0 THEN allocated_mem_mib ELSE requested_mem_mib END AS mem_mib,
+    coalesce(round(1000 * part), 1000)::BIGINT AS gpu_milli
+FROM jobs LEFT JOIN (
+    SELECT job_key, max(gpu_part) AS part FROM attempts WHERE cluster = $1 AND gpu_part > 0 GROUP BY job_key
+) AS parts USING (job_key)
+WHERE cluster = $1 ORDER BY submit_utc, job_key
 """
 _OF_PODS = "SELECT count(*) AS files FROM trace_files WHERE cluster = ? AND format = 'openb-pods'"
 
@@ -59,7 +65,8 @@ def read_scene(
         assumptions.append(
             f"{counted(len(every) - len(rows), 'job')} without GPUs, run time or submission are left out"
         )
-    if names_pods(data, settings):
+    is_of_pods = names_pods(data, settings)
+    if is_of_pods:
         rows, line = _gangs(rows)
         assumptions.append(line)
     if from_s is not None:
@@ -72,9 +79,13 @@ def read_scene(
         assumptions.append(f"of {counted(len(rows), 'job')} the {newest:,} submitted last are replayed")
         rows = rows.tail(newest)
     known = tuple((profiles or {}).values())
-    cluster, machine_assumptions = _machine(data, settings, known)
+    cluster, nodes, machine_assumptions = _machine(data, settings, known)
     jobs, dimension = _jobs(rows)
-    assumptions += [*machine_assumptions, f"quotas and fair shares go by {dimension}"]
+    cluster, jobs, sized = with_vectors(cluster, jobs, nodes, rows)
+    assumptions += [*machine_assumptions, *sized, f"quotas and fair shares go by {dimension}"]
+    if is_of_pods:
+        jobs, said = of_pods(jobs, rows)
+        assumptions += said
     if facts is not None:
         jobs = with_facts(jobs, facts, profiles or {})
     jobs, said = profiled(jobs, known, cluster, seed, is_strict)
@@ -94,31 +105,36 @@ def _gangs(pods: pl.DataFrame) -> tuple[pl.DataFrame, str]:
     Pods of whole GPUs that were created in one second with one request are one gang. It holds all of its GPUs for as
     long as its longest pod ran. A pod with a part of a GPU is a job of its own.
     """
-    is_part = pl.col("gpu_time_s") < pl.col("gpus") * pl.col("run_s")
-    request = ("submit_utc", "submit_s", "gpus", "requested_cpus", "requested_mem_mib", "partition", "qos", "alone")
+    is_part = pl.col("gpu_milli") < 1000
+    request = ("submit_utc", "submit_s", "gpus", "cpus", "mem_mib", "partition", "qos", "alone")
     gangs = (
         pods.with_columns(alone=pl.when(is_part).then("job_key"))
         .group_by(request, maintain_order=True)
-        .agg(pl.col("job_key", "user_name").first(), pl.col("run_s", "wait_s").max(), pods=pl.len())
-        .with_columns(pod_gpus=pl.col("gpus"), gpus=pl.col("gpus") * pl.col("pods"))
+        .agg(pl.col("job_key", "user_name", "gpu_milli").first(), pl.col("run_s", "wait_s").max(), pods=pl.len())
+        .with_columns(pl.col("gpus", "cpus", "mem_mib") * pl.col("pods"), pod_gpus=pl.col("gpus"))
     )
     wide = int((gangs["pods"] > 1).sum())
     return gangs, (
         f"the log names pods and no jobs: {len(pods):,} pods, of which those created in one second with one request "
-        f"are one, make {counted(len(gangs), 'job')}, {wide:,} of several pods; a part of a GPU counts as one, and "
-        "only kubernetes keeps the GPUs of a pod on one node"
+        f"are one, make {counted(len(gangs), 'job')}, {wide:,} of several pods; only kubernetes "
+        "shares a GPU between pods that ask for parts of it; themis, lyra, sia, gandiva and guided may split a pod"
     )
 
 
-def _machine(data: DataFolder, settings: ClusterSettings, known: tuple[Profile, ...]) -> tuple[GpuCluster, list[str]]:
-    """Nodes as declared, else as listed, in order of names; also their GPU types, and the assumptions."""
+def _machine(
+    data: DataFolder, settings: ClusterSettings, known: tuple[Profile, ...]
+) -> tuple[GpuCluster, pl.DataFrame | None, list[str]]:
+    """Nodes as declared, else as listed, in order of names; also the list that was read, and the assumptions."""
+    listed: pl.DataFrame | None = None
     types = tuple(kind for kind, nodes in settings.gpu_types.items() for _ in range(nodes))
     by = "as declared"
     if settings.nodes is not None and settings.gpus_per_node:
         gpus = np.full(settings.nodes, settings.gpus_per_node)
     else:
         listed = warehouse.read(
-            data, "SELECT gpus, gpu_type FROM nodes WHERE cluster = ? AND gpus > 0 ORDER BY node", (settings.name,)
+            data,
+            "SELECT gpus, gpu_type, cpus, memory_mib FROM nodes WHERE cluster = ? AND gpus > 0 ORDER BY node",
+            (settings.name,),
         )
         if listed.is_empty():
             raise InputError(
@@ -134,14 +150,15 @@ def _machine(data: DataFolder, settings: ClusterSettings, known: tuple[Profile, 
             f"but it has {len(gpus):,}"
         )
     plain = next(iter(known[0].steps)) if known else PLAIN
-    cluster = of_nodes(gpus, types or (plain,) * len(gpus), rack_nodes=NODES_A_RACK)
+    labels = () if listed is None else tuple(listed["gpu_type"].fill_null("").to_list())
+    cluster = of_nodes(gpus, types or (plain,) * len(gpus), rack_nodes=NODES_A_RACK, labels=labels)
     if types:
         mixed = ", ".join(f"{nodes:,} of {kind}" for kind, nodes in Counter(types).items())
         most = f"run times are taken as those of {cluster.reference}, the type of most GPUs"
         line = f"nodes are {mixed}, {by}; {most}, and a job may run on any"
     else:
         line = "all GPUs are of one type" + (f", taken as {plain}" if known else "")
-    return cluster, [f"{NODES_A_RACK} nodes share a switch (the log does not say)", line]
+    return cluster, listed, [f"{NODES_A_RACK} nodes share a switch (the log does not say)", line]
 
 
 def _typed(listed: pl.Series) -> tuple[str, ...]:
@@ -150,8 +167,9 @@ def _typed(listed: pl.Series) -> tuple[str, ...]:
 
 
 def _jobs(rows: pl.DataFrame) -> tuple[GpuJobs, str]:
-    """The arrays, and the grouping of jobs: by partition if there are several, else by user."""
-    by = "partition" if rows["partition"].n_unique() > 1 else "user_name"
+    """The arrays, and the grouping of jobs: by partition if there are several, else by user, else by QoS."""
+    by = "user_name" if rows["user_name"].null_count() < len(rows) else "qos"
+    by = "partition" if rows["partition"].n_unique() > 1 else by
     groups, group = _coded(rows[by])
     users, user = _coded(rows["user_name"])
     count = len(rows)
@@ -170,12 +188,16 @@ def _jobs(rows: pl.DataFrame) -> tuple[GpuJobs, str]:
         model=np.full(count, -1, dtype=np.int64),
         elastic=np.zeros(count, dtype=np.bool_),
         pod_gpus=rows["pod_gpus"].to_numpy().astype(np.int64),
+        gpu_milli=rows["gpu_milli"].to_numpy().astype(np.int64),
+        priority=np.zeros(count, dtype=np.int64),
+        accepts=np.full(count, -1, dtype=np.int64),
+        models_asked=(),
         ids=rows["job_key"].to_numpy().astype(np.str_),
         recorded_wait_s=rows["wait_s"].cast(pl.Float64).fill_null(np.nan).to_numpy(),
     )
     if len(groups) < 2:
         return jobs, "nothing: the log names neither partitions nor users, so all jobs are of one group"
-    return jobs, "partition or virtual cluster" if by == "partition" else "user"
+    return jobs, {"partition": "partition or virtual cluster", "user_name": "user", "qos": "class of service"}[by]
 
 
 def _coded(names: pl.Series) -> tuple[tuple[str, ...], np.ndarray[tuple[int], np.dtype[np.int64]]]:

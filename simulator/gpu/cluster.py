@@ -12,18 +12,23 @@ from traces.arrays import Int64s
 from traces.errors import InputError
 from traces.visible import visible
 
-RESOURCES = ("GPUs", "CPUs", "memory")
+RESOURCES = ("GPUs", "thousandths of CPUs", "MiB of memory")  # of `GpuCluster.capacity`, in order
 MOST_NODES = 1_000_000  # in a cluster that a user writes
 PLAIN = "GPU"  # GPU type of a cluster that names none
 
 
 class GpuCluster(NamedTuple):
-    """The nodes of a cluster. `capacity` is (nodes, resources), GPUs first; `racks` (nodes,) holds rack numbers."""
+    """The nodes of a cluster. `racks` (nodes,) holds rack numbers.
+
+    `capacity` is (nodes, resources), in units of RESOURCES. It holds GPUs alone where the CPUs or the memory of a node
+    are not known.
+    """
 
     capacity: Int64s
     types: tuple[str, ...]  # GPU type of each node
     racks: Int64s
     reference: str  # GPU type of the recorded run times
+    labels: tuple[str, ...] = ()  # GPU model of each node as the machine list names it; () where there is none
 
     @property
     def gpus(self) -> int:
@@ -36,17 +41,23 @@ class GpuCluster(NamedTuple):
         return len(self.capacity)
 
     def machine(self) -> GpuMachine:
-        """Convert to the machine of the clock of rounds, which has GPUs only."""
-        return GpuMachine(self.capacity[:, 0].copy(), list(self.types), self.reference)
+        """Convert to the machine of the clock of rounds, whose policies see the GPUs; `kubernetes` sees all."""
+        gpus = self.capacity[:, 0].copy()
+        return GpuMachine(gpus, list(self.types), self.reference, self.capacity[:, 1:].copy(), self.labels)
 
 
 def of_nodes(
-    gpus: Int64s, types: tuple[str, ...] | None = None, reference: str | None = None, rack_nodes: int | None = None
+    gpus: Int64s,
+    types: tuple[str, ...] | None = None,
+    reference: str | None = None,
+    rack_nodes: int | None = None,
+    others: Int64s | None = None,
+    labels: tuple[str, ...] = (),
 ) -> GpuCluster:
     """Build a cluster of nodes with `gpus` (nodes,) GPUs each and `rack_nodes` nodes per rack (None: one rack).
 
-    `reference` defaults to the most common GPU type. Raises InputError for a node without GPUs, and for a
-    reference that no node has.
+    `others` (nodes, resources) is the capacity behind the GPUs, if known. `reference` defaults to the most common GPU
+    type. Raises InputError for a node without GPUs, and for a reference that no node has.
     """
     counts = np.asarray(gpus, dtype=np.int64)
     if len(counts) == 0 or counts.min() < 1:
@@ -60,7 +71,8 @@ def of_nodes(
             f"the cluster has no GPU of the reference type {reference!r}: choose one of {', '.join(sorted(set(named)))}"
         )
     racks = np.arange(len(counts), dtype=np.int64) // (rack_nodes or len(counts))
-    return GpuCluster(counts[:, None].copy(), tuple(named), racks, reference)
+    capacity = counts[:, None].copy() if others is None else np.column_stack([counts, others]).astype(np.int64)
+    return GpuCluster(capacity, tuple(named), racks, reference, labels)
 
 
 def of_text(machine: str, plain: str = PLAIN) -> GpuCluster:

@@ -19,7 +19,9 @@ SAID = ("ids", "recorded_wait_s", "named", "batch", "work", "least", "most", "re
 class GpuJobs:
     """The gangs in order of (submit_s, number); each array has shape (jobs,).
 
-    `need` (jobs, resources) holds the resources that a job takes per GPU; the first column is GPUs (1).
+    `need` (jobs, resources) holds the resources that a job takes per GPU; the first column is GPUs (1). Units are those
+    of `simulator.gpu.cluster.RESOURCES`, and 0 is a job that does not say. Needs are rounded down, so that a job that
+    fits a node also fits it in these units.
     """
 
     number: Int64s
@@ -34,6 +36,10 @@ class GpuJobs:
     model: Int64s  # index into `profiles`; -1 for a job without profile
     elastic: Bools
     pod_gpus: Int64s  # GPUs of one pod, all on one node; divides `gpus`; 1 if the log has no pods
+    gpu_milli: Int64s  # thousandths that it takes of each of its GPUs; 1,000 is the whole GPU
+    priority: Int64s  # a pod of higher priority goes first and may displace others; 0 if the log has none
+    accepts: Int64s  # index into `models_asked`; -1 for a job that runs on any GPU model
+    models_asked: tuple[tuple[str, ...], ...]  # sets of GPU models that jobs ask for, named as in a machine list
     profiles: tuple[Profile, ...] = ()
     ids: NDArray[np.str_] | None = None  # (jobs,) the log's names of the jobs
     recorded_wait_s: Float64s | None = None  # (jobs,) wait in the log, s; NaN where it is unknown
@@ -52,8 +58,14 @@ class GpuJobs:
     def take(self, index: Int64s | Bools) -> GpuJobs:
         """Return the jobs at `index` (positions or mask)."""
         fixed = ("number", "submit_s", "gpus", "run_s", "need", "group", "user", "model", "elastic", "pod_gpus")
+        pods = ("gpu_milli", "priority", "accepts")
         said = tuple(name for name in SAID if getattr(self, name) is not None)
-        return replace(self, **{name: getattr(self, name)[index] for name in (*fixed, *said)})
+        return replace(self, **{name: getattr(self, name)[index] for name in (*fixed, *pods, *said)})
+
+    def needs(self, resources: int) -> Int64s:
+        """Return `need` for a cluster that knows so many resources, (jobs, resources): 0 where jobs do not say."""
+        known = self.need[:, :resources]
+        return np.pad(known, ((0, 0), (0, resources - known.shape[1])))
 
     def drawn(self, seed: int, mix: dict[str, float], elastic_share: float = 0.2) -> GpuJobs:
         """Return the same jobs with generated models (drawn from `mix`) and elastic flags, by `profiles.draw`.
@@ -101,6 +113,10 @@ class GpuJobs:
                 most=None if (most := said("most", at)) is None else int(most),
                 restart_s=said("restart_s", at),
                 app=None if self.app is None or self.app[at] < 0 else int(self.app[at]),
+                need=tuple(self.need[at, 1:].tolist()),
+                gpu_milli=int(self.gpu_milli[at]),
+                priority=int(self.priority[at]),
+                accepts=self.models_asked[self.accepts[at]] if self.accepts[at] >= 0 else (),
             )
             for at in range(len(self))
         ]
@@ -137,4 +153,8 @@ def of_arrays(
         model=none.copy(),
         elastic=np.zeros(count, dtype=np.bool_),
         pod_gpus=np.ones(count, dtype=np.int64),
+        gpu_milli=np.full(count, 1000, dtype=np.int64),
+        priority=np.zeros(count, dtype=np.int64),
+        accepts=none.copy(),
+        models_asked=(),
     )

@@ -21,6 +21,7 @@ SCHEDULERS: dict[str, str] = {
     "srtf": "simulator.gpu.policies.srtf",
     "yarn": "simulator.gpu.policies.yarn",
     "drf": "simulator.gpu.policies.drf",
+    "mesos": "simulator.gpu.policies.mesos",
     "tetris": "simulator.gpu.policies.tetris",
     "tiresias": "simulator.gpu.policies.tiresias",
     "tiresias-gittins": "simulator.gpu.policies.tiresias_gittins",
@@ -28,6 +29,7 @@ SCHEDULERS: dict[str, str] = {
     "lyra": "simulator.gpu.policies.lyra",
     "gandiva": "simulator.gpu.policies.gandiva",
     "sia": "simulator.gpu.policies.sia",
+    "single": "simulator.gpu.policies.single",
     "kubernetes": "simulator.gpu.policies.kubernetes",
     "guided": "simulator.gpu.policies.guided",
 }

@@ -41,6 +41,9 @@ class GpuMachine:
     gpus: Int64s
     types: list[str]
     reference: str
+    others: Int64s | None = None  # (nodes, resources): what nodes have beside GPUs, if known
+    labels: tuple[str, ...] = ()  # GPU model of each node as the machine list names it, if known
+    quotas: Mapping[str, float] = field(default_factory=dict)  # GPUs of each group, for a policy that has quotas
 
     @cached_property
     def total(self) -> int:
@@ -72,6 +75,10 @@ class GpuJob:
     most: int | None = None  # most GPUs of an elastic job; None: the policy's own rule
     restart_s: float | None = None  # seconds of a checkpoint and a start from it; None: the model's
     app: int | None = None  # application whose trials share it
+    need: tuple[int, ...] = ()  # other resources per GPU, in the order of `GpuMachine.others`
+    gpu_milli: int = 1000  # thousandths that it takes of each of its GPUs
+    priority: int = 0
+    accepts: tuple[str, ...] = ()  # GPU models that it asks for; () is any
     left_s: float = 0.0  # remaining part of run_s at `since_s`
     gpu_s: float = 0.0  # attained GPU seconds, including charges
     lost_gpu_s: float = 0.0  # GPU seconds spent on charges
@@ -98,9 +105,9 @@ class GpuJob:
         return RESTART_S if self.model is None else self.model.restart_s
 
     @property
-    def held(self) -> int:
-        """Return the number of GPUs that it has now."""
-        return sum(self.placed.values())
+    def held(self) -> float:
+        """Return the number of GPUs that it has now; the part of one that it shares counts as a part."""
+        return sum(self.placed.values()) * self.gpu_milli / 1000
 
 
 class View(NamedTuple):
@@ -168,11 +175,14 @@ class _Clock:
     def __init__(self, jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPolicy) -> None:
         self.arriving = sorted(jobs, key=lambda job: (job.submit_s, job.number))[::-1]
         self.machine, self.policy = machine, policy
+        if not getattr(policy, "shares_gpus", False):
+            for job in jobs:
+                job.gpu_milli = 1000
         self.active: dict[int, GpuJob] = {}
         self.partners: dict[int, int] = {}  # of each pair of jobs that share GPUs: job -> the other job, both ways
         self.decisions = 0
         self.stranded_gpu_s = 0.0
-        self.free = 0  # free GPUs since the last tick
+        self.free = 0.0  # free GPUs since the last tick
         self.last_s = 0.0
 
     def settle(self, job: GpuJob, now_s: float) -> None:
@@ -232,7 +242,7 @@ class _Clock:
 
     def check(self, wanted: dict[int, Placed]) -> None:
         """Raise WorkError if a policy allocates missing GPUs, or GPUs to a job that must not have them."""
-        used = [0] * len(self.machine.gpus)
+        used = [0] * len(self.machine.gpus)  # thousandths of GPUs
         guests = self.policy.guests
         for number, placed in wanted.items():
             if number not in self.active:
@@ -242,11 +252,11 @@ class _Clock:
                     raise WorkError(f"{type(self.policy).__name__} packs job {number} with one that is not on its GPUs")
                 continue
             for node, gpus in placed.items():
-                used[node] += gpus
-        over = np.flatnonzero(np.array(used) > self.machine.gpus)
+                used[node] += gpus * self.active[number].gpu_milli
+        over = np.flatnonzero(np.array(used) > 1000 * self.machine.gpus)
         if len(over):
             raise WorkError(
-                f"{type(self.policy).__name__} gives {used[over[0]]} GPUs of node {over[0]}, "
+                f"{type(self.policy).__name__} gives {used[over[0]] / 1000:g} GPUs of node {over[0]}, "
                 f"which has only {self.machine.gpus[over[0]]}"
             )
         if len(set(guests.values())) < len(guests):
@@ -268,31 +278,38 @@ class _Clock:
                 guests = self.policy.guests
                 held = sum(job.held for number, job in self.active.items() if number not in guests)
                 self.free = self.machine.total - held
+            following = self.next_tick(tick)
+            if self.active:
                 is_running = any(job.placed for job in self.active.values())
-                idle_s = 0.0 if is_running else idle_s + self.policy.round_s
+                idle_s = 0.0 if is_running else idle_s + following - tick
                 if idle_s > STUCK_S:
                     stuck = next(iter(self.active.values()))
                     raise WorkError(
                         f"job {stuck.number} of {counted(stuck.gpus, 'GPU')} is never started: it fits no allocation"
                     )
-            tick = self.next_tick(tick)
+            tick = following
 
     def next_tick(self, tick: float) -> float:
-        """Return the end of this round; if the policy has `settled`, that of the round of the next arrival or end."""
+        """Return the end of this round; if the policy has `settled`, that of the round of the next event."""
         following = tick + self.policy.round_s
         if not self.active or not getattr(self.policy, "settled", False):
             return following
-        event_s = min(max(job.since_s, job.resume_s) + job.left_s / job.speed for job in self.active.values())
+        ends = (max(job.since_s, job.resume_s) + job.left_s / job.speed for job in self.active.values() if job.placed)
+        event_s = min(ends, default=np.inf)
+        event_s = min(event_s, getattr(self.policy, "wake_s", np.inf))
         if self.arriving:
             event_s = min(event_s, self.arriving[-1].submit_s)
+        if event_s == np.inf:  # nothing will ever change
+            return following + STUCK_S
         return max(following, float(np.ceil(event_s / self.policy.round_s) * self.policy.round_s))
 
 
 def simulate_rounds(jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPolicy) -> GpuResult:
     """Run new `jobs` to the end of the last one, after the policy's `prepared` if it has one.
 
-    A policy may be `settled`: every job runs, and its last decision remains valid until a job arrives or ends. It is
-    not called before.
+    A policy may be `settled`: its last decision remains valid until a job arrives or ends, or until its `wake_s` if it
+    has one. It is not called before. A policy that `shares_gpus` gives a job the part of a GPU that it asks for; under
+    the others a job takes its GPUs whole.
 
     Raises InputError for a job that is wider than the machine. Raises WorkError if the policy breaks a rule, or starts
     no job for STUCK_S.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from simulator.gpu.algorithms.placement import node_gpus
 from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import GpuJobs
 from simulator.gpu.registry import check, scheduler
@@ -52,8 +54,14 @@ def simulate(
     found = scheduler(name)
     if isinstance(found, RoundScheduler):
         policy: Any = found.build(settings)
-        result = simulate_rounds(jobs.objects(), cluster.machine(), policy)
-        return GpuReplay(result, policy.said() if hasattr(policy, "said") else [])
+        machine, lines = cluster.machine(), list[str]()
+        if getattr(policy, "uses_quotas", False):
+            share, lines = quota(cluster, jobs, quotas or {})
+            machine = replace(machine, quotas=dict(zip(jobs.groups, share.tolist(), strict=True)))
+        result = simulate_rounds(jobs.objects(), machine, policy)
+        return GpuReplay(
+            result, [f"{name}: {line}" for line in lines] + (policy.said() if hasattr(policy, "said") else [])
+        )
     share, said = quota(cluster, jobs, quotas or {}) if found.shares else (np.zeros(max(1, len(jobs.groups))), [])
     said = [f"{name}: {line}" for line in said if found.shares == "quota"]
     if found.shares and len(jobs.groups) < 2:
@@ -112,14 +120,12 @@ def _events(
 def fits(cluster: GpuCluster, jobs: GpuJobs) -> Bools:
     """Return which jobs an empty cluster can hold on GPUs of one type, each pod on one node, (jobs,)."""
     able = np.zeros(len(jobs), dtype=np.bool_)
-    needs, of = np.unique(np.column_stack([jobs.pod_gpus, jobs.need]), axis=0, return_inverse=True)
+    resources = cluster.capacity.shape[1]
+    needs, of = np.unique(np.column_stack([jobs.pod_gpus, jobs.needs(resources)]), axis=0, return_inverse=True)
     for kind in sorted(set(cluster.types)):
         nodes = cluster.capacity[np.array(cluster.types) == kind]
-        for index, (pod, *need_of_gpu) in enumerate(needs):
-            need = np.array(need_of_gpu)
-            asked = need > 0
-            room = int(pod * ((nodes[:, asked] // need[asked]).min(axis=1) // pod).sum())
-            able |= (of.reshape(-1) == index) & (jobs.gpus <= room)
+        room = [int(node_gpus(nodes, np.array(need), pod).sum()) for pod, *need in needs.tolist()]
+        able |= jobs.gpus <= np.array(room)[of.reshape(-1)]
     return able
 
 

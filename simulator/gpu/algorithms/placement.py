@@ -31,6 +31,16 @@ def packed(free: Int64s, gpus: int, most_nodes: int | None = None) -> dict[int, 
     return placed
 
 
+def node_gpus(free: Int64s, need: Int64s, pod_gpus: int = 1) -> Int64s:
+    """Return how many GPUs each node holds for a job, in whole pods of `pod_gpus`, (nodes,).
+
+    free: (nodes, resources), GPUs first. need: (resources,) per GPU of the job.
+    """
+    asked = need > 0
+    room = (free[:, asked] // need[asked]).min(axis=1)
+    return np.asarray(room - room % pod_gpus, dtype=np.int64)
+
+
 def take(free: Int64s, placed: dict[int, int]) -> None:
     """Subtract the GPUs of `placed` from `free` (nodes,) in place."""
     for node, gpus in placed.items():

@@ -28,6 +28,7 @@ from simulator.gpu.events.state import (
     PENDED,
     PENDING,
     PIECES,
+    POD_GPUS,
     PREEMPTIONS,
     RACK,
     RACKS,
@@ -44,7 +45,6 @@ from simulator.gpu.events.state import (
     TAKEN,
     TYPE_FREE,
     WAITED,
-    WIDEST,
     GpuState,
 )
 
@@ -60,12 +60,14 @@ def free_gpus(state: GpuState) -> int:
 
 @kernel
 def holds(state: GpuState, node: int, job: int) -> int:
-    """Return how many GPUs of the job the node could take now."""
+    """Return how many GPUs of the job the node could take now, in whole pods."""
     most = state.free[node, 0]
     for resource in range(1, state.free.shape[1]):
         need = state.need[job, resource]
         if need > 0:
             most = min(most, state.free[node, resource] // need)
+    if state.whole[POD_GPUS, job] > 1:
+        most -= most % state.whole[POD_GPUS, job]
     return int(most)
 
 
@@ -108,8 +110,7 @@ def find(state: GpuState, job: int, kind: int, is_local: bool) -> bool:
     """Whether the job fits on GPUs of the type now, with `is_local` on the fewest nodes; `chosen` holds the place."""
     if state.of_type[TYPE_FREE, kind] < state.whole[GPUS, job]:
         return False
-    fewest = -(-state.whole[GPUS, job] // state.of_type[WIDEST, kind])
-    nodes = _search(state, job, kind, -1, fewest if is_local else state.node.shape[1])
+    nodes = _search(state, job, kind, -1, state.fewest[job, kind] if is_local else state.node.shape[1])
     if nodes == 0:
         return False
     if nodes > 1 and state.counts[RACKS] > 1:

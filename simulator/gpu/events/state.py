@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simulator.gpu.algorithms.placement import node_gpus
 from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import GpuJobs, origin_s
 from simulator.gpu.profiles.profile import RESTART_S
@@ -20,16 +21,16 @@ SUBMIT, WORK, RESTART, LEFT, SINCE, RESUME, RATE, ATTAINED = range(8)  # LEFT: r
 LOST, RAN, BEGUN, END, WAKE, PENDED, SERVICE, KEY = range(8, 16)  # SERVICE: rank of a policy, GPU s
 FIRST, WAITED = range(16, 18)  # FIRST: charge of the first start; WAITED: seconds without GPUs before PENDED
 # Rows of `whole`, one integer per job; ACTIVE_JOB and ORDER are lists of jobs whose lengths are in `counts`.
-GPUS, GROUP, KIND, STATUS, LEVEL, ON_TYPE, SLOT, RESTARTS, PREEMPTIONS, ACTIVE_JOB, ORDER, CHOICE = range(12)
-BIN = 12  # column of `table`
-NODE_TYPE, RACK = range(2)  # rows of `node`
-WIDEST, TYPE_GPUS, TYPE_FREE, ASKED_TYPES = range(4)  # rows of `of_type`
-QUOTA, SHARE = range(2)  # rows of `of_group`
+GPUS, GROUP, KIND, STATUS, LEVEL, ON_TYPE, SLOT, RESTARTS, PREEMPTIONS, ACTIVE_JOB, ORDER, CHOICE, POD_GPUS = range(13)
+BIN = 13  # column of `table`
+NODE_TYPE, RACK, LOAD, BLOCKED = range(4)  # rows of `node`; the last two are working memory of a policy
+TYPE_GPUS, TYPE_FREE, ASKED_TYPES = range(3)  # rows of `of_type`
+QUOTA, SHARE, DEAF_UNTIL = range(3)  # rows of `of_group`; DEAF_UNTIL: no offers before, s; -1 for none
 NODE, TAKEN = range(2)  # rows of `places` and `chosen`: a node, and the number of its GPUs
 PIECES, OPEN = range(2)  # rows of `slots`: number of nodes of the slot; a stack of unused slots
 EDGE, COUNT, SUM, INDEX = range(4)  # rows of `table`: upper end of a bin of GPU s, its samples, their sum; see Gittins
 ACTIVE, SORTED, OPEN_SLOTS, CHOSEN, DECISIONS, RACKS, NEWEST, JOBS = range(8)  # in `counts`
-LEARNED, RENEWED = range(8, 10)  # in `counts`: samples in `table`, and those when a policy last used them
+LEARNED, RENEWED, LEFT_OVER = range(8, 11)  # in `counts`: samples in `table`, those last used; GPUs left by a policy
 
 
 class GpuState(NamedTuple):
@@ -40,17 +41,18 @@ class GpuState(NamedTuple):
     """
 
     real: Float64s  # (18, n)
-    whole: Int64s  # (13, n + 1)
+    whole: Int64s  # (14, n + 1)
     need: Int64s  # (n, R) resources per GPU of the job
+    fewest: Int64s  # (n, T) nodes of the type that hold the job, if it fits at all
     speed: Float64s  # (K, T, nodes + 1)
     preference: Int64s  # (K, T) types, fastest first
     local: Int64s  # (K,) 1 if a gang loses much when it is spread
-    node: Int64s  # (2, m)
-    of_type: Int64s  # (4, T)
+    node: Int64s  # (4, m)
+    of_type: Int64s  # (3, T)
     total: Int64s  # (R,)
     room: Int64s  # (m, R) capacity
     free: Int64s  # (m, R)
-    of_group: Float64s  # (2, groups)
+    of_group: Float64s  # (3, groups)
     used: Int64s  # (groups, R)
     asked: Int64s  # (groups,) working memory of a policy
     knobs: Float64s  # settings of the policy
@@ -58,7 +60,7 @@ class GpuState(NamedTuple):
     places: Int64s  # (2, S, most nodes)
     slots: Int64s  # (2, S)
     chosen: Int64s  # (2, most nodes) the last place found
-    counts: Int64s  # (10,)
+    counts: Int64s  # (11,)
 
 
 class Prices(NamedTuple):
@@ -99,24 +101,26 @@ def build(
         real[RESTART] = prices.restart_s
     real[FIRST] = real[RESTART] if prices.first_start else 0.0
     real[BEGUN], real[END], real[WAKE] = -1.0, NEVER, NEVER
-    whole = np.zeros((13, n + 1), dtype=np.int64)
+    whole = np.zeros((14, n + 1), dtype=np.int64)
+    whole[POD_GPUS, :n] = jobs.pod_gpus
     whole[GPUS, :n], whole[GROUP, :n], whole[KIND, :n], whole[SLOT] = jobs.gpus, jobs.group, kind, -1
     sums = [own.sum() for own in of_type]
-    counts = np.array([0, 0, slots, 0, 0, len(set(cluster.racks.tolist())), -1, n, 0, 0], dtype=np.int64)
+    counts = np.array([0, 0, slots, 0, 0, len(set(cluster.racks.tolist())), -1, n, 0, 0, 0], dtype=np.int64)
     counts[LEARNED] = int(table[COUNT].sum())
     return GpuState(
         real=real,
         whole=whole,
-        need=jobs.need[:, :resources].copy(),
+        need=jobs.needs(resources),
+        fewest=_fewest(cluster, jobs, node_type, len(types)),
         speed=speed,
         preference=np.argsort(-speed[:, :, 1], axis=1, kind="stable"),
         local=local,
-        node=np.stack([node_type, cluster.racks]),
-        of_type=np.array([[own.max() for own in of_type], sums, sums, sums], dtype=np.int64),
+        node=np.stack([node_type, cluster.racks, 0 * node_type, 0 * node_type]),
+        of_type=np.array([sums, sums, sums], dtype=np.int64),
         total=cluster.capacity.sum(axis=0),
         room=cluster.capacity.copy(),
         free=cluster.capacity.copy(),
-        of_group=np.stack([np.asarray(quota, dtype=np.float64), np.zeros(groups)]),
+        of_group=np.stack([np.asarray(quota, dtype=np.float64), np.zeros(groups), np.full(groups, -1.0)]),
         used=np.zeros((groups, resources), dtype=np.int64),
         asked=np.zeros(groups, dtype=np.int64),
         knobs=np.asarray(knobs, dtype=np.float64),
@@ -126,6 +130,20 @@ def build(
         chosen=np.zeros((2, most), dtype=np.int64),
         counts=counts,
     )
+
+
+def _fewest(cluster: GpuCluster, jobs: GpuJobs, node_type: Int64s, types: int) -> Int64s:
+    """Return how many nodes of each type a job needs on an empty cluster, (n, T); more than there are if none do."""
+    sizes, of = np.unique(
+        np.column_stack([jobs.gpus, jobs.pod_gpus, jobs.needs(cluster.capacity.shape[1])]), axis=0, return_inverse=True
+    )
+    fewest = np.zeros((len(sizes), types), dtype=np.int64)
+    for kind in range(types):
+        nodes = cluster.capacity[node_type == kind]
+        for index, (gpus, pod, *need) in enumerate(sizes.tolist()):
+            room = np.sort(node_gpus(nodes, np.array(need), pod))[::-1].cumsum()
+            fewest[index, kind] = np.searchsorted(room, gpus) + 1
+    return fewest[of.reshape(-1)]
 
 
 def _speeds(cluster: GpuCluster, jobs: GpuJobs, types: list[str]) -> tuple[Int64s, Float64s, Int64s]:

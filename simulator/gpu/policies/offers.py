@@ -19,20 +19,26 @@ def share_of(state: GpuState, group: int, by_quota: bool) -> float:
 
 
 @kernel
+def queue_up(state: GpuState) -> None:
+    """Queue the waiting jobs of each group by arrival: `asked` has the first, ORDER the next of each; -1 for none."""
+    state.asked[:] = -1
+    for at in range(state.counts[ACTIVE] - 1, -1, -1):
+        job = state.whole[ACTIVE_JOB, at]
+        if state.whole[STATUS, job] == PENDING:
+            state.whole[ORDER, job] = state.asked[state.whole[GROUP, job]]
+            state.asked[state.whole[GROUP, job]] = job
+
+
+@kernel
 def offer(state: GpuState, now: float, by_quota: bool, hold_s: float) -> None:
     """Start jobs of the group with the smallest share, in order of arrival; skip jobs that do not fit.
 
     A gang that arrived less than `hold_s` ago starts only on the fewest nodes. Ties by the group's number.
     """
     groups = len(state.asked)
+    queue_up(state)
     for group in range(groups):
-        state.asked[group] = -1
         state.of_group[SHARE, group] = share_of(state, group, by_quota)
-    for at in range(state.counts[ACTIVE] - 1, -1, -1):
-        job = state.whole[ACTIVE_JOB, at]
-        if state.whole[STATUS, job] == PENDING:
-            state.whole[ORDER, job] = state.asked[state.whole[GROUP, job]]  # the next job of its group
-            state.asked[state.whole[GROUP, job]] = job
     while free_gpus(state) > 0:
         least = -1
         for group in range(groups):

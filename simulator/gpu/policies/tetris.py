@@ -1,12 +1,16 @@
 """Tetris: place jobs where their demand aligns best with the free resources, and favour jobs with little work left.
 
-Grandl et al., "Multi-resource packing for cluster schedulers" (SIGCOMM 2014). The score is the dot product of the job's
-demand and the free resources of its best node, both over that node's capacity, minus `work_weight` times the job's
-work. Units are chosen so that both terms are equally large in the mean over the candidates (the paper's epsilon).
-Candidates are the first `LOOKED_AT` waiting jobs of the groups furthest below their fair share: all but the share
-`fairness` of the groups. The job with the best score starts, then all are scored again. No job is stopped. A gang on
-several nodes is scored by its part on one node. Our reading: penalties for remote input and barriers have no
-counterpart in a trace of gangs.
+Grandl et al., "Multi-resource packing for cluster schedulers" (SIGCOMM 2014). A job's alignment with a node (section
+3.2) is the dot product of its demand and the node's free resources, both over the node's capacity. A job goes to the
+node with which it aligns best, among those that can hold it. Its work (section 3.3.1) is its run time times its demand,
+summed over resources as shares of the cluster. The job with the largest alignment minus `work_weight` x epsilon x work
+starts, then all are scored again. Epsilon makes both terms equally large in the mean over the candidates (section
+3.3.2). Candidates belong to the groups furthest below their fair share: the first (1 - `fairness`) of the groups that
+wait (section 3.4), by dominant share. No job is stopped.
+
+Our reading: among the candidates the first `LOOKED_AT` by arrival are scored. A gang that no single node holds is
+scored by its part on one node, and placed by best fit. A job goes to the fastest GPU type that holds it. Run times are
+known. The penalty for remote input and the knob for barriers have no counterpart in a trace of gangs.
 """
 
 from __future__ import annotations
@@ -17,13 +21,18 @@ from simulator.gpu.events.state import (
     ACTIVE,
     ACTIVE_JOB,
     CHOICE,
+    CHOSEN,
     GPUS,
     GROUP,
     KEY,
+    KIND,
+    NODE,
+    NODE_TYPE,
     ORDER,
     PENDING,
     SHARE,
     STATUS,
+    TAKEN,
     WORK,
     GpuState,
 )
@@ -39,33 +48,40 @@ def decide(state: GpuState, now: float) -> None:
     fairness, work_weight = state.knobs[0], state.knobs[1]
     while free_gpus(state) > 0:
         candidates = _candidates(state, fairness)
-        if candidates == 0:
+        if candidates == 0 or not _starts_one(state, candidates, work_weight, now):
             return
+
+
+@kernel
+def _starts_one(state: GpuState, candidates: int, work_weight: float, now: float) -> bool:
+    """Start the candidate with the best score that fits; return whether there is one."""
+    aligned, work = 0.0, 0.0
+    for at in range(candidates):
+        job = state.whole[ORDER, at]
+        _align(state, job)
+        aligned += state.real[KEY, job]
+        work += _work(state, job)
+    unit = work_weight * aligned / work
+    for _ in range(candidates):
+        best, best_score = -1, 0.0
         for at in range(candidates):
-            state.real[KEY, state.whole[ORDER, at]] = _alignment(state, state.whole[ORDER, at])
-        aligned, work = 0.0, 0.0
-        for at in range(candidates):
-            aligned += state.real[KEY, state.whole[ORDER, at]]
-            work += state.real[WORK, state.whole[ORDER, at]] * state.whole[GPUS, state.whole[ORDER, at]]
-        unit = work_weight * aligned / work
-        is_started = False
-        for _ in range(candidates):
-            best, best_score = -1, 0.0
-            for at in range(candidates):
-                job = state.whole[ORDER, at]
-                score = state.real[KEY, job] - unit * state.real[WORK, job] * state.whole[GPUS, job]
-                if state.whole[CHOICE, job] == 0 and state.real[KEY, job] > 0.0 and (best < 0 or score > best_score):
-                    best, best_score = job, score
-            if best < 0:
-                return
-            state.whole[CHOICE, best] = 1
-            kind = find_any(state, best, False)
-            if kind >= 0:
-                start(state, best, kind, now)
-                is_started = True
-                break
-        if not is_started:
-            return
+            job = state.whole[ORDER, at]
+            score = state.real[KEY, job] - unit * _work(state, job)
+            if state.whole[CHOICE, job] == 0 and state.real[KEY, job] > 0.0 and (best < 0 or score > best_score):
+                best, best_score = job, score
+        if best < 0:
+            return False
+        state.whole[CHOICE, best] = 1
+        node = _align(state, best)
+        if node >= 0:
+            state.chosen[NODE, 0], state.chosen[TAKEN, 0], state.counts[CHOSEN] = node, state.whole[GPUS, best], 1
+            start(state, best, state.node[NODE_TYPE, node], now)
+            return True
+        kind = find_any(state, best, False)
+        if kind >= 0:
+            start(state, best, kind, now)
+            return True
+    return False
 
 
 @kernel
@@ -107,20 +123,42 @@ def _candidates(state: GpuState, fairness: float) -> int:
 
 
 @kernel
-def _alignment(state: GpuState, job: int) -> float:
-    """Return the best alignment of a node's free resources with the job's demand on it; 0 if no node has room."""
-    most = 0.0
-    for node in range(state.node.shape[1]):
-        part = min(state.whole[GPUS, job], holds(state, node, job))
-        if part == 0:
-            continue
-        dot = 0.0
-        for resource in range(len(state.total)):
-            room = state.room[node, resource]
-            if room > 0:
-                dot += (part * state.need[job, resource] / room) * (state.free[node, resource] / room)
-        most = max(most, dot)
-    return most
+def _work(state: GpuState, job: int) -> float:
+    """Return the job's run time times its demand, summed over resources as shares of the cluster. Seconds."""
+    share = 0.0
+    for resource in range(len(state.total)):
+        if state.total[resource] > 0:
+            share += state.whole[GPUS, job] * state.need[job, resource] / state.total[resource]
+    return float(state.real[WORK, job] * share)
+
+
+@kernel
+def _align(state: GpuState, job: int) -> int:
+    """Set the job's KEY to its best alignment with a node; return the node if it holds the whole job, else -1.
+
+    Nodes that hold the whole job come first, those of the fastest type among them. KEY is 0 if no node has room.
+    """
+    part_most = 0.0
+    for rank in range(state.preference.shape[1]):
+        kind = state.preference[state.whole[KIND, job], rank]
+        best, most = -1, 0.0
+        for node in range(state.node.shape[1]):
+            part = min(state.whole[GPUS, job], holds(state, node, job))
+            if part == 0 or state.node[NODE_TYPE, node] != kind:
+                continue
+            dot = 0.0
+            for resource in range(len(state.total)):
+                room = state.room[node, resource]
+                if room > 0:
+                    dot += (part * state.need[job, resource] / room) * (state.free[node, resource] / room)
+            part_most = max(part_most, dot)
+            if part == state.whole[GPUS, job] and dot > most:
+                best, most = node, dot
+        if best >= 0:
+            state.real[KEY, job] = most
+            return best
+    state.real[KEY, job] = part_most
+    return -1
 
 
 SCHEDULER = EventScheduler(decide, {"fairness": 0.25, "work_weight": 1.0}, most={"fairness": 1.0}, shares="resources")

@@ -27,6 +27,14 @@ class Between:
     def settled(self) -> bool:
         return getattr(self.policy, "settled", False)
 
+    @property
+    def wake_s(self) -> float:
+        return getattr(self.policy, "wake_s", np.inf)
+
+    @property
+    def shares_gpus(self) -> bool:
+        return getattr(self.policy, "shares_gpus", False)
+
 
 class Noted(Between):
     """A policy whose decisions are kept."""

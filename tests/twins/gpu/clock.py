@@ -1,6 +1,6 @@
 """The twin of the compiled clock in plain Python; `groups` has the policies that share between groups.
 
-It uses dictionaries and supports no profiles, no resources other than GPUs, no GPU types and no racks.
+It uses dictionaries and supports no profiles, no GPU types and no racks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import GpuJobs, origin_s
 from simulator.gpu.profiles.profile import RESTART_S
 from tests.twins.gpu import groups, queues
-from tests.twins.gpu.job import NEVER, PlainGpuJob, PlainGpuWorld, start
+from tests.twins.gpu.job import NEVER, PlainGpuJob, PlainGpuWorld, start, start_on
 
 
 def simulate(
@@ -24,12 +24,21 @@ def simulate(
     restart_s = RESTART_S if knobs["restart_s"] is None else knobs["restart_s"]
     everyone = [
         PlainGpuJob(
-            at, submit, gpus, run, group, left=run, restart_s=restart_s, first_s=restart_s * knobs["first_start"]
+            at,
+            submit,
+            gpus,
+            run,
+            group,
+            left=run,
+            restart_s=restart_s,
+            first_s=restart_s * knobs["first_start"],
+            need=jobs.need[at],
+            pod_gpus=int(jobs.pod_gpus[at]),
         )
         for at, (submit, gpus, run, group) in enumerate(zip(*(one.tolist() for one in columns), strict=True))
     ]
     policy, coming = POLICIES[name], list(everyone)
-    world = PlainGpuWorld(cluster, knobs, list(quota), cluster.capacity[:, 0].copy())
+    world = PlainGpuWorld(cluster, knobs, list(quota), cluster.capacity.copy())
     while coming or world.there:
         ahead = [job.submit for job in coming[:1]] + [job.end for job in world.there]
         wakes = [policy.wake(job, world.now, knobs) for job in world.there]
@@ -38,7 +47,7 @@ def simulate(
             job.settle(min(now, job.end))
             if job.end <= now:
                 for node, gpus in job.placed.items():
-                    world.free[node] += gpus
+                    world.free[node] += gpus * job.need
                 job.placed = {}
         world.ended += [job for job in world.there if job.end <= now]
         world.there = [job for job in world.there if job.end > now]
@@ -62,6 +71,27 @@ def _sjf(world: PlainGpuWorld) -> None:
             start(job, world.free, world.now)
 
 
+def _single(world: PlainGpuWorld) -> None:
+    room, blocked = world.cluster.capacity, set()
+    for job in world.there:
+        if job.bound is None:
+            load = [
+                sum(other.gpus for other in world.there if other.bound == node) / room[node, 0]
+                for node in range(len(room))
+            ]
+            able = [node for node in range(len(room)) if (job.gpus * job.need <= room[node]).all()]
+            job.bound = min(able, key=lambda node: load[node], default=-1)
+    for job in world.there:
+        if job.placed or job.bound is None or job.bound in blocked:
+            continue
+        if job.bound == -1:
+            start(job, world.free, world.now)
+        elif (job.gpus * job.need <= world.free[job.bound]).all():
+            start_on(job, world.free, {job.bound: job.gpus}, world.now)
+        else:
+            blocked.add(job.bound)
+
+
 def _srtf(world: PlainGpuWorld) -> None:
     queues.follow(sorted(world.there, key=lambda job: job.left), world)
 
@@ -74,6 +104,10 @@ def _never(job: PlainGpuJob, now: float, knobs: dict[str, Any]) -> float:
 def _yarn_wake(job: PlainGpuJob, now: float, knobs: dict[str, Any]) -> float:
     relaxed = job.submit + knobs["hold_s"]
     return relaxed if not job.placed and relaxed > now else NEVER
+
+
+def _mesos_wake(job: PlainGpuJob, now: float, knobs: dict[str, Any]) -> float:
+    return job.wake
 
 
 class PlainGpuPolicy(NamedTuple):
@@ -90,7 +124,9 @@ POLICIES = {
     "srtf": PlainGpuPolicy(_srtf, preempts=True),
     "yarn": PlainGpuPolicy(groups.yarn, _yarn_wake, preempts=True),
     "drf": PlainGpuPolicy(groups.drf),
+    "mesos": PlainGpuPolicy(groups.mesos, _mesos_wake),
     "tetris": PlainGpuPolicy(groups.tetris),
+    "single": PlainGpuPolicy(_single),
     "tiresias": PlainGpuPolicy(queues.tiresias, queues.wake, preempts=True),
     "tiresias-gittins": PlainGpuPolicy(queues.gittins, queues.wake, preempts=True),
 }

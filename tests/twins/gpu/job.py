@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.gpu.algorithms.placement import packed, take
+from simulator.gpu.algorithms.placement import node_gpus, packed
 from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.profiles.profile import RESTART_S, Profile
 
@@ -40,6 +40,10 @@ class PlainGpuJob:
     preemptions: int = 0
     restarts: int = 0
     speed: float = 1.0  # work per second
+    need: NDArray[np.int64] = field(default_factory=lambda: np.ones(1, dtype=np.int64))  # per GPU, GPUs first
+    pod_gpus: int = 1
+    bound: int | None = None  # for single: its node, -1 if none holds it
+    wake: float = NEVER  # for a policy that keeps it: when the job wakes the policy
     placed: dict[int, int] = field(default_factory=dict)
 
     def settle(self, now: float) -> None:
@@ -66,12 +70,14 @@ class PlainGpuJob:
 
 @dataclass(eq=False)
 class PlainGpuWorld:
-    """What a policy decides on: the jobs present in order of arrival, and the free GPUs of each node."""
+    """What a policy decides on: the jobs present in order of arrival, and the free resources of each node."""
 
     cluster: GpuCluster
     knobs: dict[str, Any]
     quota: list[float]  # GPUs of each group
-    free: NDArray[np.int64]
+    free: NDArray[np.int64]  # (nodes, resources), GPUs first
+    deaf_until: dict[int, float] = field(default_factory=dict)  # for mesos: group -> end of its filter
+    left_over: int = 0  # for mesos: GPUs free after its last decision
     there: list[PlainGpuJob] = field(default_factory=list)
     ended: list[PlainGpuJob] = field(default_factory=list)
     queues: list[list[PlainGpuJob]] = field(default_factory=list)
@@ -80,21 +86,27 @@ class PlainGpuWorld:
 
 
 def start(job: PlainGpuJob, free: NDArray[np.int64], now: float, most_nodes: int | None = None) -> bool:
-    """Start the job if it fits on the free GPUs, on up to `most_nodes` nodes; return whether it does.
+    """Start the job if it fits on the free resources, on up to `most_nodes` nodes; return whether it does.
 
     A job that ran before pays for a restart.
     """
-    placed = packed(free, job.gpus, most_nodes)
+    placed = packed(node_gpus(free, job.need, job.pod_gpus), job.gpus, most_nodes)
     if placed is None:
         return False
-    take(free, placed)
-    job.begin(placed, now)
+    start_on(job, free, placed, now)
     return True
+
+
+def start_on(job: PlainGpuJob, free: NDArray[np.int64], placed: dict[int, int], now: float) -> None:
+    """Start the job on `placed`."""
+    for node, gpus in placed.items():
+        free[node] -= gpus * job.need
+    job.begin(placed, now)
 
 
 def stop(job: PlainGpuJob, free: NDArray[np.int64], now: float) -> None:
     """Free the GPUs of a job that was settled at `now`."""
     for node, gpus in job.placed.items():
-        free[node] += gpus
+        free[node] += gpus * job.need
     job.placed, job.end, job.pended = {}, NEVER, now
     job.preemptions += 1

@@ -21,6 +21,7 @@ POLICIES: dict[str, Callable[[], RoundPolicy]] = {
     **{name: partial(found.build, {}) for name, found in ROUNDS.items()},
     "gandiva": partial(ROUNDS["gandiva"].build, {"round_s": 300.0}),  # fewer rounds
     "kubernetes, gang": partial(ROUNDS["kubernetes"].build, {"gang": 1.0}),
+    "kubernetes, pack": partial(ROUNDS["kubernetes"].build, {"gang": 1.0, "pack": 1.0}),
     "guided, all": partial(
         ROUNDS["guided"].build, {"hold_s": 600.0, "small_share": 0.2, "defragment": 1.0, "prerun_s": 120.0}
     ),
@@ -65,7 +66,8 @@ def test_contract(name: str, machine: GpuMachine) -> None:
         assert watched.unserved == 0
 
 
-@pytest.mark.parametrize("name", sorted(set(POLICIES) - {"lyra", "guided, all"}))  # these lend nodes or run twice
+# These lend nodes, run twice, or spread the pods of a job.
+@pytest.mark.parametrize("name", sorted(set(POLICIES) - {"lyra", "guided, all", "kubernetes", "kubernetes, gang"}))
 def test_a_lone_job_takes_its_own_time(name: str) -> None:
     (job,) = [job for job in generated(40, elastic=0.0) if job.gpus == 16][:1]
     job.submit_s = 0.0
