@@ -94,11 +94,7 @@ def build(
     real = np.zeros((18, n))
     real[SUBMIT] = jobs.submit_s - origin_s(jobs)
     real[WORK] = real[LEFT] = jobs.run_s
-    real[RESTART] = [RESTART_S if model < 0 else jobs.profiles[model].restart_s for model in jobs.model]
-    if jobs.restart_s is not None:
-        real[RESTART] = np.where(np.isnan(jobs.restart_s), real[RESTART], jobs.restart_s)
-    if prices.restart_s is not None:
-        real[RESTART] = prices.restart_s
+    real[RESTART] = _restart_s(jobs, prices)
     real[FIRST] = real[RESTART] if prices.first_start else 0.0
     real[BEGUN], real[END], real[WAKE] = -1.0, NEVER, NEVER
     whole = np.zeros((14, n + 1), dtype=np.int64)
@@ -144,6 +140,14 @@ def _fewest(cluster: GpuCluster, jobs: GpuJobs, node_type: Int64s, types: int) -
             room = np.sort(node_gpus(nodes, np.array(need), pod))[::-1].cumsum()
             fewest[index, kind] = np.searchsorted(room, gpus) + 1
     return fewest[of.reshape(-1)]
+
+
+def _restart_s(jobs: GpuJobs, prices: Prices) -> Float64s:
+    """Return the seconds that a restart of each job takes, (n,): the setting, else the job's own, else its model's."""
+    if prices.restart_s is not None:
+        return np.full(len(jobs), prices.restart_s)
+    of_model = np.array([RESTART_S if model < 0 else jobs.profiles[model].restart_s for model in jobs.model])
+    return of_model if jobs.restart_s is None else np.where(np.isnan(jobs.restart_s), of_model, jobs.restart_s)
 
 
 def _speeds(cluster: GpuCluster, jobs: GpuJobs, types: list[str]) -> tuple[Int64s, Float64s, Int64s]:

@@ -11,6 +11,7 @@ from models.what_if.gpu_scene import read_scene
 from models.what_if.profiled import NO_PROFILES
 from models.what_if.schedulers import PlannedGpuReplay, replays
 from simulator.gpu.profiles.table import published
+from simulator.gpu.scheduler import Setting
 from tests.pipelines.conftest import Baton, baton  # noqa: F401 - a fixture
 from tests.traces.readers.published.logs import PODS
 from traces import clusters
@@ -91,7 +92,10 @@ def test_gang_against_pod_by_pod_on_generated_pods(generated_pods: DataFolder, t
     assert (scene.jobs.gpus % scene.jobs.pod_gpus == 0).all() and (scene.jobs.gpus > scene.jobs.pod_gpus).any()
     again = generate_openb(tmp_path / "again", weeks=1, nodes=4, load=0.9, seed=3)
     assert all(path.read_bytes() == (tmp_path / "raw" / path.name).read_bytes() for path in again)
-    packed = ({"pack": 1.0}, {"pack": 1.0, "gang": 1.0})  # LeastAllocated leaves no node whole for a pod of 8 GPUs
+    packed: list[dict[str, Setting]] = [
+        {"pack": 1.0},
+        {"pack": 1.0, "gang": 1.0},
+    ]  # LeastAllocated leaves no node whole for a pod of 8 GPUs
     asked = [PlannedGpuReplay(replace(scene, parameters={"kubernetes": own}), "kubernetes", f"{own}") for own in packed]
     alone, together = replays(asked, lambda _: None, workers=1)
     assert alone.figures["fragmentation"] > together.figures["fragmentation"]
