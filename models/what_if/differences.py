@@ -164,13 +164,6 @@ def frames(
     jobs = planned[0].scene.jobs
     scenes = {(one.scheduler, one.change): one.scene for one in reversed(planned)}
     every = list(rows(jobs, outcomes))
-    base = base_beside_record(jobs, outcomes)
-    beside_record = {
-        "recorded_jobs": base["jobs"],
-        **{f"recorded_{name}": value for name, value in base["recorded"].items()},
-        **{f"base_{name}": value for name, value in base["replayed"].items()},
-        "base_spearman": base["spearman"],
-    }
     schedulers = []
     for place, one in enumerate(replayed(outcomes), 1):
         scene = scenes[one.scheduler, one.change]
@@ -194,7 +187,7 @@ def frames(
                 **_ends("jct_change", jct["difference_ci95"], jct["difference_draws"]),
                 "queueing_change_s": queueing["difference"],
                 **_ends("queueing_change", queueing["difference_ci95"], queueing["difference_draws"]),
-                **(beside_record if one.is_base else {}),
+                **(_record_columns(jobs, outcomes) if one.is_base else {}),
                 "assumptions": "\n".join(
                     dict.fromkeys(line for outcome in one.outcomes for line in outcome.assumptions)
                 ),
@@ -210,6 +203,17 @@ def frames(
         for row in group_rows(jobs, outcomes)
     ]
     return [frame(WHAT_IF_SCHEDULERS, schedulers), frame(WHAT_IF_GROUPS, groups)]
+
+
+def _record_columns(jobs: GpuJobs, outcomes: Sequence[SchedulerOutcome]) -> dict[str, Any]:
+    """`base_beside_record` under the column names of the table."""
+    base = base_beside_record(jobs, outcomes)
+    return {
+        "recorded_jobs": base["jobs"],
+        **{f"recorded_{name}": value for name, value in base["recorded"].items()},
+        **{f"base_{name}": value for name, value in base["replayed"].items()},
+        "base_spearman": base["spearman"],
+    }
 
 
 def _ends(name: str, ci95: list[float] | None, draws: list[float]) -> dict[str, float | None]:

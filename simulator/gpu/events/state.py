@@ -88,20 +88,12 @@ def build(
     node_type = np.array([types.index(name) for name in cluster.types], dtype=np.int64)
     gpus = cluster.capacity[:, 0]
     of_type = [gpus[node_type == index] for index in range(len(types))]
-    n, most = len(jobs), min(int(jobs.gpus.max()), cluster.nodes) + 1
+    most = min(int(jobs.gpus.max()), cluster.nodes) + 1
     slots = 2 * cluster.gpus  # in a pass, jobs that start hold theirs beside those of the jobs that they replace
     groups, resources = max(1, len(jobs.groups)), cluster.capacity.shape[1]
-    real = np.zeros((18, n))
-    real[SUBMIT] = jobs.submit_s - origin_s(jobs)
-    real[WORK] = real[LEFT] = jobs.run_s
-    real[RESTART] = _restart_s(jobs, prices)
-    real[FIRST] = real[RESTART] if prices.first_start else 0.0
-    real[BEGUN], real[END], real[WAKE] = -1.0, NEVER, NEVER
-    whole = np.zeros((14, n + 1), dtype=np.int64)
-    whole[POD_GPUS, :n] = jobs.pod_gpus
-    whole[GPUS, :n], whole[GROUP, :n], whole[KIND, :n], whole[SLOT] = jobs.gpus, jobs.group, kind, -1
+    real, whole = _of_jobs(jobs, kind, prices)
     sums = [own.sum() for own in of_type]
-    counts = np.array([0, 0, slots, 0, 0, len(set(cluster.racks.tolist())), -1, n, 0, 0, 0], dtype=np.int64)
+    counts = np.array([0, 0, slots, 0, 0, len(set(cluster.racks.tolist())), -1, len(jobs), 0, 0, 0], dtype=np.int64)
     counts[LEARNED] = int(table[COUNT].sum())
     return GpuState(
         real=real,
@@ -126,6 +118,20 @@ def build(
         chosen=np.zeros((2, most), dtype=np.int64),
         counts=counts,
     )
+
+
+def _of_jobs(jobs: GpuJobs, kind: Int64s, prices: Prices) -> tuple[Float64s, Int64s]:
+    """Return `real` and `whole` of the state before the first job."""
+    real = np.zeros((18, len(jobs)))
+    real[SUBMIT] = jobs.submit_s - origin_s(jobs)
+    real[WORK] = real[LEFT] = jobs.run_s
+    real[RESTART] = _restart_s(jobs, prices)
+    real[FIRST] = real[RESTART] if prices.first_start else 0.0
+    real[BEGUN], real[END], real[WAKE] = -1.0, NEVER, NEVER
+    whole = np.zeros((14, len(jobs) + 1), dtype=np.int64)
+    whole[POD_GPUS, :-1] = jobs.pod_gpus
+    whole[GPUS, :-1], whole[GROUP, :-1], whole[KIND, :-1], whole[SLOT] = jobs.gpus, jobs.group, kind, -1
+    return real, whole
 
 
 def _fewest(cluster: GpuCluster, jobs: GpuJobs, node_type: Int64s, types: int) -> Int64s:
