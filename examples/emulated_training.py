@@ -1,6 +1,6 @@
 """Train on emulated GPUs: a loop that copies, computes, saves and resumes, without a GPU and without torch.
 
-    .venv/bin/baton emulate --model resnet50-imagenet --gpu-type A100 --gpus 4 --speed 100 -- \\
+    .venv/bin/baton emulate --model resnet50-imagenet --gpu-type A100 --gpus 4 --speed 20 -- \\
         python3 examples/emulated_training.py checkpoint.json [--steps 100] [--save-every 20] [--batch 163]
 
 `baton emulate` puts `emulated_gpu` on the path. Where your own script calls its model, call `gpu.step`; where it moves
