@@ -57,7 +57,7 @@ def emulate(
 
     The script asks `emulated_gpu.EmulatedGpu` for its steps. Its exit status is the one of this command.
     """
-    from simulator.gpu.emulation.describe import EmulatedPlacement, describe, summary
+    from simulator.gpu.emulation.describe import EmulatedPlacement, describe, emulation_summary
 
     numbers = {"--speed": speed, "--local-batch": local_batch, "--gpu-memory-gib": gpu_memory_gib}
     for option, value in numbers.items():
@@ -71,7 +71,7 @@ def emulate(
         "share": str(share.absolute()) if share else None,
         "meet": str(meet.absolute()) if meet else None,
     }
-    options.say(summary(emulation))
+    options.say(emulation_summary(emulation))
     _become(command, emulation)
 
 

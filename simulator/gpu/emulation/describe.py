@@ -69,7 +69,7 @@ def describe(profiles: str, place: EmulatedPlacement) -> dict[str, Any]:
     }
 
 
-def summary(emulation: dict[str, Any]) -> str:
+def emulation_summary(emulation: dict[str, Any]) -> str:
     """Return one line for a person: what is emulated, and what the profile does not say."""
     batches = [f"{row[0]:g}" for row in emulation["steps"]]
     unknown = [what for what in ("memory", "transfer") if not emulation[what]]

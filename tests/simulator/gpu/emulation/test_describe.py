@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from simulator.gpu.emulation.describe import EmulatedPlacement, describe, summary
+from simulator.gpu.emulation.describe import EmulatedPlacement, describe, emulation_summary
 from simulator.gpu.emulation.script.emulated_gpu import EmulatedGpu, EmulatedOutOfMemory
 from simulator.gpu.profiles.scaling import packed_share
 from simulator.gpu.profiles.table import published
@@ -41,7 +41,7 @@ def test_published_steps_are_those_of_the_profile() -> None:
     assert found["steps"] == [[163.0, *profile.steps["A100"].at(2, 16, 163.0)]]
     assert found["local_batch"] == 163 and found["is_measured"] and found["memory_mib"] is None
     assert EmulatedGpu(found).step_s() == profile.steps["A100"].at(2, 16, 163.0)
-    assert "not measured" in summary(describe("published", EmulatedPlacement("bert", "A100", gpus=3)))
+    assert "not measured" in emulation_summary(describe("published", EmulatedPlacement("bert", "A100", gpus=3)))
 
 
 def test_pairs_measured_on_these_gpus_are_slowed() -> None:
@@ -71,7 +71,7 @@ def test_files_of_gpemu_are_read_as_documented(tmp_path: Path) -> None:
 def test_a_folder_of_ones_own_has_memory_and_transfers(tmp_path: Path) -> None:
     (tmp_path / "steps.csv").write_text(f"{STEPS}a,T4,1,8,0.5,0\na,T4,1,16,0.75,0\n")
     place = EmulatedPlacement("a", "T4", local_batch=12)
-    assert "not profiled: memory and transfer" in summary(describe(str(tmp_path), place))
+    assert "not profiled: memory and transfer" in emulation_summary(describe(str(tmp_path), place))
     (tmp_path / "batches.csv").write_text(
         "model,gpu_type,local_batch,memory_mib,transfer_s\na,T4,16,900,\na,T4,8,500,0.25\nb,T4,1,1,1\n"
     )
