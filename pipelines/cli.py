@@ -12,6 +12,7 @@ import typer
 
 from pipelines.commands import (
     calibrate,
+    emulate,
     explain,
     export,
     models,
@@ -38,7 +39,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _COMMANDS = (
-    run, explain, wait, calibrate, traces, simulate, export, models, release, report, whatif, profile_template, tune
+    run, explain, wait, calibrate, traces, simulate, export, models, release, report, whatif, profile_template, emulate,
+    tune,
 )  # fmt: skip
 for module in _COMMANDS:
     module.register(app)

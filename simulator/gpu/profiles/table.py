@@ -22,6 +22,8 @@ Profiles are one CSV of step times, or a folder with `steps.csv` and, if wanted,
 | `local_batch` | samples per GPU of a job that does not say its batch; the most measured one |
 | `restart_s` | seconds of a checkpoint and a start from it; 30 |
 | `noise_scale` | Pollux's gradient noise at the job's own batch; without it a larger batch brings nothing |
+
+A folder may also have `batches.csv` with memory and transfer times for emulated GPUs (`batches`).
 """
 
 from __future__ import annotations
