@@ -15,7 +15,7 @@ _SETTINGS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="ut
 _PACKAGES = _SETTINGS["tool"]["importlinter"]["root_packages"]
 _FOLDERS = "|".join([*_PACKAGES, "bench", "docs", "examples", "tests"])
 _PATH = re.compile(rf"(?<![\w/.-])((?:{_FOLDERS})/[\w./*-]*[\w*])(?:::(\w+))?")
-_DOTTED = re.compile(rf"(?<![\w/.-])((?:{'|'.join(_PACKAGES)})(?!\.md\b)(?:\.\w+)+)(?![\w/-])")
+_DOTTED = re.compile(rf"(?<![\w/.-])((?:{'|'.join(_PACKAGES)})(?!\.(?:md|csv)\b)(?:\.\w+)+)(?![\w/-])")
 _MADE_BY_A_RUN = {"reports/report.html"}  # in the data folder
 
 
