@@ -44,7 +44,8 @@ AIMS: dict[str, tuple[str, ...]] = {
     **{f"agent/slurm/{name}.py": PARSED for name in ("accounting", "limits", "nodes", "queue", "settings")},
     "agent/cli.py": ("tests/agent/test_cli.py",),
     "agent/chains/metrics.py": ("tests/agent/chains/test_metrics.py",),
-    **{f"agent/{name}.py": ("tests/agent/chains/test_status.py", *LOOP) for name in ("slurm_time", "chains/status")},
+    "agent/slurm_time.py": ("tests/agent/test_slurm_time.py", "tests/agent/chains/test_status.py", *LOOP),
+    "agent/chains/status.py": ("tests/agent/chains/test_status.py", *LOOP),
     "agent/slurm/commands.py": ("tests/agent/slurm/test_commands.py", *SIGHT),
     "models/provisioning/batched_pairs.py": (
         "tests/models/provisioning/test_batched_pairs.py",
