@@ -18,6 +18,7 @@ COMPARISON = (
     f"{DIFFERENCES}::test_every_draw_of_a_difference_is_that_of_the_twin",
 )
 PAIRS = "tests/models/provisioning/pairs/test_injected.py"
+AHEAD = "tests/models/provisioning/futures/test_chains.py"
 TRAIN = "tests/models/provisioning/training/test_train.py"
 TRACKING = tuple(f"tests/models/tracking/test_{name}.py" for name in ("training_runs", "versions", "damaged_store"))
 ENVIRONMENT = "tests/models/provisioning/test_environment.py"
@@ -101,7 +102,8 @@ AIMS: dict[str, tuple[str, ...]] = {
     "models/provisioning/pairs/recorded_waits.py": ("tests/models/provisioning/pairs/test_recorded_waits.py",),
     "models/provisioning/chains.py": (
         "tests/models/provisioning/test_chains.py",
-        "tests/models/provisioning/futures/test_chains.py::test_links_that_run_run_to_their_limits_in_futures",
+        f"{AHEAD}::test_links_that_run_run_to_their_limits_in_futures",
+        f"{AHEAD}::test_a_chains_own_job_runs_to_the_links_limit_if_it_arrives_again",
     ),
     "models/provisioning/pairs/injected.py": (
         f"{PAIRS}::test_decisions_are_ten_minutes_apart_and_the_last_is_the_exact_end",
