@@ -9,9 +9,9 @@ import pytest
 
 from agent.artifact import Artifact
 from features.futures.summary import SEEN_AHEAD
-from models.provisioning import chains as recorded_chains
 from models.provisioning.chains import Player, play_chains
 from models.provisioning.comparison.outcomes import stopping_rows
+from models.provisioning.futures.recorded import play_futures
 from models.provisioning.futures.table import starts_ahead, with_futures
 from models.provisioning.pairs import recorded as recorded_pairs
 from models.provisioning.pairs.recorded import Predecessors, build_recorded_pairs
@@ -69,8 +69,7 @@ def test_a_chains_own_job_runs_to_the_links_limit_if_it_arrives_again(
         run_s.add(int(workspace.room.drawn_s[P.row[0]]))
         play_futures(workspace, *arguments)
 
-    play_futures = recorded_chains.play_futures
-    monkeypatch.setattr(recorded_chains, "play_futures", watched)
+    monkeypatch.setattr("models.provisioning.chains.play_futures", watched)
     recorder: Any = Recorder(0, SEEN_AHEAD)
     played(quiet(), P, [Player(cast(Artifact, recorder))], parameters(max_jobs=None), links=2, limit_s=1000)
     assert run_s == {1000}
