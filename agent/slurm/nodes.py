@@ -28,10 +28,6 @@ class SinfoStates:
         """Count the nodes among `names` that run jobs or can be allocated."""
         return sum(in_service(self.states.get(name, "")) for name in names)
 
-    def working(self, names: frozenset[str]) -> int:
-        """Count the nodes among `names` that run jobs."""
-        return sum(_taken_apart(self.states.get(name, ""))[0] in WORKING for name in names)
-
 
 def read_nodes(commands: Commands) -> SinfoStates:
     """Read the states of all nodes. Raises SlurmError."""

@@ -18,12 +18,14 @@ COMPARISON = (
     f"{DIFFERENCES}::test_every_draw_of_a_difference_is_that_of_the_twin",
 )
 PAIRS = "tests/models/provisioning/pairs/test_injected.py"
+AHEAD = "tests/models/provisioning/futures/test_chains.py"
 TRAIN = "tests/models/provisioning/training/test_train.py"
 TRACKING = tuple(f"tests/models/tracking/test_{name}.py" for name in ("training_runs", "versions", "damaged_store"))
 ENVIRONMENT = "tests/models/provisioning/test_environment.py"
 LOOP = tuple(f"tests/agent/chains/test_{name}.py" for name in ("loop", "troubles", "goes_on"))
 KEEPER = ("tests/agent/chains/test_keeper_sees.py", *LOOP, "tests/agent/chains/test_keeper.py")
 SIGHT = ("tests/agent/test_sight.py", "tests/agent/test_sight_twin.py", "tests/agent/test_check.py")
+FUTURES = "tests/agent/test_futures.py"
 PARSED = ("tests/agent/slurm/test_parsed.py", *SIGHT)
 AIMS: dict[str, tuple[str, ...]] = {
     "features/observe.py": OBSERVE,
@@ -35,16 +37,20 @@ AIMS: dict[str, tuple[str, ...]] = {
         for name in ("artifact", "kinds", "trees")
     },
     "agent/__main__.py": ("tests/agent/test_command.py",),
-    "agent/chains/decide.py": ("tests/agent/chains/test_decide.py", "tests/agent/test_futures.py", *KEEPER),
+    "agent/chains/decide.py": ("tests/agent/chains/test_decide.py", FUTURES, *KEEPER),
     **{f"agent/chains/{name}.py": KEEPER for name in ("keeper", "loop", "journal")},
     "agent/chains/state.py": ("tests/agent/chains/test_state.py", *LOOP, "tests/agent/test_cli.py"),
-    **{f"agent/chains/{name}.py": (*LOOP, "tests/agent/test_cli.py") for name in ("chain", "submission")},
+    "agent/chains/chain.py": ("tests/agent/test_cli_options.py", *LOOP, "tests/agent/test_cli.py"),
+    "agent/chains/submission.py": (*LOOP, "tests/agent/test_cli.py"),
     "agent/memory.py": ("tests/agent/test_memory.py", *SIGHT),
-    **{f"agent/{name}.py": SIGHT for name in ("sight", "eyes", "check")},
-    **{f"agent/slurm/{name}.py": PARSED for name in ("accounting", "limits", "nodes", "queue", "settings")},
+    **{f"agent/{name}.py": SIGHT for name in ("sight", "check")},
+    "agent/eyes.py": (*SIGHT, FUTURES),
+    **{f"agent/slurm/{name}.py": PARSED for name in ("limits", "nodes", "queue", "settings")},
+    "agent/slurm/accounting.py": (*PARSED, FUTURES),
     "agent/cli.py": ("tests/agent/test_cli.py",),
     "agent/chains/metrics.py": ("tests/agent/chains/test_metrics.py",),
-    **{f"agent/{name}.py": ("tests/agent/chains/test_status.py", *LOOP) for name in ("slurm_time", "chains/status")},
+    "agent/slurm_time.py": ("tests/agent/test_slurm_time.py", "tests/agent/chains/test_status.py", *LOOP),
+    "agent/chains/status.py": ("tests/agent/chains/test_status.py", *LOOP),
     "agent/slurm/commands.py": ("tests/agent/slurm/test_commands.py", *SIGHT),
     "models/provisioning/batched_pairs.py": (
         "tests/models/provisioning/test_batched_pairs.py",
@@ -52,7 +58,11 @@ AIMS: dict[str, tuple[str, ...]] = {
         f"{ENVIRONMENT}::test_refuses_what_cannot_be_stepped",
     ),
     "models/provisioning/scaling.py": ("tests/models/provisioning/test_scaling.py",),
-    "models/provisioning/protocol.py": ("tests/models/provisioning/test_protocol.py",),
+    "models/provisioning/protocol.py": (
+        "tests/models/provisioning/test_protocol.py",
+        "tests/models/provisioning/test_policies.py::test_artifact_says_what_it_is[reactive]",
+        f"{POLICIES}/test_ahead.py",
+    ),
     "models/provisioning/learning/exploring_starts.py": (f"{LEARNING}/test_exploring_starts.py",),
     "models/provisioning/learning/networks.py": (f"{LEARNING}/test_networks.py", RECIPE, f"{POLICIES}/test_parts.py"),
     "models/provisioning/learning/regression_rows.py": (f"{LEARNING}/test_regression_rows.py", RECIPE),
@@ -90,7 +100,11 @@ AIMS: dict[str, tuple[str, ...]] = {
     },
     "models/provisioning/pairs/recorded.py": ("tests/models/provisioning/pairs/test_recorded.py",),
     "models/provisioning/pairs/recorded_waits.py": ("tests/models/provisioning/pairs/test_recorded_waits.py",),
-    "models/provisioning/chains.py": ("tests/models/provisioning/test_chains.py",),
+    "models/provisioning/chains.py": (
+        "tests/models/provisioning/test_chains.py",
+        f"{AHEAD}::test_links_that_run_run_to_their_limits_in_futures",
+        f"{AHEAD}::test_a_chains_own_job_runs_to_the_links_limit_if_it_arrives_again",
+    ),
     "models/provisioning/pairs/injected.py": (
         f"{PAIRS}::test_decisions_are_ten_minutes_apart_and_the_last_is_the_exact_end",
         f"{PAIRS}::test_a_limit_shorter_than_the_time_between_decisions_is_refused",
@@ -101,6 +115,7 @@ AIMS: dict[str, tuple[str, ...]] = {
         f"{PAIRS}::test_decisions_run_from_the_start_of_p_to_its_exact_end[fifo]",
         f"{PAIRS}::test_predecessor_and_successor_start_as_if_written_into_the_trace[fifo]",
         f"{PAIRS}::test_observation_is_what_a_snapshot_taken_by_hand_shows[fifo]",
+        "tests/models/study/test_pair_tables.py",
     ),
     "models/provisioning/environment.py": (
         f"{ENVIRONMENT}::test_one_submits_naught_waits_and_an_hour_of_overlap_counts_as_one_of_interruption",

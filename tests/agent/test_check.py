@@ -98,6 +98,16 @@ def test_requests_that_cannot_run() -> None:
     assert found(trial=refused)["problem submission"] == ["Invalid qos specification"]
 
 
+def test_a_request_for_several_partitions_may_take_the_longest_limit_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    scontrol = ReplayedSlurm._scontrol
+    long, longer = "MaxTime=7-00:00:00 Nodes=n[5-8]", "MaxTime=14-00:00:00 Nodes=n[5-8]"
+    monkeypatch.setattr(ReplayedSlurm, "_scontrol", lambda self, argv: scontrol(self, argv).replace(long, longer))
+    assert "problem partition" not in found(SlurmRequest(1, 200 * HOUR, "me", "gpu,wide"))
+    assert found(SlurmRequest(1, 400 * HOUR, "me", "gpu,wide"))["problem partition"] == [
+        "requested time limit 400 h; gpu,wide allows at most 336 h"
+    ]
+
+
 def test_limits_that_keep_two_links_from_running_together() -> None:
     limits: tuple[dict[str, Any], ...] = ({"max_jobs": "1"}, {"max_tres": "node=3"})
     for fields in limits:

@@ -36,6 +36,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("too much overlap", {"more": ["--most-overlap", "9999d"]}, "most_overlap_h is 239976; allowed: 0 to 10000"),
     ("a cycle that is too short", {"more": ["--cycle", "00:05"]}, "cycle_s is 5; allowed: 10 to 3600"),
+    ("a status of no failure", {"more": ["--more-status", "0"]}, "more_status is 0; allowed: 1 to 255"),
     ("an own dependency", {"more": ["--", "--dependency=afterok:1"]}, "--dependency is not allowed in a chain"),
     ("an own name", {"more": ["--", "-J", "x"]}, "-J is not allowed in a chain: the agent sets it"),
     (

@@ -207,6 +207,16 @@ def test_futures_end_with_their_time() -> None:
     assert not none.numbers and none.text.startswith(f"no futures: only {none.played} of 16 simulated in 8.")
 
 
+def test_futures_that_are_too_few_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    record, now_s = busy(seed=3), INSTANTS[1]
+    row = running_row(record, now_s)
+    eyes = Eyes(told_slurm(record, now_s), request_of(record, row), SITE)
+    monkeypatch.setattr("agent.futures.BUDGET_S", 0.0)
+    sight = eyes.sight(next(job for job in eyes.look(now_s).jobs if job.id == str(row)))
+    assert set(AHEAD) == set(sight.hidden) and not set(AHEAD) & set(sight.observation)
+    assert all(why.startswith("only ") for why in sight.hidden.values()) and sight.ahead.startswith("no futures: only ")
+
+
 SETTINGS = ScontrolConfig("22.05.8", "live", 0, frozenset(), "priority/multifactor", 1000, 7 * DAY, frozenset())
 
 

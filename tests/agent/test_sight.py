@@ -89,7 +89,7 @@ def test_a_successor_for_several_partitions_enters_by_the_highest_tier(partition
 def test_the_order_of_the_queue_is_tier_then_priority_then_id() -> None:
     jobs = [
         waiting(20, priority=5), waiting(21, priority=9), waiting(9, priority=5),
-        replace(waiting(22, priority=1), id="22_3"), replace(waiting(22, priority=1), id="22_12"),
+        replace(waiting(22, priority=1), id="22_12"), replace(waiting(22, priority=1), id="22_3"),
     ]  # fmt: skip
     limits = {"20": 1, "21": 2, "9": 3, "22_3": 4, "22_12": 5}
     found = [replace(job, limit_s=limits[job.id] * HOUR) for job in jobs]

@@ -12,11 +12,12 @@ from models.provisioning.protocol import PairTable
 
 @dataclass
 class Broken(Reactive):
-    """Raises, or ends its process."""
+    """Prints, and then raises or ends its process."""
 
     kills: bool = False
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
+        print("of a library", flush=True)
         if self.kills:
             os._exit(7)
         raise ValueError(f"no fit with seed {seed}")

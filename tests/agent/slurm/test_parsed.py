@@ -191,7 +191,7 @@ def test_limits_that_are_not_enforced_and_those_that_are_not_shown() -> None:
     free = parse_settings(CONFIG.format(enforced="associations"))
     assert read_limits(Sacctmgr(""), free, partition, user="me", account="", qos="") == UserLimits(NO_LIMIT, NO_LIMIT)
     enforced = parse_settings(CONFIG.format(enforced="limits"))
-    for rows in ("", "other|normal|normal,high|1||\n", "a|b\n"):
+    for rows in ("", "other|normal|normal,high|1||\n", "a|b\n", "gpu|normal\n"):
         with pytest.raises(SlurmError):
             read_limits(Sacctmgr(rows), enforced, partition, user="me", account="", qos="")
 

@@ -8,7 +8,7 @@ import pytest
 
 from agent.artifact import Artifact
 from features.observe import FEATURES
-from models.provisioning.environment import ProvisioningEnv, ScaledObservation
+from models.provisioning.environment import ENV_ID, ProvisioningEnv, ScaledObservation
 from models.provisioning.learning import networks
 from models.provisioning.protocol import PairTable
 from models.provisioning.registry import make_policy
@@ -76,6 +76,17 @@ def test_the_wrapper_shows_scaled_observations_in_its_space(fit_table: PairTable
             assert rest == same
         np.testing.assert_array_equal(shown, scaling(observed[None])[0])
         assert env.observation_space.contains(shown)
+
+
+def test_the_specification_of_a_wrapped_environment_names_its_scaling(report_table: PairTable) -> None:
+    """From it gymnasium makes the same environment again."""
+    env, scaling = ProvisioningEnv(report_table), Scaling.of(report_table.observations)
+    env.spec = gymnasium.spec(ENV_ID)
+    spec, rows = ScaledObservation(env, scaling).spec, report_table.observations
+    assert spec is not None
+    (wrapper,) = spec.additional_wrappers
+    assert wrapper.kwargs is not None
+    np.testing.assert_array_equal(wrapper.kwargs["scaling"](rows), scaling(rows))
 
 
 def test_a_feature_that_hardly_varies_is_not_blown_up() -> None:

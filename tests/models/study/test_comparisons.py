@@ -13,7 +13,7 @@ from models.provisioning.protocol import PairTable
 from models.provisioning.scenario import RECORDED_WAIT
 from models.study import comparisons
 from models.study.cluster import Study
-from models.study.comparisons import compare_on, is_development, remember_comparison, warnings_about
+from models.study.comparisons import compare_on, hidden_rows, is_development, remember_comparison, warnings_about
 from models.study.windows import Window
 from models.tracking import training_runs
 from tests.models.pair_tables import artifact, trained
@@ -86,6 +86,13 @@ def test_settings_are_picked_on_pairs_that_were_known_when_the_select_window_end
         compared = compare_on(handed, fits, REPORT, select)
         (row,) = (row for row in compared.results if (row["policy"], row["load"]) == ("lead", "all"))
         assert (row["setting"], row["n"], row["cluster"]) == (setting, 3, "toy")
+
+
+def test_the_cost_of_hiding_is_at_the_setting_that_a_comparison_picks(handed: Study) -> None:
+    fits = trained("lead", artifact("constant-lead", (0.0, 1.0), 0.0, policy="constant-lead"))
+    for select, setting in ((SELECT, 1.0), (None, 0.0)):
+        (row,) = hidden_rows(handed, fits, REPORT, select, ["recent"])
+        assert (row["setting"], row["n"], row["hidden"]) == (setting, 3, ["recent"])
 
 
 def test_what_a_comparison_was_measured_on_is_remembered(handed: Study, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ import pytest
 from models.release import champion
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
+from models.tracking.moved import check
 from tests.models.pair_tables import artifact
 from traces.errors import BatonError, WorkError
 from traces.store.folder import DataFolder
@@ -91,6 +92,19 @@ def test_a_damaged_store_is_named(data: DataFolder, damage: Callable[[Path], Non
         lambda data: champion.promote(data, "toy", 1, "tried"),
     ):
         assert one_line(data, partial(work, data)) or damage in (folder, other_release)
+
+
+def test_free_pages_that_are_not_there_are_damage(tmp_path: Path) -> None:
+    """SQLite opens such a file and reads every row of it."""
+    path = tmp_path / "store.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE experiments (name TEXT)")
+    check(path)
+    content = bytearray(path.read_bytes())
+    content[36:40] = (7).to_bytes(4, "big")  # their number, in SQLite's header
+    path.write_bytes(content)
+    with pytest.raises(WorkError, match=r"store\.db: the MLflow store is damaged \(.*7"):
+        check(path)
 
 
 def test_whatever_is_damaged_is_told_in_one_line(whole: DataFolder, tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ def test_a_training_is_a_parent_and_each_fit_its_child(data: DataFolder, fits: l
     parent = mlflow_store.client(data).get_run(parent_id)
     assert parent.info.status == "FINISHED" and parent.info.run_name == "train toy until 2023-04-01"
     assert parent.data.params["policies"] == "start-estimate, forest" and parent.data.params["pairs"] == "12"
+    assert (parent.data.params["cluster"], parent.data.params["trace_digest"]) == ("toy", WHERE.trace_digest)
     assert parent.data.tags["mlflow.source.git.commit"] == "test"
     assert [run.info.run_name for run in runs_of] == ["start-estimate seed 0", "forest seed 0", "forest seed 1"]
     for one, run in zip(fits, runs_of, strict=True):
@@ -70,7 +71,8 @@ def test_a_training_is_a_parent_and_each_fit_its_child(data: DataFolder, fits: l
         assert content_digest(kept) == content_digest(one.artifact)
         (fitted_on,) = run.inputs.dataset_inputs
         assert fitted_on.dataset.digest.startswith("0" * 16) and fitted_on.tags[0].value == "fit"
-        assert json.loads(fitted_on.dataset.profile)["pairs"] == 12
+        profile = json.loads(fitted_on.dataset.profile)
+        assert profile["pairs"] == 12 and profile["pair_nodes"] == [1, 8]
 
 
 def test_runs_carry_what_they_earned_and_the_parent_the_table(data: DataFolder, fits: list[TrainedPolicy]) -> None:

@@ -11,6 +11,7 @@ from agent.artifact import Artifact
 from features.futures.summary import SEEN_AHEAD
 from models.provisioning.chains import Player, play_chains
 from models.provisioning.comparison.outcomes import stopping_rows
+from models.provisioning.futures.recorded import play_futures
 from models.provisioning.futures.table import starts_ahead, with_futures
 from models.provisioning.pairs import recorded as recorded_pairs
 from models.provisioning.pairs.recorded import Predecessors, build_recorded_pairs
@@ -57,3 +58,18 @@ def test_links_that_run_run_to_their_limits_in_futures(others: int, is_free: boo
         left_s = round(seen["remaining_h"] * HOUR_S)
         waits_s = {round(seen[name] * HOUR_S) for name in ("ahead_wait_p10_h", "ahead_wait_p90_h")}
         assert waits_s <= ({0, 1} if is_free else {left_s + 1})  # 0 where it carries over from the last decision
+
+
+def test_a_chains_own_job_runs_to_the_links_limit_if_it_arrives_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run_s: set[int] = set()
+
+    def watched(workspace: Any, *arguments: Any) -> None:
+        run_s.add(int(workspace.room.drawn_s[P.row[0]]))
+        play_futures(workspace, *arguments)
+
+    monkeypatch.setattr("models.provisioning.chains.play_futures", watched)
+    recorder: Any = Recorder(0, SEEN_AHEAD)
+    played(quiet(), P, [Player(cast(Artifact, recorder))], parameters(max_jobs=None), links=2, limit_s=1000)
+    assert run_s == {1000}

@@ -96,6 +96,18 @@ def test_what_the_caller_has_around_him_is_kept_out(tmp_path: Path, monkeypatch:
     assert [one.policy for one in fit_each([(Reactive(), 0)], random_pairs(0, 4))] == ["reactive"]
 
 
+def test_a_fit_has_one_thread_whatever_is_set_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "8")
+    assert fitting.environment()["OMP_NUM_THREADS"] == "1"
+
+
+def test_what_a_fit_prints_goes_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match="no fit"):
+        list(fit_each([(Broken(), 3)], random_pairs(0, 4)))
+    captured = capfd.readouterr()
+    assert captured.out == "" and "of a library" in captured.err
+
+
 def test_what_a_fit_raises_is_raised_here() -> None:
     with pytest.raises(ValueError, match="no fit with seed 3"):
         list(fit_each([(Broken(), 3)], random_pairs(0, 4)))

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from agent.artifact import Artifact
+from features.futures.summary import AHEAD
 from features.observe import FEATURES
 from models.provisioning import registry
 from models.provisioning.comparison.outcomes import content_digest
@@ -197,6 +198,14 @@ def test_a_clusters_hyperparameters_reach_the_fit_and_others_are_refused() -> No
         trees({"forest": {"depth": 3}})
     with pytest.raises(InputError, match="policy 'oak' has no hyper-parameters"):
         trees({"oak": {"depth": 3}})
+
+
+def test_rules_of_the_site_are_recorded_for_policies_that_look_ahead_alone() -> None:
+    late, pairs = replace(context(FIRST_S + 365 * DAY_S), site={"max_jobs": 3}), random_pairs(1, starts=12)
+    pairs = replace(pairs, ahead=np.zeros((len(pairs.decision_s), len(AHEAD)), np.float32))
+    fits = {one.name: one.artifact for one in train(pairs, ["reactive", "simulate-ahead"], context=late, seeds=[0])}
+    assert fits["simulate-ahead"].manifest["trained_on"]["site"] == {"max_jobs": 3}
+    assert "site" not in fits["reactive"].manifest["trained_on"]
 
 
 def test_progress_goes_to_standard_error(recorder: Recorder, capsys: pytest.CaptureFixture[str]) -> None:
