@@ -6,9 +6,11 @@ at its exact second. GPUs that become free between two ticks wait for the next t
 
 **Progress.** A job needs `run_s` seconds on the GPUs it asked for, packed on the fewest nodes of the reference type. On
 other allocations, a job with a model runs at the ratio of the two goodputs (`speed`). A job without one runs at speed
-1, or at the share of its requested GPUs that it has. **Charges.** A job that was stopped, moved or resized holds its
-GPUs without progress for a restart when it runs again. The restart takes the `restart_s` of its model, or the policy's
-`pause_s` if the policy suspends jobs at a lower cost. A first start costs nothing.
+1, or at the share of its requested GPUs that it has. A job that says its work, and whose profile has gradient
+statistics, progresses by the goodput of its batch instead (`simulator.gpu.training`); `left_s` is then the share of the
+work that is left, times `run_s`. **Charges.** A job that was stopped, moved or resized holds its GPUs without progress
+for a restart when it runs again. The restart takes the `restart_s` of its model, or the policy's `pause_s` if the
+policy suspends jobs at a lower cost. A first start costs nothing, except under a policy with `first_start`.
 """
 
 from __future__ import annotations
@@ -22,8 +24,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from simulator.gpu.algorithms.placement import fewest_nodes
-from simulator.gpu.profiles.profile import RESTART_S, Profile
+from simulator.gpu.profiles.profile import RESTART_S, Placement, Profile, rotated
 from simulator.gpu.profiles.scaling import goodput, packed_share
+from simulator.gpu.training import Training
+from simulator.one_thread import one_thread
 from traces.arrays import Float64s, Int64s
 from traces.counted import counted
 from traces.errors import InputError, WorkError
@@ -79,6 +83,8 @@ class GpuJob:
     gpu_milli: int = 1000  # thousandths that it takes of each of its GPUs
     priority: int = 0
     accepts: tuple[str, ...] = ()  # GPU models that it asks for; () is any
+    counted_batch: float | None = None  # batch up to which a scheduler counts on a job that chooses its batch
+    training: Training | None = None  # progress of a job that says its work; the clock makes it
     left_s: float = 0.0  # remaining part of run_s at `since_s`
     gpu_s: float = 0.0  # attained GPU seconds, including charges
     lost_gpu_s: float = 0.0  # GPU seconds spent on charges
@@ -171,6 +177,13 @@ def speed(job: GpuJob, placed: Placed, machine: GpuMachine) -> float:
     )
 
 
+def shape(placed: Placed, machine: GpuMachine) -> tuple[tuple[str, ...], Placement]:
+    """Return the GPU types of `placed`, and its GPUs on each node up to rotation: what its speed follows from."""
+    return tuple(sorted({machine.types[node] for node in placed})), rotated(
+        tuple(placed[node] for node in sorted(placed))
+    )
+
+
 class _Clock:
     def __init__(self, jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPolicy) -> None:
         self.arriving = sorted(jobs, key=lambda job: (job.submit_s, job.number))[::-1]
@@ -185,31 +198,37 @@ class _Clock:
         self.free = 0.0  # free GPUs since the last tick
         self.last_s = 0.0
 
-    def settle(self, job: GpuJob, now_s: float) -> None:
-        """Update the job's progress and GPU seconds to `now_s`."""
-        passed = now_s - job.since_s
-        if job.placed and passed > 0.0:
-            working = max(0.0, now_s - max(job.since_s, job.resume_s))
-            job.left_s = max(0.0, job.left_s - working * job.speed)
-            job.gpu_s += passed * job.held
-            job.lost_gpu_s += (passed - working) * job.held
-            job.ran_s += passed
-        job.since_s = now_s
+    def advance(self, job: GpuJob, now_s: float) -> bool:
+        """Update progress and GPU seconds to `now_s`, or to the job's end if that is sooner; return whether it ended."""
+        has_ended, until_s = False, now_s
+        if job.placed and now_s > job.since_s:
+            begin_s = max(job.since_s, job.resume_s)
+            if job.training is None:
+                end_s = begin_s + job.left_s / job.speed
+                has_ended = end_s <= now_s
+                until_s = end_s if has_ended else now_s
+                job.left_s = max(0.0, job.left_s - max(0.0, until_s - begin_s) * job.speed)
+            else:
+                after_s = job.training.run(now_s - begin_s, job.speed)
+                has_ended = after_s is not None
+                until_s = now_s if after_s is None else begin_s + after_s
+                job.left_s = job.run_s * job.training.share_left
+            passed_s = until_s - job.since_s
+            job.gpu_s += passed_s * job.held
+            job.lost_gpu_s += (passed_s - max(0.0, until_s - begin_s)) * job.held
+            job.ran_s += passed_s
+        job.since_s = until_s
+        return has_ended
 
     def finish_until(self, now_s: float) -> None:
-        """End jobs at their exact seconds up to `now_s`, and settle the other jobs at `now_s`."""
+        """Advance the jobs to `now_s`, and end jobs at their exact seconds."""
         waiting = any(not job.placed for job in self.active.values())
         stranded = self.free * (now_s - self.last_s)
         for number, job in list(self.active.items()):
-            if job.placed:
-                end_s = max(job.since_s, job.resume_s) + job.left_s / job.speed
-                if end_s <= now_s:
-                    self.settle(job, end_s)
-                    stranded += job.held * (now_s - end_s)
-                    job.left_s, job.end_s, job.placed = 0.0, end_s, {}
-                    del self.active[number]
-                    continue
-            self.settle(job, now_s)
+            if self.advance(job, now_s):
+                stranded += job.held * (now_s - job.since_s)
+                job.left_s, job.end_s, job.placed = 0.0, job.since_s, {}
+                del self.active[number]
         self.stranded_gpu_s += stranded if waiting else 0.0
         self.last_s = now_s
 
@@ -219,25 +238,35 @@ class _Clock:
         partners = {a: b for pair in self.policy.guests.items() for a, b in (pair, pair[::-1])}
         for number, job in self.active.items():
             placed = wanted.get(number, {})
-            if placed != job.placed:
+            is_alike = placed == job.placed or self.is_free_move(job.placed, placed)
+            if not is_alike:
                 if placed:
                     self.change(job, now_s)
                 else:
                     job.preemptions += 1
-            if placed and (placed != job.placed or partners.get(number) != self.partners.get(number)):
-                job.speed = speed(job, placed, self.machine)
+            if placed and not (is_alike and partners.get(number) == self.partners.get(number)):
+                if job.training is not None:
+                    job.training.place(*shape(placed, self.machine))
+                job.speed = speed(job, placed, self.machine) if job.training is None else 1.0
                 other = self.active[partners[number]].model if number in partners else None
                 if job.model is not None and other is not None:
                     job.speed *= packed_share(job.model, other, self.machine.types[min(placed)], sum(placed.values()))
             job.placed = placed
         self.partners = partners
 
+    def is_free_move(self, before: Placed, after: Placed) -> bool:
+        """Whether the policy lets a job move at no cost, because the nodes differ and the `shape` does not."""
+        is_free = getattr(self.policy, "free_moves", False) and before and after
+        return bool(is_free) and shape(before, self.machine) == shape(after, self.machine)
+
     def change(self, job: GpuJob, now_s: float) -> None:
-        """Make a first start, or a restart with its charge."""
+        """Make a first start, or a restart, with its charge."""
         if job.start_s < 0.0:
             job.start_s = now_s
-            return
-        job.restarts += 1
+            if not getattr(self.policy, "first_start", False):
+                return
+        else:
+            job.restarts += 1
         job.resume_s = now_s + (job.restart_cost_s if self.policy.pause_s is None else self.policy.pause_s)
 
     def check(self, wanted: dict[int, Placed]) -> None:
@@ -270,7 +299,7 @@ class _Clock:
             self.finish_until(tick)
             while self.arriving and self.arriving[-1].submit_s <= tick:
                 job = self.arriving.pop()
-                job.left_s, job.since_s = job.run_s, tick
+                job.left_s, job.since_s, job.training = job.run_s, tick, self.trained(job)
                 self.active[job.number] = job
             if self.active:
                 self.decisions += 1
@@ -289,10 +318,18 @@ class _Clock:
                     )
             tick = following
 
+    def trained(self, job: GpuJob) -> Training | None:
+        """Return the training of a job that says its work and has statistics."""
+        if job.work is None or job.model is None or job.model.statistics is None:
+            return None
+        whole_seconds = bool(getattr(self.policy, "whole_seconds", False))
+        return Training(job.model, job.work, job.batch, job.counted_batch, whole_seconds)
+
     def next_tick(self, tick: float) -> float:
         """Return the end of this round; if the policy has `settled`, that of the round of the next event."""
         following = tick + self.policy.round_s
-        if not self.active or not getattr(self.policy, "settled", False):
+        trains = any(job.training is not None for job in self.active.values())
+        if not self.active or trains or not getattr(self.policy, "settled", False):
             return following
         ends = (max(job.since_s, job.resume_s) + job.left_s / job.speed for job in self.active.values() if job.placed)
         event_s = min(ends, default=np.inf)
@@ -304,12 +341,15 @@ class _Clock:
         return max(following, float(np.ceil(event_s / self.policy.round_s) * self.policy.round_s))
 
 
+@one_thread
 def simulate_rounds(jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPolicy) -> GpuResult:
     """Run new `jobs` to the end of the last one, after the policy's `prepared` if it has one.
 
     A policy may be `settled`: its last decision remains valid until a job arrives or ends, or until its `wake_s` if it
     has one. It is not called before. A policy that `shares_gpus` gives a job the part of a GPU that it asks for; under
-    the others a job takes its GPUs whole.
+    the others a job takes its GPUs whole. A policy may have `first_start` (a first start is charged like a restart), `free_moves`
+    (a move to other nodes with the same `shape` is not), and `whole_seconds` (epochs of jobs that say their work take
+    them).
 
     Raises InputError for a job that is wider than the machine. Raises WorkError if the policy breaks a rule, or starts
     no job for STUCK_S.

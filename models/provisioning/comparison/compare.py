@@ -21,12 +21,12 @@ from models.provisioning.comparison import differences
 from models.provisioning.comparison.cells import PERCENTILES, Cell, at_budget, cell_figures, cells, drawn
 from models.provisioning.comparison.differences import Difference
 from models.provisioning.comparison.groups import Group, groups
-from models.provisioning.comparison.one_thread import one_thread
 from models.provisioning.comparison.outcomes import PolicyOutcome, play_all, play_users
 from models.provisioning.comparison.rules import missing_baselines
 from models.provisioning.comparison.settings import chosen, headline
 from models.provisioning.protocol import NONE, PairTable, TrainedPolicy
 from models.provisioning.scenario import Context
+from simulator.one_thread import one_thread
 from traces import instants
 from traces.arrays import Float64s
 from traces.counted import counted

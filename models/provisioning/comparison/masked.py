@@ -19,11 +19,11 @@ from features.bootstrap import (
 from features.conventions import INDICATIVE_BELOW_BLOCKS
 from features.observe import HIDDEN_TOGETHER
 from models.provisioning.comparison.groups import EVERYTHING, Group, judged
-from models.provisioning.comparison.one_thread import one_thread
 from models.provisioning.comparison.outcomes import PolicyOutcome, play
 from models.provisioning.comparison.settings import headline
 from models.provisioning.learning.masking import masked
 from models.provisioning.protocol import PairTable, TrainedPolicy
+from simulator.one_thread import one_thread
 from traces.errors import InputError
 
 

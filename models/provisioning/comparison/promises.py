@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 from agent.artifact import Artifact
 from features.bootstrap import BLOCK_S, DRAWS, block_count, interval, resampled_means, seed_weights, start_weights
 from features.conventions import INDICATIVE_BELOW_BLOCKS, PROMISED_RISKS, RULES
-from models.provisioning.comparison.one_thread import one_thread
 from models.provisioning.comparison.outcomes import play
 from models.provisioning.comparison.rules import missing_baselines
 from models.provisioning.protocol import PairTable, TrainedPolicy, concatenate
 from simulator.metrics import NOTICED_WAIT_S
+from simulator.one_thread import one_thread
 from traces import instants
 from traces.arrays import Bools, Float64s
 

@@ -10,11 +10,11 @@ import numpy as np
 from agent.artifact import Artifact
 from features.bootstrap import interval, resampled_means, seed_weights, start_weights
 from models.provisioning.comparison.groups import judged
-from models.provisioning.comparison.one_thread import one_thread
 from models.provisioning.comparison.outcomes import cost_h, play
 from models.provisioning.protocol import PairTable, TrainedPolicy
 from models.provisioning.registry import LOOKING_AHEAD, every_policy, is_releasable
 from models.provisioning.scenario import INJECTED
+from simulator.one_thread import one_thread
 from traces.counted import counted
 from traces.errors import InputError
 

@@ -26,11 +26,11 @@ from features.conventions import (
     PASSED,
 )
 from models.provisioning.comparison.groups import groups
-from models.provisioning.comparison.one_thread import one_thread
 from models.provisioning.comparison.outcomes import cost_h, load_masks
 from models.provisioning.protocol import PairTable
 from models.release.block_interval import PART_LEVEL, block_interval, blocks_of
 from models.release.verdict import Verdict
+from simulator.one_thread import one_thread
 from traces.arrays import Bools, Float64s
 from traces.counted import counted, plural
 from traces.units import DAY_S

@@ -8,9 +8,17 @@ from functools import cached_property
 
 import numpy as np
 
+from simulator.gpu.profiles.statistics import Statistics
 from traces.arrays import Float64s
 
+Placement = tuple[int, ...]  # GPUs on each node
+
 RESTART_S = 30.0  # seconds of a restart that nobody measured: our choice, the second smallest of Sia's values
+
+
+def rotated(placement: Placement) -> Placement:
+    """Return the least rotation of `placement`, which stands for all: a ring of GPUs has no first node."""
+    return min(placement[at:] + placement[:at] for at in range(len(placement)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +31,28 @@ class StepTimes:
 
     points: Float64s
     seconds: Float64s
+    placements: tuple[Placement, ...] = ()  # of each row as `rotated`; empty: unknown
+
+    def on(self, placement: Placement, local_batch: float) -> tuple[float, float]:
+        """Return the step time and its synchronisation, s, on `placement`, `local_batch` samples a GPU.
+
+        For a measured placement they are linear in the batch; outside, those of the nearest batch. Other placements
+        follow `at`.
+        """
+        rows = self._of_placement.get(rotated(placement))
+        if rows is None:
+            return self.at(len(placement), sum(placement), local_batch)
+        batches, seconds = rows
+        step_s, sync_s = (np.interp(local_batch, batches, column) for column in seconds.T)
+        return float(step_s), float(sync_s)
+
+    def most_local(self, placement: Placement) -> float:
+        """Return the largest measured samples a GPU on `placement`; if there are none, on at least as many nodes."""
+        rows = self._of_placement.get(rotated(placement))
+        if rows is not None:
+            return float(rows[0][-1])
+        larger = (self.points[:, :2] >= (len(placement), sum(placement))).all(axis=1)
+        return float(self.points[larger if larger.any() else slice(None), 2].max())
 
     def at(self, nodes: int, gpus: int, local_batch: float) -> tuple[float, float]:
         """Return the step time and its synchronisation, s, on `gpus` GPUs of `nodes` nodes, `local_batch` a GPU.
@@ -35,8 +65,21 @@ class StepTimes:
         step_s, sync_s = self.seconds[same].mean(axis=0) if same.any() else self._interpolated(point)
         return float(step_s), float(sync_s)
 
-    def __getstate__(self) -> dict[str, Float64s]:
-        return {"points": self.points, "seconds": self.seconds}  # no process can send an interpolation to another
+    def __getstate__(self) -> dict[str, object]:  # no process can send an interpolation to another
+        return {"points": self.points, "seconds": self.seconds, "placements": self.placements}
+
+    @cached_property
+    def _of_placement(self) -> dict[Placement, tuple[Float64s, Float64s]]:
+        """Measured placement -> its batches (rows,), rising, and their times (rows, 2)."""
+        rows: dict[Placement, list[int]] = {}
+        for row, placement in enumerate(self.placements):
+            rows.setdefault(placement, []).append(row)
+        found = {}
+        for placement, own in rows.items():
+            batches, of_batch = np.unique(self.points[own, 2], return_inverse=True)
+            means = [self.seconds[np.array(own)[of_batch == each]].mean(axis=0) for each in range(len(batches))]
+            found[placement] = (batches, np.array(means))
+        return found
 
     @cached_property
     def _interpolated(self) -> Callable[[Float64s], Float64s]:
@@ -76,6 +119,10 @@ class Profile:
     noise_scale: float | None = None  # Pollux's gradient variance over squared gradient at the job's own batch
     packed: Mapping[tuple[str, str, int], float] = field(default_factory=dict)
     """(GPU type, other model, GPUs) -> step time, s, while a job of the other model shares all GPUs."""
+    statistics: Statistics | None = None  # of its gradients; without them a job's `work` is not used
+    batch: float | None = None  # the model's own batch over all GPUs; None: the smallest of `statistics`
+    most_batch: float | None = None  # largest batch over all GPUs; None: the largest of `statistics`
+    slowdown: float = 1.0  # seconds of a real job per second of its measured steps
 
     def nearest_type(self, gpu_type: str) -> str:
         """Return `gpu_type` if the model was measured on it, else the first type on which it was."""

@@ -1,6 +1,6 @@
 """Profiles from files: what a site measured, and the published figures that come with Baton.
 
-Profiles are one CSV of step times, or a folder with `steps.csv` and, if wanted, `models.csv`.
+Profiles are one CSV of step times, or a folder with `steps.csv` and, if wanted, `models.csv` and `statistics.csv`.
 
 `steps.csv`, a row per measured step:
 
@@ -22,6 +22,19 @@ Profiles are one CSV of step times, or a folder with `steps.csv` and, if wanted,
 | `local_batch` | samples per GPU of a job that does not say its batch; the most measured one |
 | `restart_s` | seconds of a checkpoint and a start from it; 30 |
 | `noise_scale` | Pollux's gradient noise at the job's own batch; without it a larger batch brings nothing |
+| `batch` | the model's own batch over all GPUs, in whose steps work is counted; the smallest of `statistics.csv` |
+| `most_batch` | largest batch over all GPUs; the largest of `statistics.csv` |
+| `slowdown` | seconds of a real job per second of its measured steps; 1 |
+
+`statistics.csv`, a row per model, batch and epoch. With it, jobs that say their work progress by goodput:
+
+| column | meaning |
+|---|---|
+| `model` | name in `steps.csv` |
+| `batch` | samples of a step over all GPUs |
+| `epoch` | 0, 1, ...; each batch has the same epochs |
+| `progress` | steps of the own batch that are done at the end of the epoch; the least of the batches counts |
+| `grad_sqr`, `grad_var` | square and variance of the gradient in that epoch |
 
 A folder may also have `batches.csv` with memory and transfer times for emulated GPUs (`batches`).
 """
@@ -35,7 +48,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.gpu.profiles.profile import RESTART_S, Profile, StepTimes
+from simulator.gpu.profiles.profile import RESTART_S, Placement, Profile, StepTimes, rotated
+from simulator.gpu.profiles.statistics import Statistics
 from traces.errors import InputError
 from traces.files.csv_rows import CsvRow, csv_rows
 from traces.visible import visible
@@ -43,13 +57,13 @@ from traces.visible import visible
 PUBLISHED = Path(__file__).with_name("published")
 _STEPS = ("model", "gpu_type", "placement", "local_batch", "step_s")
 _STEPS_TOO = ("sync_s", "packed_with", "jobs", "gpu_h")
-_MODELS_TOO = ("local_batch", "restart_s", "noise_scale")
+_MODELS_TOO = ("local_batch", "restart_s", "noise_scale", "batch", "most_batch", "slowdown")
+_STATISTICS = ("model", "batch", "epoch", "progress", "grad_sqr", "grad_var")
 
 
 class _Step(NamedTuple):
     gpu_type: str
-    nodes: int
-    gpus: int
+    placement: Placement
     local_batch: float
     step_s: float
     sync_s: float
@@ -82,6 +96,7 @@ def read_profiles(path: Path) -> dict[str, Profile]:
     Raises InputError with file, line and reason for the first row that is wrong, and for a path without profiles.
     """
     steps_file, models_file = (path / "steps.csv", path / "models.csv") if path.is_dir() else (path, None)
+    statistics_file = path / "statistics.csv" if path.is_dir() else None
     steps: dict[str, list[_Step]] = {}
     for row in csv_rows(steps_file, _STEPS, _STEPS_TOO):
         steps.setdefault(row.name("model"), []).append(_step(row))
@@ -95,7 +110,12 @@ def read_profiles(path: Path) -> dict[str, Profile]:
         if model in settings:
             raise row.error(f"model {model!r} is named twice")
         settings[model] = row
-    return {model: _profile(model, rows, settings.get(model)) for model, rows in steps.items()}
+    measured: dict[str, list[CsvRow]] = {}
+    for row in csv_rows(statistics_file, _STATISTICS, ()) if statistics_file and statistics_file.exists() else []:
+        if row.name("model") not in steps:
+            raise row.error(f"model {row.name('model')!r} has no row in steps.csv")
+        measured.setdefault(row.name("model"), []).append(row)
+    return {model: _profile(model, rows, settings.get(model), measured.get(model, [])) for model, rows in steps.items()}
 
 
 def _step(row: CsvRow) -> _Step:
@@ -110,11 +130,28 @@ def _step(row: CsvRow) -> _Step:
     packed_with = row.name("packed_with") if row.text("packed_with") else ""
     if packed_with and len(parts) > 1:
         raise row.error("a packed pair is measured on one node")
-    gpus, batch = sum(map(int, parts)), row.number("local_batch", above=True)
-    return _Step(row.name("gpu_type"), len(parts), gpus, batch, step_s, sync_s, packed_with)
+    batch = row.number("local_batch", above=True)
+    return _Step(row.name("gpu_type"), rotated(tuple(map(int, parts))), batch, step_s, sync_s, packed_with)
 
 
-def _profile(model: str, rows: list[_Step], settings: CsvRow | None) -> Profile:
+def _statistics(rows: list[CsvRow]) -> Statistics:
+    found: dict[float, dict[float, tuple[float, float, float]]] = {}
+    for row in rows:
+        of_batch = found.setdefault(row.number("batch", above=True), {})
+        epoch = row.number("epoch", whole=True)
+        if epoch != len(of_batch):
+            raise row.error(f"epoch {epoch:g} of batch {row.text('batch')}: epoch {len(of_batch)} is expected here")
+        before = of_batch[epoch - 1.0][0] if of_batch else 0.0
+        progress = row.number("progress", before, above=True)
+        of_batch[epoch] = (progress, row.number("grad_sqr"), row.number("grad_var"))
+    counts = {len(of_batch) for of_batch in found.values()}
+    if len(counts) > 1:
+        raise rows[-1].error(f"{min(counts)} epochs of one batch and {max(counts)} of another: give all the same")
+    table = np.array([list(found[batch].values()) for batch in sorted(found)])  # (batches, epochs, 3)
+    return Statistics(np.array(sorted(found)), table[:, :, 0].min(axis=0), table[:, :, 1:].transpose(1, 0, 2))
+
+
+def _profile(model: str, rows: list[_Step], settings: CsvRow | None, measured: list[CsvRow]) -> Profile:
     alone = [row for row in rows if not row.packed_with]
     if not alone:
         raise InputError(f"model {model!r} has steps with other models only: add its steps alone")
@@ -123,8 +160,9 @@ def _profile(model: str, rows: list[_Step], settings: CsvRow | None) -> Profile:
     types = {}
     for gpu_type in dict.fromkeys(row.gpu_type for row in alone):
         own = [row for row in alone if row.gpu_type == gpu_type]
-        points = np.array([[row.nodes, row.gpus, row.local_batch] for row in own], dtype=np.float64)
-        types[gpu_type] = StepTimes(points, np.array([[row.step_s, row.sync_s] for row in own]))
+        points = [[len(row.placement), sum(row.placement), row.local_batch] for row in own]
+        seconds = np.array([[row.step_s, row.sync_s] for row in own])
+        types[gpu_type] = StepTimes(np.array(points, dtype=np.float64), seconds, tuple(row.placement for row in own))
 
     def setting(column: str, above: bool = False) -> float | None:
         return settings.number(column, above=above) if settings is not None and settings.text(column) else None
@@ -136,5 +174,9 @@ def _profile(model: str, rows: list[_Step], settings: CsvRow | None) -> Profile:
         local_batch=usual if local_batch is None else local_batch,
         restart_s=RESTART_S if restart_s is None else restart_s,
         noise_scale=setting("noise_scale"),
-        packed={(row.gpu_type, row.packed_with, row.gpus): row.step_s for row in rows if row.packed_with},
+        packed={(row.gpu_type, row.packed_with, sum(row.placement)): row.step_s for row in rows if row.packed_with},
+        statistics=_statistics(measured) if measured else None,
+        batch=setting("batch", above=True),
+        most_batch=setting("most_batch", above=True),
+        slowdown=setting("slowdown", above=True) or 1.0,
     )

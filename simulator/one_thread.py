@@ -1,4 +1,4 @@
-"""Limit matrix products to one thread: those of a comparison are small, and threads that wait for each other cost more.
+"""Limit matrix products to one thread: those of a replay or a comparison are small, and threads that wait cost more.
 
 Measured on two processors with other work running: a comparison of 28 fits took 45 s of processor time with the
 library's own threads and 13 s with one.
