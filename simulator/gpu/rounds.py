@@ -199,7 +199,7 @@ class _Clock:
         self.last_s = 0.0
 
     def advance(self, job: GpuJob, now_s: float) -> bool:
-        """Update progress and GPU seconds to `now_s`, or to the job's end if that is sooner; return whether it ended."""
+        """Update progress and GPU seconds to `now_s`, or to the job's end if it is sooner; return whether it ended."""
         has_ended, until_s = False, now_s
         if job.placed and now_s > job.since_s:
             begin_s = max(job.since_s, job.resume_s)

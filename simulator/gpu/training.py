@@ -53,13 +53,15 @@ class Training:
         self.most = max(self.own, profile.most_batch or float(self.statistics.batches[-1]))
         self.counted = max(self.own, min(self.most, batch or counted_batch or self.most))
         self.done, self.epoch = 0.0, 0
-        self.gpu_type, self.placement = "", ()
+        self.gpu_type = ""
+        self.placement: Placement = ()
         self.local_batch, self.accumulation = 0, 0
         self.gradient: tuple[float, float] | None = None  # square and variance, as last measured
         self.seen: dict[
             str, dict[tuple[int, int, float], tuple[float, float]]
         ] = {}  # by GPU type, as `fitted` takes it
         self.models: dict[str, StepModel] = {}  # by GPU type
+        self.fits = 0  # how often a model was fitted
 
     @property
     def share_left(self) -> float:
@@ -67,7 +69,7 @@ class Training:
         return max(0.0, 1.0 - self.done / self.work)
 
     def place(self, gpu_types: Collection[str], placement: Placement) -> None:
-        """Move the job to `placement`, and choose its batch there. A gang on several types is as fast as its slowest."""
+        """Move the job to `placement` and choose its batch. A gang on several types is as fast as its slowest."""
         kinds = [self.profile.nearest_type(gpu_type) for gpu_type in gpu_types]
         self.gpu_type = max(kinds, key=lambda kind: self.profile.steps[kind].on(placement, self.profile.local_batch))
         self.placement = placement
@@ -106,6 +108,18 @@ class Training:
         most_local = float(self.profile.steps[kind].points[:, 2].max())
         return self._best(kind, nodes, gpus, self.counted, most_local, self.batch is not None).goodput
 
+    @property
+    def most_gpus(self) -> int:
+        """Return the most GPUs that the largest batch keeps busy."""
+        return max(int(self.most // steps.points[:, 2].min()) for steps in self.profile.steps.values())
+
+    def alone(self, gpu_type: str) -> float:
+        """Return the samples per second of one GPU of the type at the largest batch, by which types are compared."""
+        steps = self.profile.steps[self.profile.nearest_type(gpu_type)]
+        of_one = steps.points[:, 1] == 1.0
+        rows = of_one if of_one.any() else np.ones(len(of_one), dtype=np.bool_)
+        return float(steps.points[rows, 2].max() / steps.seconds[rows, 0].max())
+
     def most_gpus_seen(self, gpu_type: str) -> int:
         """Return the most GPUs of a type on which the job has run; 0 for none."""
         return max((gpus for _, gpus, _ in self.seen.get(self.profile.nearest_type(gpu_type), {})), default=0)
@@ -141,7 +155,7 @@ class Training:
         step_s, sync_s = _steps_on(self.profile.steps[self.gpu_type], self.placement, self.local_batch)
         batch = sum(self.placement) * self.local_batch * (self.accumulation + 1)
         gradient = self.statistics.at(batch, self.epoch)
-        progress = float(gain(gradient, np.float64(batch / self.own)))
+        progress = float(gain(gradient, np.array(batch / self.own)))
         rate = progress / (step_s + self.accumulation * (step_s - sync_s)) / self.profile.slowdown
         return rate, (step_s, sync_s), gradient
 
@@ -153,6 +167,7 @@ class Training:
         if point not in seen:
             seen[point] = seconds
             self.models[self.gpu_type] = fitted(seen)
+            self.fits += 1
         return rate
 
 

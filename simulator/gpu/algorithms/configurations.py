@@ -28,6 +28,11 @@ class Pool(NamedTuple):
     nodes: int
     gpus_per_node: int
 
+    @property
+    def kind(self) -> str:
+        """Return the GPU type without the size of the nodes that tells pools apart."""
+        return self.gpu_type.split("/")[0]
+
 
 def configurations(pools: Sequence[Pool]) -> list[Configuration]:
     """Return powers of two of GPUs within a node, then 1, 2, ... whole nodes, in the order of the pools."""

@@ -15,6 +15,7 @@ wherever that gains, and ties favour the running job (`algorithms.assignment`).
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from simulator.gpu.profiles.profile import Profile
 from simulator.gpu.profiles.scaling import goodput
 from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View, check_seconds
 from simulator.gpu.scheduler import RoundScheduler
+from simulator.gpu.training import Training
 from traces.arrays import Float64s, Int64s
 from traces.errors import InputError
 
@@ -38,15 +40,27 @@ class Sia:
     pause_s: float | None = None
     guests = NOBODY
 
-    def __init__(self, round_s: float = 360.0, most_times: int = 4, limit_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        round_s: float = 360.0,
+        most_times: int = 4,
+        limit_s: float = 5.0,
+        project: int = 1,
+        first_start: int = 0,
+        free_moves: int = 0,
+        whole_seconds: int = 0,
+    ) -> None:
         check_seconds("sia", round_s=round_s)
         if most_times < 1:
             raise InputError(f"sia: an elastic job may have {most_times} times its GPUs: it must be at least 1")
         self.round_s, self.most_times, self.limit_s = round_s, most_times, limit_s
+        self.project, self.first_start = bool(project), bool(first_start)
+        self.free_moves, self.whole_seconds = bool(free_moves), bool(whole_seconds)
         self.timed_out = 0  # rounds in which the solver timed out
         self._pools: dict[str, Pool] = {}
         self._nodes: dict[str, Int64s] = {}
         self._given: dict[int, Configuration] = {}
+        self._expected: dict[int, _Expectation] = {}
 
     def decide(self, view: View) -> dict[int, Placed]:
         """As `simulator.gpu.rounds.RoundPolicy`."""
@@ -54,6 +68,7 @@ class Sia:
             self._learn(view.machine)
         there = {job.number for job in view.jobs}
         self._given = {number: given for number, given in self._given.items() if number in there}
+        self._expected = {number: row for number, row in self._expected.items() if number in there}
         capacity = {key: int(view.machine.gpus[nodes].sum()) for key, nodes in self._nodes.items()}
         wanted: dict[int, tuple[GpuJob, Configuration]] = {}
         for job in view.jobs:
@@ -85,6 +100,28 @@ class Sia:
 
     def _choice(self, job: GpuJob, view: View) -> ConfigurationChoice:
         current = self._given.get(job.number) if job.placed else None
+        if job.training is not None and job.elastic:
+            allowed, row = self._learned(job, job.training)
+        else:
+            allowed, row = self._known(job, current)
+        position = allowed.index(current) if current is not None and current in allowed else None
+        restart_s = job.restart_cost_s if job.model is None else job.model.restart_s
+        factor = restart_factor(view.now_s - job.submit_s, job.restarts, restart_s)
+        return ConfigurationChoice(allowed, moving(row, position, factor), position)
+
+    def _learned(self, job: GpuJob, training: Training) -> tuple[list[Configuration], Float64s]:
+        """Return the configurations of a job that learns, and their values by what it expects."""
+        seen = [training.most_gpus_seen(pool.kind) for pool in self._pools.values()]
+        before = self._expected.get(job.number)
+        state = (training.gradient, training.fits)
+        if before is None or before.state != state:
+            most = min(max(job.least, 2 * max(seen)), training.most_gpus, job.most or training.most_gpus)
+            rows = _expected(training, list(self._pools.values()), job.least, most, self.project)
+            before = self._expected[job.number] = _Expectation(state, *rows)
+        return before.allowed, before.values
+
+    def _known(self, job: GpuJob, current: Configuration | None) -> tuple[list[Configuration], Float64s]:
+        """Return the configurations of a job whose profile is known, and their values."""
         most = self.most_times * job.gpus if job.elastic else job.gpus
         held = current.gpus if current is not None else job.gpus
         rows = _row(tuple(self._pools.values()), job.model, job.gpus, job.elastic, min(most, max(1, 2 * held)))
@@ -94,16 +131,13 @@ class Sia:
                 f"sia: job {job.number} asks for {job.gpus} GPUs, but no kind of node has more than {most} in total: "
                 "leave the job out, or use another scheduler"
             )
-        allowed, row = rows
-        position = None if current is None else allowed.index(current)
-        factor = restart_factor(view.now_s - job.submit_s, job.restarts, job.restart_cost_s)
-        return ConfigurationChoice(allowed, moving(row, position, factor), position)
+        return rows
 
     def _place(self, wanted: dict[int, tuple[GpuJob, Configuration]], free: Int64s) -> dict[int, Placed]:
         """Place the jobs: one with an unchanged configuration keeps its GPUs; others by size, packed in their pool."""
         placed: dict[int, Placed] = {}
         for number, (job, given) in wanted.items():
-            if job.placed and self._given.get(number) == given:
+            if job.placed and self._given.get(number) == given and not self.free_moves:
                 placed[number] = job.placed
                 take(free, job.placed)
         for number, (_, given) in sorted(wanted.items(), key=lambda item: (-item[1][1].gpus, item[0])):
@@ -116,6 +150,42 @@ class Sia:
                 take(free, placed[number])
         self._given = {number: wanted[number][1] for number in placed}
         return placed
+
+
+class _Expectation(NamedTuple):
+    """What a job expected when its training was in a `state`."""
+
+    state: tuple[tuple[float, float] | None, int]
+    allowed: list[Configuration]
+    values: Float64s
+
+
+def _expected(
+    training: Training, pools: list[Pool], least: int, most: int, project: bool
+) -> tuple[list[Configuration], Float64s]:
+    """Return the configurations from `least` to `most` GPUs in which the job expects progress, and their values."""
+    known = [pool for pool in pools if training.gradient is not None and pool.kind in training.models]
+    allowed: list[Configuration] = []
+    goodputs: list[float] = []
+    unknown: list[Configuration] = []
+    for pool in pools:
+        like = pool if pool in known else known[0] if known and project else None
+        if like is None:
+            if least <= pool.nodes * pool.gpus_per_node:
+                unknown.append(Configuration(pool.gpu_type, -(-least // pool.gpus_per_node), least))
+            continue
+        given = [given for given in configurations([pool]) if least <= given.gpus <= most]
+        if not given:
+            continue
+        gpus = np.array([float(configuration.gpus) for configuration in given])
+        nodes = np.ceil(gpus / like.gpus_per_node)
+        found = training.expected(like.kind, nodes, gpus)
+        assert found is not None
+        ratio = training.alone(pool.kind) / training.alone(like.kind)
+        allowed.extend(configuration for configuration, each in zip(given, found, strict=True) if each > 0.0)
+        goodputs.extend(float(each) * ratio for each in found if each > 0.0)
+    row = values(lambda given: goodputs[allowed.index(given)], allowed) if allowed else np.empty(0)
+    return [*allowed, *unknown], np.concatenate([row, np.full(len(unknown), float(least))])
 
 
 @lru_cache(maxsize=10_000)
