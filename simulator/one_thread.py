@@ -29,6 +29,7 @@ def one_thread(function: Callable[P, R]) -> Callable[P, R]:
 def _libraries() -> Any:
     """The linear algebra libraries of this process, cached because finding them takes longer than setting them."""
     import numpy  # noqa: F401 - loads its own library
+    import scipy.linalg  # noqa: F401 - and so does this
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

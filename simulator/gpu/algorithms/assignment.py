@@ -7,7 +7,7 @@ With values G (`configurations.values`) and p < 0 it minimises
 so a job that gets nothing costs lambda. As in Sia's released solver, p = -0.5, lambda = 1.1, and G^p is rounded to two
 decimals and at most 3,000. The programme does not prefer a running job to an equal waiting job, so every round might
 swap the two. Our tie rule: among answers of equal cost, choose the one that leaves most jobs as they are, then the
-older job. Any answer within `gap` of the best is accepted, so the rule holds only where the programme is solved
+GPU types that come first, then the older job. Any answer within `gap` of the best is accepted, so the rule holds only where the programme is solved
 exactly.
 
 **The solution tries cheap methods first.** If there is room for every job's best configuration, that is the answer.
@@ -35,6 +35,7 @@ UNASSIGNED = 1.1
 CLIP = 3000.0  # upper bound of G^p
 DECIMALS = 2  # decimals of G^p
 KEEP = 1e-6  # discount on a job's current configuration; below 0.01, the least difference, for up to 10,000 jobs
+FIRST = 1e-8  # discount per position of a GPU type before the last; below KEEP for up to 100 types
 SCALE = 1000.0  # of the objective in the solver, which stops at an absolute gap of 1e-6 and would ignore KEEP
 
 
@@ -99,6 +100,8 @@ def _programme(choices: Sequence[ConfigurationChoice], capacity: Mapping[str, in
     gains = costs(np.concatenate([choice.values for choice in choices])) - UNASSIGNED
     has = np.array([n for n, choice in enumerate(choices) if choice.current is not None], dtype=np.int64)
     gains[(ends - sizes)[has] + np.array([choices[n].current for n in has], dtype=np.int64)] -= KEEP
+    types = {gpu_type: number for number, gpu_type in enumerate(capacity)}
+    gains += FIRST * np.array([types[given.gpu_type] for choice in choices for given in choice.allowed])
     kinds: dict[tuple[int, bytes], list[int]] = {}
     for n, (choice, end) in enumerate(zip(choices, ends, strict=True)):
         # The identity of the list identifies the configurations: equal lists are just not merged. KEEP marks `current`.
@@ -106,7 +109,6 @@ def _programme(choices: Sequence[ConfigurationChoice], capacity: Mapping[str, in
     members = list(kinds.values())
     ones = np.array([same[0] for same in members])
     owner = np.repeat(np.arange(len(ones)), sizes[ones])
-    types = {gpu_type: number for number, gpu_type in enumerate(capacity)}
     given = [configuration for n in ones for configuration in choices[n].allowed]
     return _Programme(
         members,
