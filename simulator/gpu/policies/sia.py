@@ -2,14 +2,26 @@
 
 Jayaram Subramanya et al., "Sia: Heterogeneity-aware, goodput-optimized ML-cluster scheduling" (SOSP 2023). The
 parameters are those of the released solver: p = -0.5, lambda = 1.1, costs of two decimals, rounds of 60 s there (here
-`round_s`). Elastic jobs may have from one GPU to `most_times` times their request, at most twice their current number.
-Other jobs have the requested number, on any type.
+`round_s`).
+
+**Jobs that say their work**, with gradient statistics in their profile, are unknown at first. An elastic job starts on
+one GPU (`least`) of any type. It learns a throughput model for each type that it runs on, and may have at most twice
+the most GPUs that it has run on, up to `most` and to what its largest batch keeps busy. Where it has not run yet, it
+expects the goodput of a type where it has, times the ratio of one GPU's measured throughputs (with `project` 0: one GPU
+as good as the least of the others). It chooses its batch (`simulator.gpu.training`), unless the user fixed it.
+
+**Other jobs** are known from their profiles. Elastic ones may have from one GPU to `most_times` times their request, at
+most twice their current number. Rigid jobs have the requested number, on any type.
 
 Our reading: nodes of one type with different numbers of GPUs are separate pools. A job that is still paying for its
-last restart is pinned. A job whose configuration does not fit on the intended number of nodes is spread over more. The
-goodput is known beforehand from the profile; Sia learns it while the job runs. As in the released solver, the restart
-factor applies to running jobs: a stopped job competes at its full value. So a waiting job replaces a running job
-wherever that gains, and ties favour the running job (`algorithms.assignment`).
+last restart is pinned. A job whose configuration does not fit on the intended number of nodes is spread over more. As
+in the released solver, the restart factor applies to running jobs: a stopped job competes at its full value. So a
+waiting job replaces a running job wherever that gains, and ties favour the running job (`algorithms.assignment`). The
+factor uses the restart of the model's profile; the job pays its own. Jobs that are split into pipeline stages are not
+simulated.
+
+The released simulator charges a first start like a restart (`first_start` 1), packs all jobs anew each round and
+charges no move between nodes of a type (`free_moves` 1), and ends epochs on whole seconds (`whole_seconds` 1).
 """
 
 from __future__ import annotations
@@ -54,6 +66,14 @@ class Sia:
         if most_times < 1:
             raise InputError(f"sia: an elastic job may have {most_times} times its GPUs: it must be at least 1")
         self.round_s, self.most_times, self.limit_s = round_s, most_times, limit_s
+        for name, value in (
+            ("project", project),
+            ("first_start", first_start),
+            ("free_moves", free_moves),
+            ("whole_seconds", whole_seconds),
+        ):
+            if value not in (0, 1):
+                raise InputError(f"sia: {name} of {value}: it must be 0 or 1")
         self.project, self.first_start = bool(project), bool(first_start)
         self.free_moves, self.whole_seconds = bool(free_moves), bool(whole_seconds)
         self.timed_out = 0  # rounds in which the solver timed out
@@ -87,7 +107,7 @@ class Sia:
 
     def said(self) -> list[str]:
         """Return the assumptions and time-outs of the run as sentences for the user."""
-        lines = ["sia: goodput follows from the profile of each job's model, which is drawn (generated)"]
+        lines = ["sia: jobs that say their work learn their goodput; of others it follows from the model's profile"]
         if self.timed_out:
             lines.append(f"sia: in {self.timed_out} rounds the solver timed out and its best answer so far was used")
         return lines

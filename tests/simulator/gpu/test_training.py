@@ -1,0 +1,195 @@
+"""Progress of jobs that say their work, the throughput model that they learn, and what the clock and Sia make of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime
+
+from simulator.gpu.policies.sia import Sia
+from simulator.gpu.profiles import performance
+from simulator.gpu.profiles.performance import BatchLimits, StepModel, best_batch, fitted, gain
+from simulator.gpu.profiles.profile import Profile
+from simulator.gpu.profiles.table import read_profiles
+from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View, simulate_rounds
+from simulator.gpu.training import Training
+from traces.errors import InputError
+
+TRUE = StepModel(0.05, 0.002, 0.3, 0.01, 0.04, 0.005, 1.5)
+STEPS = """model,gpu_type,placement,local_batch,step_s,sync_s
+m,T4,1,10,1.0,0
+m,T4,1,20,1.5,0
+m,T4,2,10,1.2,0.2
+m,T4,2,20,1.7,0.2
+m,T4,1-1,10,1.5,0.5
+m,T4,1-1,20,2.0,0.5
+m,A100,1,10,0.5,0
+m,A100,1,20,0.75,0
+"""
+MODELS = "model,batch,most_batch,slowdown,restart_s\nm,10,80,2,40\n"
+STATISTICS = """model,batch,epoch,progress,grad_sqr,grad_var
+m,10,0,100,1,9
+m,10,1,200,1,19
+m,80,0,110,1,9
+m,80,1,220,1,19
+"""
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Profile:
+    return read(tmp_path)
+
+
+def read(folder: Path, statistics: str = STATISTICS) -> Profile:
+    for name, text in {"steps": STEPS, "models": MODELS, "statistics": statistics}.items():
+        (folder / f"{name}.csv").write_text(text)
+    return read_profiles(folder)["m"]
+
+
+def test_slope_of_the_loss_is_its_derivative() -> None:
+    rng = np.random.default_rng(0)
+    points = np.array([[1, 1, 32], [1, 2, 64], [1, 4, 128], [2, 8, 128], [2, 16, 200]], dtype=np.float64)
+    compute = np.log(rng.uniform(0.1, 0.3, 5))
+    for _ in range(5):
+        at = np.concatenate([rng.uniform(0.05, 0.3, 6), rng.uniform(1.1, 3.0, 1)])
+        found = approx_fprime(at, lambda x: performance._loss(x, points, compute, compute + 0.3)[0], 1e-7)
+        np.testing.assert_allclose(performance._loss(at, points, compute, compute + 0.3)[1], found, atol=1e-4)
+
+
+def test_a_fit_predicts_what_it_has_seen_and_is_hopeful_beyond() -> None:
+    every = np.array([[n, g, b] for n, g in ((1, 1), (1, 2), (1, 4), (2, 8), (4, 16)) for b in (16, 64)], dtype=float)
+    step, compute = TRUE.seconds(*every.T)
+    seen = {(int(n), int(g), b): (s, s - c) for (n, g, b), s, c in zip(every, step, compute, strict=True)}
+    np.testing.assert_allclose(fitted(seen).seconds(*every.T)[0], step, rtol=0.1)
+    alone = fitted({key: times for key, times in seen.items() if key[1] == 1})
+    assert alone.seconds(*np.array([[4.0], [16.0], [64.0]]))[0] < 0.5 * step[-1]  # nobody has measured a sync
+
+
+@pytest.mark.parametrize("is_fixed", [False, True])
+def test_the_best_batch_is_that_of_an_enumeration(is_fixed: bool) -> None:
+    limits, gradient = BatchLimits(32.0, 1000.0, 8.0, 100.0), (1.0, 30.0)
+    for nodes, gpus in ((1.0, 1.0), (1.0, 4.0), (2.0, 16.0)):
+        found = best_batch(TRUE, gradient, np.array([nodes]), np.array([gpus]), limits, is_fixed)
+        best = (0.0, 0, 0)
+        for batch in [1000.0] if is_fixed else np.geomspace(max(32.0, 8.0 * gpus), 1000.0, 50):
+            parts = max(int(np.ceil(batch / gpus / 100.0 - 1e-8)), 2 if gpus == 1.0 and batch > 32.0 + 1e-8 else 1)
+            local = int(np.ceil(batch / gpus / parts - 1e-8))
+            step, compute = (float(s[0]) for s in TRUE.seconds(*np.array([[nodes], [gpus], [local]])))
+            progress = float(gain(gradient, np.array(gpus * local * parts / 32.0)))
+            goodput = 32.0 * progress / (step + (parts - 1) * compute)
+            if 8 <= local <= 100 and goodput > best[0]:
+                best = (goodput, local, parts - 1)
+        assert (found.goodput[0], found.local_batch[0], found.accumulation[0]) == pytest.approx(best)
+
+
+def test_a_job_of_fixed_batch_ends_when_its_epochs_at_their_gains_are_done(profile: Profile) -> None:
+    job = Training(profile, 150.0, 40.0)
+    job.place(("T4",), (1, 1))
+    assert (job.local_batch, job.accumulation) == (20, 0)
+    gains = (9 + 1) / (9 / 4 + 1), (19 + 1) / (19 / 4 + 1)
+    seconds = 2 * 2.0 * (100 / gains[0] + 50 / gains[1])  # slowdown 2, steps of 2 s
+    assert job.run(seconds / 2) is None and job.run(seconds) == pytest.approx(seconds / 2)
+    alone = Training(profile, 150.0, 40.0)
+    alone.place(("T4",), (1,))
+    assert (alone.local_batch, alone.accumulation) == (20, 1)
+    assert alone.run(1e6) == pytest.approx(2 * 3.0 * (100 / gains[0] + 50 / gains[1]))
+    whole = Training(profile, 150.0, 40.0, whole_seconds=True)
+    whole.place(("T4",), (1, 1))
+    assert whole.run(1e6) == round(4 * 100 / gains[0]) + round(4 * 50 / gains[1])
+
+
+def test_a_job_that_chooses_its_batch_begins_with_its_own_and_ends_sooner(profile: Profile) -> None:
+    chooses, fixed = Training(profile, 200.0), Training(profile, 200.0, 20.0)
+    for job in (chooses, fixed):
+        job.place(("T4",), (2,))
+    assert chooses.local_batch == 10 and chooses.run(10.0) is None
+    assert chooses.local_batch * (chooses.accumulation + 1) * 2 > 20
+    chosen_s, fixed_s = chooses.run(1e6), fixed.run(1e6)
+    assert chosen_s is not None and fixed_s is not None and chosen_s + 10.0 < fixed_s
+
+
+def test_goodput_is_unknown_on_types_where_the_job_never_ran(profile: Profile) -> None:
+    job, on = Training(profile, 200.0), (np.array([1.0]), np.array([1.0]))
+    job.place(("T4",), (1,))
+    assert job.expected("T4", *on) is None and job.most_gpus_seen("T4") == 0
+    job.run(1.0)
+    found = job.expected("T4", *on)
+    assert found is not None and found[0] > 0.0 and job.most_gpus_seen("T4") == 1
+    assert job.expected("A100", *on) is None
+    assert job.alone("A100") == pytest.approx(2.0 * job.alone("T4"))
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("m,10,2,300,1,1\nm,10,2,400,1,1", "epoch 3 is expected"),
+        ("m,10,2,150,1,1", "progress '150': give a number above 200"),
+        ("m,10,2,300,1,1", "2 epochs of one batch and 3 of another"),
+        ("m,10,2,300,-1,1", "grad_sqr '-1'"),
+        ("m,0,0,300,1,1", "batch '0'"),
+        ("other,10,0,300,1,1", "'other' has no row in steps.csv"),
+    ],
+)
+def test_wrong_statistics_are_refused(tmp_path: Path, row: str, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        read(tmp_path, STATISTICS + row + "\n")
+
+
+class Turns:
+    """Gives job 0 the GPUs of one node after the other."""
+
+    round_s, pause_s, guests = 60.0, None, NOBODY
+
+    def __init__(self, nodes: list[Placed], first_start: bool, free_moves: bool) -> None:
+        self.nodes, self.first_start, self.free_moves = nodes, first_start, free_moves
+
+    def decide(self, view: View) -> dict[int, Placed]:
+        return {0: self.nodes[min(int(view.now_s // 60), len(self.nodes) - 1)]}
+
+
+@pytest.mark.parametrize(
+    ("first_start", "free_moves", "restarts", "charges"), [(0, 0, 1, 1), (1, 0, 1, 2), (1, 1, 0, 1)]
+)
+def test_the_clock_charges_starts_and_moves(
+    profile: Profile, first_start: int, free_moves: int, restarts: int, charges: int
+) -> None:
+    machine = GpuMachine(np.array([2, 2]), ["T4", "T4"], "T4")
+    job = GpuJob(0, 0.0, 2, 1000.0, model=profile, work=100.0, batch=40.0, restart_s=50.0)
+    policy = Turns([{0: 2}, {1: 2}], bool(first_start), bool(free_moves))
+    result = simulate_rounds([job], machine, policy)
+    assert result.end_s[0] == pytest.approx(2 * 1.7 * 100 / (10 / (9 / 4 + 1)) + 50.0 * charges)
+    assert result.restarts[0] == restarts and result.lost_gpu_s[0] == pytest.approx(2 * 50.0 * charges)
+    assert job.left_s == 0.0
+
+
+class Watched(Sia):
+    """Sia whose decisions are kept: (GPUs, most GPUs that the job had run on before)."""
+
+    def __init__(self) -> None:
+        super().__init__(60.0, project=1)
+        self.kept: list[tuple[int, int]] = []
+
+    def decide(self, view: View) -> dict[int, Placed]:
+        wanted = super().decide(view)
+        for job in view.jobs:
+            assert job.training is not None
+            seen = max(job.training.most_gpus_seen(kind) for kind in ("T4", "A100"))
+            self.kept.append((sum(wanted.get(job.number, {}).values()), seen))
+        return wanted
+
+
+def test_sia_starts_on_one_gpu_and_at_most_doubles_what_it_has_seen(profile: Profile) -> None:
+    machine = GpuMachine(np.array([4, 4, 4]), ["T4", "T4", "A100"], "T4")
+    jobs = [GpuJob(n, 0.0, 4, 1000.0, model=profile, elastic=True, work=2000.0, most=4) for n in range(2)]
+    policy = Watched()
+    result = simulate_rounds(jobs, machine, policy)
+    assert policy.kept[:2] == [(1, 0), (1, 0)]
+    assert all(gpus <= max(1, 2 * seen) and gpus <= 4 for gpus, seen in policy.kept)
+    assert max(gpus for gpus, _ in policy.kept) == 4 and (result.end_s > 0.0).all()
+
+
+def test_sia_refuses_flags_that_are_neither_0_nor_1() -> None:
+    with pytest.raises(InputError, match="free_moves of 2: it must be 0 or 1"):
+        Sia(free_moves=2)
