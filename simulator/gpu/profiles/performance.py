@@ -102,7 +102,8 @@ def fitted(seen: Mapping[tuple[int, int, float], tuple[float, float]]) -> StepMo
 
     It minimises the root mean square errors of the logarithms of step and computation, with small penalties for gamma
     above 1 and for a sync that grows with the GPUs. What was not yet measured (several nodes, several GPUs of a node,
-    more than two) costs nothing at first, so that the job tries it. All as in the released program.
+    more than two) costs nothing at first, so that the job tries it. All as in the released program, whose search may stop
+    short of the best fit.
     """
     from scipy.optimize import Bounds, minimize
 
