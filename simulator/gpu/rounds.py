@@ -179,9 +179,8 @@ def speed(job: GpuJob, placed: Placed, machine: GpuMachine) -> float:
 
 def shape(placed: Placed, machine: GpuMachine) -> tuple[tuple[str, ...], Placement]:
     """Return the GPU types of `placed`, and its GPUs on each node up to rotation: what its speed follows from."""
-    return tuple(sorted({machine.types[node] for node in placed})), rotated(
-        tuple(placed[node] for node in sorted(placed))
-    )
+    types = tuple(sorted({machine.types[node] for node in placed}))
+    return types, rotated(tuple(placed[node] for node in sorted(placed)))
 
 
 class _Clock:
@@ -328,8 +327,8 @@ class _Clock:
     def next_tick(self, tick: float) -> float:
         """Return the end of this round; if the policy has `settled`, that of the round of the next event."""
         following = tick + self.policy.round_s
-        trains = any(job.training is not None for job in self.active.values())
-        if not self.active or trains or not getattr(self.policy, "settled", False):
+        is_settled = getattr(self.policy, "settled", False)
+        if not self.active or not is_settled or any(job.training is not None for job in self.active.values()):
             return following
         ends = (max(job.since_s, job.resume_s) + job.left_s / job.speed for job in self.active.values() if job.placed)
         event_s = min(ends, default=np.inf)
@@ -347,9 +346,9 @@ def simulate_rounds(jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPo
 
     A policy may be `settled`: its last decision remains valid until a job arrives or ends, or until its `wake_s` if it
     has one. It is not called before. A policy that `shares_gpus` gives a job the part of a GPU that it asks for; under
-    the others a job takes its GPUs whole. A policy may have `first_start` (a first start is charged like a restart), `free_moves`
-    (a move to other nodes with the same `shape` is not), and `whole_seconds` (epochs of jobs that say their work take
-    them).
+    the others a job takes its GPUs whole. A policy may have `first_start` (a first start is charged like a restart),
+    `free_moves` (a move to other nodes with the same `shape` is not), and `whole_seconds` (epochs of jobs that say
+    their work take them).
 
     Raises InputError for a job that is wider than the machine. Raises WorkError if the policy breaks a rule, or starts
     no job for STUCK_S.

@@ -35,7 +35,8 @@ class StepModel(NamedTuple):
     def seconds(self, nodes: Float64s, gpus: Float64s, local_batch: Float64s) -> tuple[Float64s, Float64s]:
         """Return the seconds of a step, and of its computation alone; every array of one shape."""
         compute = self.alpha_c + self.beta_c * local_batch
-        sync = _sync(np.array(self), nodes, gpus)[0]
+        params = [self.alpha_c, self.beta_c, self.alpha_n, self.beta_n, self.alpha_r, self.beta_r]
+        sync = _sync(np.array(params), nodes, gpus)[0]
         step = (compute**self.gamma + sync**self.gamma) ** (1.0 / self.gamma)
         return np.asarray(step, dtype=np.float64), np.asarray(compute, dtype=np.float64)
 
@@ -102,8 +103,8 @@ def fitted(seen: Mapping[tuple[int, int, float], tuple[float, float]]) -> StepMo
 
     It minimises the root mean square errors of the logarithms of step and computation, with small penalties for gamma
     above 1 and for a sync that grows with the GPUs. What was not yet measured (several nodes, several GPUs of a node,
-    more than two) costs nothing at first, so that the job tries it. All as in the released program, whose search may stop
-    short of the best fit.
+    more than two) costs nothing at first, so that the job tries it. All as in the released program, whose search may
+    stop short of the best fit.
     """
     from scipy.optimize import Bounds, minimize
 
