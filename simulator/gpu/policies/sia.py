@@ -137,6 +137,8 @@ class Sia:
         if before is None or before.state != state:
             most = min(max(job.least, 2 * max(seen)), training.most_gpus, job.most or training.most_gpus)
             rows = _expected(training, list(self._pools.values()), job.least, most, self.project)
+            if not rows[0]:
+                raise self._too_wide(job.number, job.least)
             before = self._expected[job.number] = _Expectation(state, *rows)
         return before.allowed, before.values
 
@@ -146,12 +148,15 @@ class Sia:
         held = current.gpus if current is not None else job.gpus
         rows = _row(tuple(self._pools.values()), job.model, job.gpus, job.elastic, min(most, max(1, 2 * held)))
         if rows is None:
-            most = max(pool.nodes * pool.gpus_per_node for pool in self._pools.values())
-            raise InputError(
-                f"sia: job {job.number} asks for {job.gpus} GPUs, but no kind of node has more than {most} in total: "
-                "leave the job out, or use another scheduler"
-            )
+            raise self._too_wide(job.number, job.gpus)
         return rows
+
+    def _too_wide(self, number: int, gpus: int) -> InputError:
+        most = max(pool.nodes * pool.gpus_per_node for pool in self._pools.values())
+        return InputError(
+            f"sia: job {number} asks for {gpus} GPUs, but no kind of node has more than {most} in total: "
+            "leave the job out, or use another scheduler"
+        )
 
     def _place(self, wanted: dict[int, tuple[GpuJob, Configuration]], free: Int64s) -> dict[int, Placed]:
         """Place the jobs: one with an unchanged configuration keeps its GPUs; others by size, packed in their pool."""
@@ -183,16 +188,18 @@ class _Expectation(NamedTuple):
 def _expected(
     training: Training, pools: list[Pool], least: int, most: int, project: bool
 ) -> tuple[list[Configuration], Float64s]:
-    """Return the configurations from `least` to `most` GPUs in which the job expects progress, and their values."""
+    """Return the configurations from `least` to `most` GPUs in which the job expects progress, and their values.
+
+    Where it has no expectation, and if it expects no progress anywhere, it may have `least` GPUs.
+    """
     known = [pool for pool in pools if training.gradient is not None and pool.kind in training.models]
     allowed: list[Configuration] = []
     goodputs: list[float] = []
-    unknown: list[Configuration] = []
-    for pool in pools:
-        like = pool if pool in known else known[0] if known and project else None
+    fitting = [pool for pool in pools if least <= pool.nodes * pool.gpus_per_node]
+    learned: set[Pool] = set()
+    for pool in fitting if known else []:
+        like = pool if pool in known else known[0] if project else None
         if like is None:
-            if least <= pool.nodes * pool.gpus_per_node:
-                unknown.append(Configuration(pool.gpu_type, -(-least // pool.gpus_per_node), least))
             continue
         given = [given for given in configurations([pool]) if least <= given.gpus <= most]
         if not given:
@@ -201,11 +208,14 @@ def _expected(
         nodes = np.ceil(gpus / like.gpus_per_node)
         found = training.expected(like.kind, nodes, gpus)
         assert found is not None
+        learned.add(pool)
         ratio = training.alone(pool.kind) / training.alone(like.kind)
         allowed.extend(configuration for configuration, each in zip(given, found, strict=True) if each > 0.0)
         goodputs.extend(float(each) * ratio for each in found if each > 0.0)
     row = values(lambda given: goodputs[allowed.index(given)], allowed) if allowed else np.empty(0)
-    return [*allowed, *unknown], np.concatenate([row, np.full(len(unknown), float(least))])
+    unknown = [pool for pool in fitting if pool not in learned or not allowed]
+    first = [Configuration(pool.gpu_type, -(-least // pool.gpus_per_node), least) for pool in unknown]
+    return [*allowed, *first], np.concatenate([row, np.full(len(first), float(least))])
 
 
 @lru_cache(maxsize=10_000)

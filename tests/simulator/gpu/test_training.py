@@ -18,6 +18,7 @@ from simulator.gpu.training import Training
 from traces.errors import InputError
 
 TRUE = StepModel(0.05, 0.002, 0.3, 0.01, 0.04, 0.005, 1.5)
+HEADING = "model,gpu_type,placement,local_batch,step_s,sync_s\n"
 STEPS = """model,gpu_type,placement,local_batch,step_s,sync_s
 m,T4,1,10,1.0,0
 m,T4,1,20,1.5,0
@@ -190,6 +191,22 @@ def test_sia_starts_on_one_gpu_and_at_most_doubles_what_it_has_seen(profile: Pro
     assert policy.kept[:2] == [(1, 0), (1, 0)]
     assert all(gpus <= max(1, 2 * seen) and gpus <= 4 for gpus, seen in policy.kept)
     assert max(gpus for gpus, _ in policy.kept) == 4 and (result.end_s > 0.0).all()
+
+
+def test_sia_runs_a_job_that_expects_no_progress_anywhere(tmp_path: Path) -> None:
+    """One GPU must split 15 samples in two passes, of fewer samples than anybody measured."""
+    (tmp_path / "steps.csv").write_text(HEADING + "m,T4,1,10,1.0,0\n")
+    (tmp_path / "models.csv").write_text("model,batch,most_batch\nm,15,15\n")
+    (tmp_path / "statistics.csv").write_text("model,batch,epoch,progress,grad_sqr,grad_var\nm,15,0,100,1,9\n")
+    job = GpuJob(0, 0.0, 1, 1000.0, model=read_profiles(tmp_path)["m"], elastic=True, work=100.0)
+    result = simulate_rounds([job], GpuMachine(np.array([2]), ["T4"], "T4"), Sia(60.0))
+    assert result.end_s[0] == pytest.approx(2.0 * 100 / (10 / (9 / (14 / 15) + 1)))
+
+
+def test_sia_names_a_job_whose_least_gpus_fit_nowhere(profile: Profile) -> None:
+    job = GpuJob(7, 0.0, 1, 1000.0, model=profile, elastic=True, work=100.0, least=9)
+    with pytest.raises(InputError, match="job 7 asks for 9 GPUs, but no kind of node has more than 4"):
+        simulate_rounds([job], GpuMachine(np.array([4, 2]), ["T4", "A100"], "T4"), Sia())
 
 
 def test_sia_refuses_flags_that_are_neither_0_nor_1() -> None:
