@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,6 @@ def jobs(workload: str, known: dict[str, Profile]) -> list[GpuJob]:
     ]
 
 
-def _write(path: Path, heading: tuple[str, ...], table: list[tuple[object, ...]]) -> None:
+def _write(path: Path, heading: tuple[str, ...], table: Sequence[tuple[object, ...]]) -> None:
     with path.open("w", newline="") as lines:
         csv.writer(lines).writerows([heading, *table])

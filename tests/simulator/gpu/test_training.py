@@ -143,7 +143,9 @@ def test_wrong_statistics_are_refused(tmp_path: Path, row: str, reason: str) -> 
 class Turns:
     """Gives job 0 the GPUs of one node after the other."""
 
-    round_s, pause_s, guests = 60.0, None, NOBODY
+    round_s = 60.0
+    pause_s: float | None = None
+    guests = NOBODY
 
     def __init__(self, nodes: list[Placed], first_start: bool, free_moves: bool) -> None:
         self.nodes, self.first_start, self.free_moves = nodes, first_start, free_moves
