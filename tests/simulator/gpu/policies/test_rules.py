@@ -11,7 +11,6 @@ from simulator.gpu.policies.gandiva import Gandiva
 from simulator.gpu.policies.guided import Guided
 from simulator.gpu.policies.lyra import Lyra
 from simulator.gpu.policies.sia import Sia
-from simulator.gpu.policies.themis import Themis
 from simulator.gpu.registry import check
 from simulator.gpu.rounds import GpuJob, GpuMachine, GpuResult, RoundPolicy, View, simulate_rounds
 from tests.simulator.gpu.models import MODELS
@@ -51,42 +50,6 @@ def test_sia_says_how_often_its_solver_was_cut_short() -> None:
     policy, jobs = Sia(limit_s=0.0), generated(150, elastic=1.0)
     policy.decide(View(0.0, ALIKE, jobs))
     assert policy.timed_out == 1 and "in 1 rounds the solver timed out" in policy.said()[1]
-
-
-def test_themis_keeps_a_lease_and_then_turns_to_who_is_worst_off() -> None:
-    long, late = GpuJob(0, 0.0, 4, 100_000.0), GpuJob(1, 600.0, 4, 600.0)
-    result = run(Themis(round_s=300.0, lease_s=1200.0), nodes(4), long, late)
-    assert result.start_s[1] == 1200.0  # a short job's rho grows fast: it wins the first auction
-    assert result.preemptions[0] >= 1
-
-
-class Chance:
-    """Stands in for the draws of a run: always the same."""
-
-    def __init__(self, value: float) -> None:
-        self.value = value
-
-    def random(self) -> float:
-        return self.value
-
-
-@pytest.mark.parametrize(("drawn", "winner"), [(0.0, 1), (0.60, 1), (0.68, 0), (0.99, 0)])
-def test_themis_winner_pays_with_the_chance_to_keep(drawn: float, winner: int) -> None:
-    # The short job gains most and wins. Without it the long one had been worth 31200 / 20000 of what it is now worth:
-    # the winner keeps its gang with the chance 0.641, and what it does not keep goes to who is worst off.
-    jobs = [GpuJob(0, 0.0, 4, 10_000.0, left_s=10_000.0), GpuJob(1, 10_000.0, 4, 60.0, left_s=60.0)]
-    policy = Themis(filter_share=0.0)
-    policy._chance = Chance(drawn)  # type: ignore[assignment]
-    assert policy.decide(View(10_000.0, nodes(4), jobs)) == {winner: {0: 4}}
-
-
-def test_themis_shares_among_the_trials_of_an_app() -> None:
-    apps = {0: 100, 1: 100, 2: 100}
-    trials = [GpuJob(0, 0.0, 1, 9000.0), GpuJob(1, 0.0, 1, 1000.0), GpuJob(2, 0.0, 1, 5000.0)]
-    policy = Themis(round_s=300.0, lease_s=300.0, trials=apps)
-    result = run(policy, nodes(1), *trials)
-    assert result.end_s[1] < result.end_s[2] < result.end_s[0]  # the trials with the least left first
-    assert set(policy._came_s) == {100}  # one app, which the auction knows alone
 
 
 def test_gandiva_slices_time() -> None:
@@ -215,8 +178,6 @@ def test_under_pressure_knowing_the_future_helps() -> None:
     ("make", "message"),
     [
         (lambda: Lyra(1.0), r"lyra: inference share 1.0 of the nodes: it must be in \[0, 1\)"),
-        (lambda: Themis(filter_share=1.0), "themis: filter f of 1.0"),
-        (lambda: Themis(lease_s=-1.0), "themis: lease_s of -1.0: it must be at least 0"),
         (lambda: Gandiva(round_s=0.0), "gandiva: round_s of 0.0: it must be above 0"),
         (lambda: Gandiva(round_s=2.0), "gandiva: slices of 2.0 s: they must be above 2.0 s, the pause"),
         (lambda: Guided(small_share=2.0), "guided: share 2.0 of the nodes for small jobs"),
