@@ -149,12 +149,13 @@ def shown(
                 ("worst rho", fair.max(), "", None),
                 ("preemptions", result.preemptions.sum(), "", None),
                 ("lost to restarts", lost_gpu_h, "GPU h", None),
+                ("GPU time on loan", result.loaned_gpu_s / 3600, "GPU h", None),
             ):
                 settings.run.add(row, what, value, unit, n=len(jobs), interval=ends)
         print(
             f"  {name:9s} JCT mean {jct.mean() / 3600:6.2f} p50 {np.median(jct) / 3600:5.2f} p99 "
             f"{np.percentile(jct, 99) / 3600:6.1f} h, queueing {wait.mean() / 3600:6.2f} h, makespan "
-            f"{result.end_s.max() / 86_400:5.1f} d, used {result.gpu_s.sum() / span / machine.gpus.sum():.3f}, "
+            f"{result.end_s.max() / 86_400:5.1f} d, used {result.gpu_s.sum() / (span * machine.total + result.loaned_gpu_s):.3f}, "
             f"rho worst {fair.max():7.1f} p99 {np.percentile(fair, 99):5.2f} mean {fair.mean():.2f}, "
             f"preempted {result.preemptions.sum()}, lost {lost_gpu_h:.0f} GPU h; "
             f"JCT x{as_text(*jct_ratio)}, queueing x{as_text(*wait_ratio)}",

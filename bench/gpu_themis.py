@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -107,9 +108,7 @@ def main() -> None:
     given = parser.parse_args()
     jobs = searches(SearchSettings(given.apps, given.minutes, given.least, given.seed))
     policies: dict[str, Callable[[], RoundPolicy]] = {
-        f"themis f {share} lease {lease} s": lambda share=share, lease=lease: Themis(
-            given.round, float(lease), float(share)
-        )
+        f"themis f {share} lease {lease} s": partial(Themis, given.round, float(lease), float(share))
         for share in given.filters.split(",")
         for lease in given.leases.split(",")
     }

@@ -13,7 +13,7 @@ GPUs without progress for a restart when it runs again. The restart takes the `r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -155,6 +155,7 @@ class GpuResult(NamedTuple):
     preemptions: Int64s  # stops before the end
     decisions: int
     stranded_gpu_s: float  # GPU seconds that were free while a present job had no GPUs
+    loaned_gpu_s: float = 0.0  # GPU seconds of nodes that a policy borrowed in addition to the machine, used or not
 
 
 def speed(job: GpuJob, placed: Placed, machine: GpuMachine) -> float:
@@ -171,10 +172,17 @@ def speed(job: GpuJob, placed: Placed, machine: GpuMachine) -> float:
     )
 
 
+def _extended(machine: GpuMachine, policy: RoundPolicy) -> GpuMachine:
+    """Return `machine` with the nodes that the policy may borrow."""
+    extended: Callable[[GpuMachine], GpuMachine] | None = getattr(policy, "extended", None)
+    return machine if extended is None else extended(machine)
+
+
 class _Clock:
     def __init__(self, jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPolicy) -> None:
         self.arriving = sorted(jobs, key=lambda job: (job.submit_s, job.number))[::-1]
-        self.machine, self.policy = machine, policy
+        self.machine, self.policy = _extended(machine, policy), policy
+        self.own_gpus = machine.total  # without borrowed nodes
         if not getattr(policy, "shares_gpus", False):
             for job in jobs:
                 job.gpu_milli = 1000
@@ -182,6 +190,8 @@ class _Clock:
         self.partners: dict[int, int] = {}  # of each pair of jobs that share GPUs: job -> the other job, both ways
         self.decisions = 0
         self.stranded_gpu_s = 0.0
+        self.loaned_gpu_s = 0.0
+        self.loaned = 0  # borrowed GPUs since the last tick
         self.free = 0.0  # free GPUs since the last tick
         self.last_s = 0.0
 
@@ -199,18 +209,20 @@ class _Clock:
     def finish_until(self, now_s: float) -> None:
         """End jobs at their exact seconds up to `now_s`, and settle the other jobs at `now_s`."""
         waiting = any(not job.placed for job in self.active.values())
-        stranded = self.free * (now_s - self.last_s)
+        stranded, last_end_s = self.free * (now_s - self.last_s), self.last_s
         for number, job in list(self.active.items()):
             if job.placed:
                 end_s = max(job.since_s, job.resume_s) + job.left_s / job.speed
                 if end_s <= now_s:
                     self.settle(job, end_s)
                     stranded += job.held * (now_s - end_s)
+                    last_end_s = max(last_end_s, end_s)
                     job.left_s, job.end_s, job.placed = 0.0, end_s, {}
                     del self.active[number]
                     continue
             self.settle(job, now_s)
         self.stranded_gpu_s += stranded if waiting else 0.0
+        self.loaned_gpu_s += self.loaned * ((now_s if self.active else last_end_s) - self.last_s)
         self.last_s = now_s
 
     def apply(self, wanted: dict[int, Placed], now_s: float) -> None:
@@ -277,7 +289,8 @@ class _Clock:
                 self.apply(self.policy.decide(View(tick, self.machine, list(self.active.values()))), tick)
                 guests = self.policy.guests
                 held = sum(job.held for number, job in self.active.items() if number not in guests)
-                self.free = self.machine.total - held
+                self.loaned = getattr(self.policy, "loaned_gpus", 0)
+                self.free = self.own_gpus + self.loaned - held
             following = self.next_tick(tick)
             if self.active:
                 is_running = any(job.placed for job in self.active.values())
@@ -309,7 +322,8 @@ def simulate_rounds(jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPo
 
     A policy may be `settled`: its last decision remains valid until a job arrives or ends, or until its `wake_s` if it
     has one. It is not called before. A policy that `shares_gpus` gives a job the part of a GPU that it asks for; under
-    the others a job takes its GPUs whole.
+    the others a job takes its GPUs whole. A policy may borrow nodes: `extended` returns the machine with all of them,
+    and `loaned_gpus` the number of borrowed GPUs after its last decision.
 
     Raises InputError for a job that is wider than the machine. Raises WorkError if the policy breaks a rule, or starts
     no job for STUCK_S.
@@ -338,4 +352,5 @@ def simulate_rounds(jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPo
         preemptions=of_jobs("preemptions").astype(np.int64),
         decisions=clock.decisions,
         stranded_gpu_s=clock.stranded_gpu_s,
+        loaned_gpu_s=clock.loaned_gpu_s,
     )

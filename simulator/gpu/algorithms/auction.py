@@ -13,7 +13,8 @@ bid increases it: truthful bids are best. This holds where a fraction c of a bun
 Both products are exact. If no bundle depends on the place, they follow from dynamic programming over the number of
 GPUs. Else they follow from an integer programme (HiGHS): each bidder gets at most one bundle, and the parts of all
 bundles are distributed over the nodes. Such an auction takes MOST_BIDDERS at a time. Further bidders take part in the
-next auction, for the remaining GPUs.
+next auction, for the remaining GPUs. A programme stops after MOST_NODES nodes of its search with the best winners that
+it has found; the outcome counts these.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.gpu.algorithms.bundles import Bundle, Part, fills, fits_alone, fitted
+from simulator.gpu.algorithms.chatter import no_chatter
 from simulator.gpu.algorithms.placement import take
 from traces.arrays import Float64s, Int64s
 from traces.errors import WorkError
@@ -35,6 +37,7 @@ Bid = Sequence[tuple[Bundle, float]]  # (bundle, value > 0); the first bundle is
 MOST_BIDDERS = 12  # in one integer programme: our choice
 SAME = 1e-6  # bundles whose logarithms of value are as close as this are the same: the one named first, of the
 # bidder named first, wins
+MOST_NODES = 5_000  # of the search tree of one programme: our choice
 _SCALE = 1e3  # of the objective, because HiGHS stops within 1e-6 of the best
 
 
@@ -43,6 +46,7 @@ class AuctionOutcome(NamedTuple):
 
     won: list[int]  # position in the bid of the bundle that is won, before payment
     kept: list[float]  # fraction kept after payment, c_i in (0, 1]
+    cut: int = 0  # programmes that were stopped after MOST_NODES
 
 
 def auction(bids: Sequence[Bid], free: Int64s, types: Sequence[str]) -> AuctionOutcome:
@@ -58,29 +62,30 @@ def auction(bids: Sequence[Bid], free: Int64s, types: Sequence[str]) -> AuctionO
     if all(size == 1 and kind in alike for bid in bids for bundle, _ in bid for kind, size in bundle):
         counts = [[sum(bundle.values()) for bundle, _ in bid] for bid in bids]
         return _by_count(gains, counts, int(free.sum()))
-    won, kept, open_ = list[int](), list[float](), free.copy()
+    won, kept, cut, open_ = list[int](), list[float](), 0, free.copy()
     for first in range(0, len(bids), MOST_BIDDERS):
         these = slice(first, first + MOST_BIDDERS)
-        chosen, paid, placed = _together(bids[these], gains[these], open_, types)
-        won, kept = won + chosen, kept + paid
+        outcome, placed = _together(bids[these], gains[these], open_, types)
+        won, kept, cut = won + outcome.won, kept + outcome.kept, cut + outcome.cut
         for one in placed:
             take(open_, one)
-    return AuctionOutcome(won, kept)
+    return AuctionOutcome(won, kept, cut)
 
 
 def _together(
     bids: Sequence[Bid], gains: Sequence[Float64s], free: Int64s, types: Sequence[str]
-) -> tuple[list[int], list[float], list[dict[int, int]]]:
-    """Find the winners of one auction, the fractions that they keep, and a way to place their bundles."""
+) -> tuple[AuctionOutcome, list[dict[int, int]]]:
+    """Find the outcome of one auction, and a way to place its bundles."""
     best = [int(np.argmax(gain)) for gain in gains]
     placed = fitted([bid[index][0] for bid, index in zip(bids, best, strict=True)], free, types)
     if placed is not None:
-        return best, [1.0] * len(bids), placed
-    won, kept = _Programme(bids, gains, free, types).outcome()
+        return AuctionOutcome(best, [1.0] * len(bids)), placed
+    programme = _Programme(bids, gains, free, types)
+    won, kept = programme.outcome()
     placed = fitted([bid[index][0] for bid, index in zip(bids, won, strict=True)], free, types, every=True)
     if placed is None:
         raise WorkError("the bundles that an auction sold do not fit on the free GPUs")
-    return won, kept, placed
+    return AuctionOutcome(won, kept, programme.cut), placed
 
 
 def _folded(best: Float64s, gain: Float64s, counts: Sequence[int]) -> tuple[Float64s, NDArray[np.int32]]:
@@ -124,7 +129,7 @@ class _Programme:
     """
 
     def __init__(self, bids: Sequence[Bid], gains: Sequence[Float64s], free: Int64s, types: Sequence[str]) -> None:
-        self.bidders = len(bids)
+        self.bidders, self.cut = len(bids), 0
         self.columns = [
             (bidder, index)
             for bidder, bid in enumerate(bids)
@@ -176,15 +181,19 @@ class _Programme:
         variables = self.matrix.shape[1]
         most = np.concatenate([able, np.full(variables - len(able), np.inf)])
         objective = np.concatenate([-_SCALE * self.gain, np.zeros(variables - len(able))])
-        found = milp(
-            objective,
-            integrality=np.ones(variables),
-            bounds=Bounds(0.0, most),
-            constraints=LinearConstraint(self.matrix, ub=self.room),
-            options={"mip_rel_gap": 0.0},
-        )
+        with no_chatter():
+            found = milp(
+                objective,
+                integrality=np.ones(variables),
+                bounds=Bounds(0.0, most),
+                constraints=LinearConstraint(self.matrix, ub=self.room),
+                options={"mip_rel_gap": 0.0, "node_limit": MOST_NODES},
+            )
+        self.cut += found.status != 0
         total = 0.0
-        for (bidder, index), gain, value in zip(self.columns, self.gain, found.x, strict=False):
+        for (bidder, index), gain, value in zip(
+            self.columns, self.gain, [] if found.x is None else found.x, strict=False
+        ):
             if value > 0.5:
                 won[bidder] = index
                 total += float(gain)
@@ -194,10 +203,16 @@ class _Programme:
         """Return the bundle of each bidder, and the fraction that its payment leaves."""
         total, won = self.best()
         gain = {column: float(value) for column, value in zip(self.columns, self.gain, strict=True)}
-        kept = [
-            min(1.0, float(np.exp(total - gain[bidder, index] - self.best(without=bidder)[0]))) if index else 1.0
-            for bidder, index in enumerate(won)
-        ]
+        lost = [
+            max([value for (bidder, _), value in gain.items() if bidder == at], default=0.0)
+            - gain.get((at, index), 0.0)
+            for at, index in enumerate(won)
+        ]  # what each would gain more with its best bundle
+        kept = [1.0] * self.bidders
+        for bidder, index in enumerate(won):
+            if index and sum(lost) > lost[bidder]:  # the others want more than they have
+                without, _ = self.best(without=bidder)
+                kept[bidder] = min(1.0, float(np.exp(total - gain[bidder, index] - without)))
         return won, kept
 
 

@@ -38,6 +38,7 @@ from simulator.gpu.algorithms.placement import packed, take
 from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View, check_seconds, speed
 from simulator.gpu.scheduler import RoundScheduler
 from traces.arrays import Int64s
+from traces.counted import counted
 from traces.errors import InputError
 
 
@@ -83,6 +84,7 @@ class Themis:
         self._whole: dict[int, list[GangTrial]] = {}  # app -> its trials as they arrived, including ended ones
         self._known: set[int] = set()  # numbers of known jobs
         self._last_s = 0.0
+        self.cut = 0  # integer programmes that were stopped before the end of their search
 
     def decide(self, view: View) -> dict[int, Placed]:
         """As `simulator.gpu.rounds.RoundPolicy`."""
@@ -109,7 +111,12 @@ class Themis:
 
     def said(self) -> list[str]:
         """Return the assumptions of the run as sentences for the user."""
-        return ["themis: the time left of a job is known; an app is one job unless the jobs name their apps"]
+        lines = ["themis: the time left of a job is known; an app is one job unless the jobs name their apps"]
+        if self.cut:
+            lines.append(
+                f"themis: the solver stopped early {counted(self.cut, 'time')}, so some auctions are not exact"
+            )
+        return lines
 
     def _apps(self, view: View) -> dict[int, list[GpuJob]]:
         self._app_s += (view.now_s - self._last_s) * self._there
@@ -159,6 +166,7 @@ class Themis:
             offers.append(self._offers(app, jobs, max(running, default=0.0), len(apps), view, free))
         bids = [[(offer.bundle, offer.value) for offer in own] for own in offers]
         outcome = auction(bids, free, view.machine.types)
+        self.cut += outcome.cut
         gangs = []
         for own, won, kept in zip(offers, outcome.won, outcome.kept, strict=True):
             if won > 0 and self._chance.random() < kept:

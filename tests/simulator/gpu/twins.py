@@ -35,6 +35,13 @@ class Between:
     def shares_gpus(self) -> bool:
         return getattr(self.policy, "shares_gpus", False)
 
+    @property
+    def loaned_gpus(self) -> int:
+        return getattr(self.policy, "loaned_gpus", 0)
+
+    def extended(self, machine: GpuMachine) -> GpuMachine:
+        return self.policy.extended(machine) if hasattr(self.policy, "extended") else machine
+
 
 class Noted(Between):
     """A policy whose decisions are kept."""
@@ -53,8 +60,8 @@ def assert_equal(
     machine: GpuMachine, jobs: Sequence[GpuJob], policy: RoundPolicy, twin: rounds.PlainPolicy
 ) -> PlainRun:
     """Start for start, allocation for allocation, finish for finish; returns the twin's run."""
-    plain = rounds.simulate(machine, jobs, twin)
     noted = Noted(policy)
+    plain = rounds.simulate(noted.extended(machine), jobs, twin)
     result = simulate_rounds(jobs, machine, noted)
     for decided, expected in zip(noted.decisions, plain.decisions, strict=False):
         assert decided == expected

@@ -100,7 +100,7 @@ def test_no_lie_pays(bids: list[Bid], lie: Bid, nodes: list[tuple[int, str]]) ->
 
 
 def test_a_lone_bidder_pays_nothing() -> None:
-    assert sold([[({}, 0.1), ({("a", 4): 1}, 1.0)]], [(4, "a")]) == ([1], [1.0])
+    assert sold([[({}, 0.1), ({("a", 4): 1}, 1.0)]], [(4, "a")]) == ([1], [1.0], 0)
 
 
 def test_the_winner_of_a_whole_node_is_the_one_who_loses_most_when_spread() -> None:

@@ -7,6 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from simulator.gpu.cluster import of_nodes
+from simulator.gpu.figures import figures
+from simulator.gpu.jobs import of_arrays
 from simulator.gpu.policies.gandiva import Gandiva
 from simulator.gpu.policies.guided import Guided
 from simulator.gpu.policies.lyra import Lyra
@@ -103,21 +106,44 @@ def test_gandiva_moves_a_gang_together() -> None:
 
 def test_lyra_without_loans_and_growth_is_shortest_job_first() -> None:
     jobs = [GpuJob(0, 0.0, 8, 1000.0), *(GpuJob(n, 10.0 * n, 8, 1000.0 - 100.0 * n) for n in (1, 2, 3))]
-    result = run(Lyra(0.5, lambda now: 0, loans=False, grows=False), nodes(8, 8), *jobs)
+    result = run(Lyra(1.0, lambda now: 0, loans=False, grows=False), nodes(8), *jobs)
     assert list(np.argsort(result.start_s)) == [0, 3, 2, 1]
 
 
 def test_lyra_borrows_and_gives_back() -> None:
-    policy = Lyra(0.5, lambda now: 0 if now < 900.0 else 1, grows=False)
+    policy = Lyra(1.0, lambda now: 0 if now < 900.0 else 1, grows=False)
     jobs = [GpuJob(0, 0.0, 8, 1000.0), GpuJob(1, 0.0, 8, 2000.0)]
-    result = run(policy, nodes(8, 8), *jobs)
+    result = run(policy, nodes(8), *jobs)
     assert list(result.start_s) == [0.0, 0.0] and list(result.preemptions) == [0, 1]
     assert policy.reclaimed_jobs == 1 and policy.loaned == []
     assert result.end_s[1] == 1200.0 + 30.0 + 1100.0  # it had 900 s; goes on at the tick after the other's end
+    assert result.loaned_gpu_s == 8 * 900.0
+    assert "an inference cluster of 1 node comes in addition to the 1 training node" in policy.said()[0]
+
+
+def test_lyra_loans_come_in_addition_to_the_training_cluster() -> None:
+    # Four jobs of a node each on two nodes: with two loaned nodes nobody waits.
+    def jobs() -> list[GpuJob]:
+        return [GpuJob(n, 0.0, 8, 1000.0) for n in range(4)]
+
+    alone, lent = (
+        run(Lyra(1.0, lambda now: 0, loans=loans, grows=False), nodes(8, 8), *jobs()) for loans in (False, True)
+    )
+    assert sorted(alone.end_s) == [1000.0, 1000.0, 2200.0, 2200.0] and alone.loaned_gpu_s == 0.0
+    assert lent.end_s.tolist() == [1000.0] * 4 and lent.loaned_gpu_s == 16 * 1000.0
+
+
+def test_utilization_counts_loaned_gpus_as_capacity() -> None:
+    jobs = of_arrays(np.zeros(4), np.full(4, 8), np.full(4, 1000.0))
+    cluster = of_nodes(np.array([8, 8]))
+    result = run(Lyra(1.0, lambda now: 0, grows=False), cluster.machine(), *jobs.objects())
+    assert figures(cluster, jobs, result)["utilization"] == pytest.approx(1.0)
 
 
 def test_lyra_gives_what_is_left_to_who_gains_most() -> None:
-    policy, machine = Lyra(0.5, lambda now: 0), nodes(8, 4)
+    policy, inelastic = Lyra(1.0, lambda now: 0), Lyra(1.0, lambda now: 0, grows=False)
+    policy.training_nodes = inelastic.training_nodes = 1
+    machine = nodes(8, 4)
     # Four GPUs are left, on the borrowed server: of two that both gain from them, the longer one gains more.
     jobs = [
         GpuJob(0, 0.0, 4, 9000.0, model=IMAGENET, elastic=True, left_s=9000.0),
@@ -125,8 +151,7 @@ def test_lyra_gives_what_is_left_to_who_gains_most() -> None:
     ]
     wanted = policy.decide(View(0.0, machine, jobs))
     assert sum(wanted[0].values()) == 4 and wanted[1] == {0: 4, 1: 4}
-    inelastic = Lyra(0.5, lambda now: 0, grows=False).decide(View(0.0, machine, jobs))
-    assert sum(inelastic[1].values()) == 4
+    assert sum(inelastic.decide(View(0.0, machine, jobs))[1].values()) == 4
 
 
 @pytest.mark.parametrize(("hold_s", "start_s"), [(0.0, 60.0), (300.0, 360.0), (3600.0, 900.0)])
@@ -177,7 +202,8 @@ def test_under_pressure_knowing_the_future_helps() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Lyra(1.0), r"lyra: inference share 1.0 of the nodes: it must be in \[0, 1\)"),
+        (lambda: Lyra(-1.0), "lyra: -1 inference nodes per training node: allowed is 0 to 10"),
+        (lambda: Lyra(1e9), "lyra: 1e\\+09 inference nodes per training node: allowed is 0 to 10"),
         (lambda: Gandiva(round_s=0.0), "gandiva: round_s of 0.0: it must be above 0"),
         (lambda: Gandiva(round_s=2.0), "gandiva: slices of 2.0 s: they must be above 2.0 s, the pause"),
         (lambda: Guided(small_share=2.0), "guided: share 2.0 of the nodes for small jobs"),
