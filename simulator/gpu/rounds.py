@@ -187,6 +187,7 @@ class _Clock:
             for job in jobs:
                 job.gpu_milli = 1000
         self.active: dict[int, GpuJob] = {}
+        self.kept: Mapping[int, float] = {}  # job -> share of its speed that its neighbours leave, if below 1
         self.partners: dict[int, int] = {}  # of each pair of jobs that share GPUs: job -> the other job, both ways
         self.decisions = 0
         self.stranded_gpu_s = 0.0
@@ -229,6 +230,8 @@ class _Clock:
         """Start, stop and change jobs so that exactly `wanted` runs."""
         self.check(wanted)
         partners = {a: b for pair in self.policy.guests.items() for a, b in (pair, pair[::-1])}
+        interfered = getattr(self.policy, "interfered", None)
+        kept: Mapping[int, float] = {} if interfered is None else interfered(wanted)
         for number, job in self.active.items():
             placed = wanted.get(number, {})
             if placed != job.placed:
@@ -236,13 +239,14 @@ class _Clock:
                     self.change(job, now_s)
                 else:
                     job.preemptions += 1
-            if placed and (placed != job.placed or partners.get(number) != self.partners.get(number)):
-                job.speed = speed(job, placed, self.machine)
+            is_changed = partners.get(number) != self.partners.get(number) or kept.get(number) != self.kept.get(number)
+            if placed and (placed != job.placed or is_changed):
+                job.speed = speed(job, placed, self.machine) * kept.get(number, 1.0)
                 other = self.active[partners[number]].model if number in partners else None
                 if job.model is not None and other is not None:
                     job.speed *= packed_share(job.model, other, self.machine.types[min(placed)], sum(placed.values()))
             job.placed = placed
-        self.partners = partners
+        self.partners, self.kept = partners, kept
 
     def change(self, job: GpuJob, now_s: float) -> None:
         """Make a first start, or a restart with its charge."""
@@ -323,7 +327,8 @@ def simulate_rounds(jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPo
     A policy may be `settled`: its last decision remains valid until a job arrives or ends, or until its `wake_s` if it
     has one. It is not called before. A policy that `shares_gpus` gives a job the part of a GPU that it asks for; under
     the others a job takes its GPUs whole. A policy may borrow nodes: `extended` returns the machine with all of them,
-    and `loaned_gpus` the number of borrowed GPUs after its last decision.
+    and `loaned_gpus` the number of borrowed GPUs after its last decision. Jobs may slow their neighbours: `interfered`
+    returns the share of its speed that each such job keeps, given the places of all.
 
     Raises InputError for a job that is wider than the machine. Raises WorkError if the policy breaks a rule, or starts
     no job for STUCK_S.

@@ -21,6 +21,7 @@ loaned servers first, all other workers to training servers first.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -78,7 +79,7 @@ class Lyra:
         self.training_nodes = len(machine.gpus)
         self.servers = round(self.inference_nodes * self.training_nodes)
         nodes = np.arange(self.training_nodes + self.servers) % self.training_nodes
-        return GpuMachine(machine.gpus[nodes], [machine.types[node] for node in nodes], machine.reference)
+        return replace(machine, gpus=machine.gpus[nodes], types=[machine.types[node] for node in nodes])
 
     def decide(self, view: View) -> dict[int, Placed]:
         """As `simulator.gpu.rounds.RoundPolicy`, on the machine that `extended` returned."""

@@ -27,6 +27,9 @@ class Between:
     def settled(self) -> bool:
         return getattr(self.policy, "settled", False)
 
+    def interfered(self, placed: dict[int, Placed]) -> Mapping[int, float]:
+        return self.policy.interfered(placed) if hasattr(self.policy, "interfered") else {}
+
     @property
     def wake_s(self) -> float:
         return getattr(self.policy, "wake_s", np.inf)

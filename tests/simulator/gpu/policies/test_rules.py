@@ -180,6 +180,27 @@ def test_guided_moves_small_jobs_out_of_a_gangs_way() -> None:
     assert {node for number in (0, 1) for node in wanted[number]} == {1 - next(iter(wanted[2]))}
 
 
+def test_guided_isolates_gangs_and_small_jobs() -> None:
+    machine = nodes(8, 8, 8)
+    jobs = [GpuJob(0, 0.0, 4, 600.0), GpuJob(1, 0.0, 4, 600.0), GpuJob(2, 0.0, 1, 600.0), GpuJob(3, 0.0, 4, 600.0)]
+    assert Guided().decide(View(0.0, machine, jobs)) == {0: {0: 4}, 1: {0: 4}, 2: {1: 1}, 3: {1: 4}}
+    wanted = Guided(isolate=True).decide(View(0.0, machine, jobs))
+    assert wanted == {0: {0: 4}, 1: {1: 4}, 2: {2: 1}, 3: {0: 4}}  # the last finds no empty node
+
+
+def test_neighbours_of_several_gpus_slow_each_other() -> None:
+    def ends(*gpus: int, **settings: float) -> list[float]:
+        jobs = [GpuJob(n, 0.0, count, 600.0) for n, count in enumerate(gpus)]
+        result = run(Guided(interference=0.25, **settings), nodes(8, 8), *jobs)  # type: ignore[arg-type]
+        return [float(end_s) for end_s in result.end_s]
+
+    assert ends(4, 4) == [800.0, 800.0] and ends(4, 4, isolate=True) == [600.0, 600.0]
+    assert ends(4, 1) == [600.0, 600.0]
+    # The first ends after 900 s of its neighbour's work; from the next round on the second runs alone.
+    jobs = [GpuJob(0, 0.0, 4, 675.0), GpuJob(1, 0.0, 4, 1350.0)]
+    assert run(Guided(interference=0.25), nodes(8), *jobs).end_s.tolist() == [900.0, 1575.0]
+
+
 def test_guided_tries_a_gang_on_one_gpu() -> None:
     policy = Guided(prerun_s=300.0)
     gang = GpuJob(0, 0.0, 4, 3600.0, model=BERT)
@@ -206,6 +227,7 @@ def test_under_pressure_knowing_the_future_helps() -> None:
         (lambda: Lyra(1e9), "lyra: 1e\\+09 inference nodes per training node: allowed is 0 to 10"),
         (lambda: Gandiva(round_s=0.0), "gandiva: round_s of 0.0: it must be above 0"),
         (lambda: Gandiva(round_s=2.0), "gandiva: slices of 2.0 s: they must be above 2.0 s, the pause"),
+        (lambda: Guided(interference=1.0), "guided: interference of 1.0: it must be in"),
         (lambda: Guided(small_share=2.0), "guided: share 2.0 of the nodes for small jobs"),
         (lambda: Sia(most_times=0), "sia: an elastic job may have 0 times its GPUs"),
     ],
