@@ -268,8 +268,8 @@ def main() -> None:
                 headlines[name](settings, jobs, GpuMachine(gpus, ["T4"] * len(gpus), "T4"), where)
             else:
                 machine = MIXED if name == "sia" else ALIKE
-                load = arguments.load * (0.75 if name == "lyra" else 1.0)
-                headlines[name](settings, generated(settings, int(machine.gpus.sum()), load), machine, "generated")
+                jobs = generated(settings, int(machine.gpus.sum()), arguments.load)
+                headlines[name](settings, jobs, machine, "generated")
     run.write()
 
 

@@ -1,6 +1,6 @@
 """Worst finish-time fairness of Themis on apps like its paper's: hyper-parameter searches of several trials.
 
-    .venv/bin/python -m bench.gpu_themis [--apps 60] [--minutes 20] [--filters 0.8,0] [--leases 1200] [--seed 0]
+    .venv/bin/python -m bench.gpu_themis [--apps 60] [--minutes 20] [--filters 0.8,0] [--leases 1200] [--seeds 0,1,2]
 
 The paper (Mahajan et al., NSDI 2020) reports a worst rho of about 1.2 at f = 0.8, and 2.25 times the fairness of other
 schedulers. Its trace is not public. The generated workload follows its description as we recall it: 256 GPUs in nodes
@@ -93,6 +93,28 @@ def jain(rho: Float64s) -> float:
     return float(rho.sum() ** 2 / (len(rho) * (rho**2).sum()))
 
 
+def told(run: BenchmarkRun, name: str, jobs: Sequence[GpuJob], policy: RoundPolicy) -> None:
+    """Run fresh copies of `jobs` under a scheduler; print and record its rho."""
+    fresh = [replace(job) for job in jobs]
+    result = simulate_rounds(fresh, MACHINE, policy)
+    rho = app_rho(fresh, result, MACHINE)
+    jct_h = float((result.end_s - np.array([job.submit_s for job in jobs])).mean()) / 3600.0
+    gpu_h = float(result.gpu_s.sum()) / 3600.0
+    for what, value, unit in (
+        ("worst rho", float(rho.max()), ""),
+        ("median rho", float(np.median(rho)), ""),
+        ("Jain's index of rho", jain(rho), ""),
+        ("mean JCT of a trial", jct_h, "h"),
+        ("GPU time", gpu_h, "GPU h"),
+    ):
+        run.add(name, what, value, unit, n=len(rho))
+    print(
+        f"  {name:34s} rho worst {rho.max():6.2f} p95 {np.percentile(rho, 95):5.2f} p50 {np.median(rho):5.2f}, "
+        f"Jain {jain(rho):.3f}, JCT {jct_h:6.2f} h, GPU time {gpu_h:,.0f} h, preempted {result.preemptions.sum()}",
+        flush=True,
+    )
+
+
 def main() -> None:
     """Run each scheduler on the generated apps; print and record its rho."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -102,11 +124,10 @@ def main() -> None:
     parser.add_argument("--filters", default="0.8")
     parser.add_argument("--leases", default="1200")
     parser.add_argument("--round", type=float, default=360.0)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", default="0", help="of generated workloads, separated by commas")
     parser.add_argument("--single", action="store_true", help="each trial is an app of its own")
     parser.add_argument("--plain", action="store_true", help="no job has a profile")
     given = parser.parse_args()
-    jobs = searches(SearchSettings(given.apps, given.minutes, given.least, given.seed))
     policies: dict[str, Callable[[], RoundPolicy]] = {
         f"themis f {share} lease {lease} s": partial(Themis, given.round, float(lease), float(share))
         for share in given.filters.split(",")
@@ -114,35 +135,17 @@ def main() -> None:
     }
     policies |= {"sjf": lambda: Lyra(0.0, grows=False), "fifo": lambda: Guided(round_s=given.round)}
     run = BenchmarkRun(ABOUT)
-    print(f"{counted_apps(jobs, given.single)} on {MACHINE.total} GPUs (generated, seed {given.seed})")
-    for name, make in policies.items():
-        fresh = [
+    for seed in map(int, given.seeds.split(",")):
+        jobs = searches(SearchSettings(given.apps, given.minutes, given.least, seed))
+        jobs = [
             replace(job, app=None if given.single else job.app, model=None if given.plain else job.model)
             for job in jobs
         ]
-        result = simulate_rounds(fresh, MACHINE, make())
-        rho = app_rho(fresh, result, MACHINE)
-        jct_h = float((result.end_s - np.array([job.submit_s for job in jobs])).mean()) / 3600.0
-        gpu_h = float(result.gpu_s.sum()) / 3600.0
-        for what, value, unit in (
-            ("worst rho", float(rho.max()), ""),
-            ("median rho", float(np.median(rho)), ""),
-            ("Jain's index of rho", jain(rho), ""),
-            ("mean JCT of a trial", jct_h, "h"),
-            ("GPU time", gpu_h, "GPU h"),
-        ):
-            run.add(name, what, value, unit, n=len(rho))
-        print(
-            f"  {name:26s} rho worst {rho.max():6.2f} p95 {np.percentile(rho, 95):5.2f} p50 {np.median(rho):5.2f}, "
-            f"Jain {jain(rho):.3f}, JCT {jct_h:6.2f} h, GPU time {gpu_h:,.0f} h, preempted {result.preemptions.sum()}",
-            flush=True,
-        )
+        apps = len(jobs) if given.single else given.apps
+        print(f"{apps:,} apps of {len(jobs):,} trials on {MACHINE.total} GPUs (generated, seed {seed})")
+        for name, make in policies.items():
+            told(run, f"{name}, seed {seed}", jobs, make())
     run.write()
-
-
-def counted_apps(jobs: Sequence[GpuJob], is_single: bool) -> str:
-    """Return the number of apps and trials in words."""
-    return f"{len(jobs) if is_single else len({job.app for job in jobs}):,} apps of {len(jobs):,} trials"
 
 
 if __name__ == "__main__":

@@ -79,7 +79,13 @@ class Lyra:
         self.training_nodes = len(machine.gpus)
         self.servers = round(self.inference_nodes * self.training_nodes)
         nodes = np.arange(self.training_nodes + self.servers) % self.training_nodes
-        return replace(machine, gpus=machine.gpus[nodes], types=[machine.types[node] for node in nodes])
+        return replace(
+            machine,
+            gpus=machine.gpus[nodes],
+            types=[machine.types[node] for node in nodes],
+            others=None if machine.others is None else machine.others[nodes],
+            labels=tuple(machine.labels[node] for node in nodes) if machine.labels else (),
+        )
 
     def decide(self, view: View) -> dict[int, Placed]:
         """As `simulator.gpu.rounds.RoundPolicy`, on the machine that `extended` returned."""
