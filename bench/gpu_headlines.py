@@ -23,7 +23,7 @@ from bench.results import Benchmark, BenchmarkRun
 from features.bootstrap import interval, start_weights
 from simulator.gpu.algorithms.fairness import GangTrial, ideal_s
 from simulator.gpu.policies.gandiva import Gandiva
-from simulator.gpu.policies.guided import Guided
+from simulator.gpu.policies.guided import INTERFERENCE, Guided
 from simulator.gpu.policies.lyra import Lyra
 from simulator.gpu.policies.sia import Sia
 from simulator.gpu.policies.themis import Themis
@@ -138,7 +138,8 @@ def shown(
         wait, fair = jct - result.ran_s, rho(jobs, result, machine)
         span = float(result.end_s.max() - submit_s.min())
         jct_ratio, wait_ratio = ratio(submit_s, jct, base_jct), ratio(submit_s, wait, base_wait)
-        lost_gpu_h = result.lost_gpu_s.sum() / 3600
+        lost_gpu_h, loaned_gpu_s = result.lost_gpu_s.sum() / 3600, result.loaned_gpu_s
+        used = result.gpu_s.sum() / (span * machine.total + loaned_gpu_s)
         if settings.run is not None:
             row = f"{name} ({title.partition(' (paper')[0]})"
             for what, value, unit, ends in (
@@ -149,12 +150,13 @@ def shown(
                 ("worst rho", fair.max(), "", None),
                 ("preemptions", result.preemptions.sum(), "", None),
                 ("lost to restarts", lost_gpu_h, "GPU h", None),
+                ("GPU time on loan", loaned_gpu_s / 3600, "GPU h", None),
             ):
                 settings.run.add(row, what, value, unit, n=len(jobs), interval=ends)
         print(
             f"  {name:9s} JCT mean {jct.mean() / 3600:6.2f} p50 {np.median(jct) / 3600:5.2f} p99 "
             f"{np.percentile(jct, 99) / 3600:6.1f} h, queueing {wait.mean() / 3600:6.2f} h, makespan "
-            f"{result.end_s.max() / 86_400:5.1f} d, used {result.gpu_s.sum() / span / machine.gpus.sum():.3f}, "
+            f"{result.end_s.max() / 86_400:5.1f} d, used {used:.3f}, "
             f"rho worst {fair.max():7.1f} p99 {np.percentile(fair, 99):5.2f} mean {fair.mean():.2f}, "
             f"preempted {result.preemptions.sum()}, lost {lost_gpu_h:.0f} GPU h; "
             f"JCT x{as_text(*jct_ratio)}, queueing x{as_text(*wait_ratio)}",
@@ -221,18 +223,19 @@ def gandiva(settings: HeadlineSettings, jobs: list[GpuJob], machine: GpuMachine,
 
 
 def guidelines(settings: HeadlineSettings, jobs: list[GpuJob], machine: GpuMachine, where: str) -> None:
-    """Compare each guideline of the Philly study with none."""
+    """Compare each guideline of the Philly study with none, where neighbours slow a gang as the study measured."""
     shown(
         settings,
         f"guidelines, {where}",
         drawn(jobs, settings, 0.0),
         machine,
         {
-            "hold out": lambda: Guided(hold_s=1800.0),
-            "dedicate": lambda: Guided(small_share=0.25),
-            "migrate": lambda: Guided(defragment=True),
-            "pre-run": lambda: Guided(prerun_s=300.0),
-            "none": Guided,
+            "hold out": lambda: Guided(hold_s=1800.0, interference=INTERFERENCE),
+            "dedicate": lambda: Guided(small_share=0.25, interference=INTERFERENCE),
+            "migrate": lambda: Guided(defragment=True, interference=INTERFERENCE),
+            "pre-run": lambda: Guided(prerun_s=300.0, interference=INTERFERENCE),
+            "isolate": lambda: Guided(isolate=True, interference=INTERFERENCE),
+            "none": lambda: Guided(interference=INTERFERENCE),
         },
     )
 
@@ -265,8 +268,8 @@ def main() -> None:
                 headlines[name](settings, jobs, GpuMachine(gpus, ["T4"] * len(gpus), "T4"), where)
             else:
                 machine = MIXED if name == "sia" else ALIKE
-                load = arguments.load * (0.75 if name == "lyra" else 1.0)
-                headlines[name](settings, generated(settings, int(machine.gpus.sum()), load), machine, "generated")
+                jobs = generated(settings, int(machine.gpus.sum()), arguments.load)
+                headlines[name](settings, jobs, machine, "generated")
     run.write()
 
 

@@ -15,8 +15,8 @@ FIGURES: dict[str, str] = {
     "p99_jct_s": "99th percentile of the job completion time",
     "mean_queueing_s": "mean time without GPUs between submission and end",
     "makespan_s": "first submission to last end",
-    "utilization": "share of GPUs x makespan that jobs held and made progress on",
-    "fragmentation": "share of GPUs x makespan that was free while a job waited",
+    "utilization": "share of GPUs x makespan, and of loans, that jobs held and made progress on",
+    "fragmentation": "share of GPUs x makespan, and of loans, that was free while a job waited",
     "worst_rho": "largest finish-time fairness: completion time over that alone on a 1/N share",
     "mean_rho": "mean finish-time fairness",
     "preemptions": "stops before the end",
@@ -55,7 +55,7 @@ def figures(cluster: GpuCluster, jobs: GpuJobs, result: GpuResult) -> dict[str, 
     jct = jct_s(jobs, result)
     fairness = rho(cluster, jobs, result)
     makespan = float(result.end_s.max() - (jobs.submit_s.min() - origin_s(jobs)))
-    capacity = cluster.gpus * makespan
+    capacity = cluster.gpus * makespan + result.loaned_gpu_s
     return {
         "mean_jct_s": float(jct.mean()),
         "p50_jct_s": float(np.quantile(jct, 0.5)),

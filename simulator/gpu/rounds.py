@@ -15,7 +15,7 @@ policy suspends jobs at a lower cost. A first start costs nothing, except under 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -161,6 +161,7 @@ class GpuResult(NamedTuple):
     preemptions: Int64s  # stops before the end
     decisions: int
     stranded_gpu_s: float  # GPU seconds that were free while a present job had no GPUs
+    loaned_gpu_s: float = 0.0  # GPU seconds of nodes that a policy borrowed in addition to the machine, used or not
 
 
 def speed(job: GpuJob, placed: Placed, machine: GpuMachine) -> float:
@@ -183,17 +184,27 @@ def shape(placed: Placed, machine: GpuMachine) -> tuple[tuple[str, ...], Placeme
     return types, rotated(tuple(placed[node] for node in sorted(placed)))
 
 
+def _extended(machine: GpuMachine, policy: RoundPolicy) -> GpuMachine:
+    """Return `machine` with the nodes that the policy may borrow."""
+    extended: Callable[[GpuMachine], GpuMachine] | None = getattr(policy, "extended", None)
+    return machine if extended is None else extended(machine)
+
+
 class _Clock:
     def __init__(self, jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPolicy) -> None:
         self.arriving = sorted(jobs, key=lambda job: (job.submit_s, job.number))[::-1]
-        self.machine, self.policy = machine, policy
+        self.machine, self.policy = _extended(machine, policy), policy
+        self.own_gpus = machine.total  # without borrowed nodes
         if not getattr(policy, "shares_gpus", False):
             for job in jobs:
                 job.gpu_milli = 1000
         self.active: dict[int, GpuJob] = {}
+        self.kept: Mapping[int, float] = {}  # job -> share of its speed that its neighbours leave, if below 1
         self.partners: dict[int, int] = {}  # of each pair of jobs that share GPUs: job -> the other job, both ways
         self.decisions = 0
         self.stranded_gpu_s = 0.0
+        self.loaned_gpu_s = 0.0
+        self.loaned = 0  # borrowed GPUs since the last tick
         self.free = 0.0  # free GPUs since the last tick
         self.last_s = 0.0
 
@@ -222,19 +233,23 @@ class _Clock:
     def finish_until(self, now_s: float) -> None:
         """Advance the jobs to `now_s`, and end jobs at their exact seconds."""
         waiting = any(not job.placed for job in self.active.values())
-        stranded = self.free * (now_s - self.last_s)
+        stranded, last_end_s = self.free * (now_s - self.last_s), self.last_s
         for number, job in list(self.active.items()):
             if self.advance(job, now_s):
                 stranded += job.held * (now_s - job.since_s)
+                last_end_s = max(last_end_s, job.since_s)
                 job.left_s, job.end_s, job.placed = 0.0, job.since_s, {}
                 del self.active[number]
         self.stranded_gpu_s += stranded if waiting else 0.0
+        self.loaned_gpu_s += self.loaned * ((now_s if self.active else last_end_s) - self.last_s)
         self.last_s = now_s
 
     def apply(self, wanted: dict[int, Placed], now_s: float) -> None:
         """Start, stop and change jobs so that exactly `wanted` runs."""
         self.check(wanted)
         partners = {a: b for pair in self.policy.guests.items() for a, b in (pair, pair[::-1])}
+        interfered = getattr(self.policy, "interfered", None)
+        kept: Mapping[int, float] = {} if interfered is None else interfered(wanted)
         for number, job in self.active.items():
             placed = wanted.get(number, {})
             is_alike = placed == job.placed or self.is_free_move(job.placed, placed)
@@ -243,15 +258,17 @@ class _Clock:
                     self.change(job, now_s)
                 else:
                     job.preemptions += 1
-            if placed and not (is_alike and partners.get(number) == self.partners.get(number)):
+            is_changed = partners.get(number) != self.partners.get(number) or kept.get(number) != self.kept.get(number)
+            if placed and (is_changed or not is_alike):
                 if job.training is not None:
                     job.training.place(*shape(placed, self.machine))
                 job.speed = speed(job, placed, self.machine) if job.training is None else 1.0
+                job.speed *= kept.get(number, 1.0)
                 other = self.active[partners[number]].model if number in partners else None
                 if job.model is not None and other is not None:
                     job.speed *= packed_share(job.model, other, self.machine.types[min(placed)], sum(placed.values()))
             job.placed = placed
-        self.partners = partners
+        self.partners, self.kept = partners, kept
 
     def is_free_move(self, before: Placed, after: Placed) -> bool:
         """Whether the policy lets a job move at no cost, because the nodes differ and the `shape` does not."""
@@ -305,7 +322,8 @@ class _Clock:
                 self.apply(self.policy.decide(View(tick, self.machine, list(self.active.values()))), tick)
                 guests = self.policy.guests
                 held = sum(job.held for number, job in self.active.items() if number not in guests)
-                self.free = self.machine.total - held
+                self.loaned = getattr(self.policy, "loaned_gpus", 0)
+                self.free = self.own_gpus + self.loaned - held
             following = self.next_tick(tick)
             if self.active:
                 is_running = any(job.placed for job in self.active.values())
@@ -348,7 +366,9 @@ def simulate_rounds(jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPo
     has one. It is not called before. A policy that `shares_gpus` gives a job the part of a GPU that it asks for; under
     the others a job takes its GPUs whole. A policy may have `first_start` (a first start is charged like a restart),
     `free_moves` (a move to other nodes with the same `shape` is not), and `whole_seconds` (epochs of jobs that say
-    their work take them).
+    their work take them). A policy may borrow nodes: `extended` returns the machine with all of them, and `loaned_gpus`
+    the number of borrowed GPUs after its last decision. Jobs may slow their neighbours: `interfered` returns the share
+    of its speed that each such job keeps, given the places of all.
 
     Raises InputError for a job that is wider than the machine. Raises WorkError if the policy breaks a rule, or starts
     no job for STUCK_S.
@@ -377,4 +397,5 @@ def simulate_rounds(jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPo
         preemptions=of_jobs("preemptions").astype(np.int64),
         decisions=clock.decisions,
         stranded_gpu_s=clock.stranded_gpu_s,
+        loaned_gpu_s=clock.loaned_gpu_s,
     )

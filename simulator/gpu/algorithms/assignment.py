@@ -20,14 +20,12 @@ dual revised simplex method", 2018) through scipy.
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from simulator.gpu.algorithms.chatter import no_chatter
 from simulator.gpu.algorithms.configurations import Configuration
 from traces.arrays import Float64s, Int64s
 
@@ -53,20 +51,6 @@ class Assignment(NamedTuple):
 
     chosen: list[int | None]
     timed_out: bool
-
-
-@contextmanager
-def _no_chatter() -> Iterator[None]:
-    """Suppress standard output: HiGHS writes remarks for its developers there, which no option turns off."""
-    sys.stdout.flush()
-    kept = os.dup(1)
-    try:
-        with open(os.devnull, "wb") as nowhere:
-            os.dup2(nowhere.fileno(), 1)
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
 
 
 def costs(values: Float64s) -> Float64s:
@@ -148,7 +132,7 @@ def _solved(programme: _Programme, integer: bool, limit_s: float, gap: float) ->
     matrix = csr_array(
         (weights, (rows, np.tile(np.arange(columns), 2))), shape=(kinds + len(programme.capacity), columns)
     )
-    with _no_chatter():
+    with no_chatter():
         return milp(
             programme.gains * SCALE,
             integrality=np.full(columns, int(integer)),

@@ -36,23 +36,6 @@ def rho(elapsed_s: float, left_s: float, alone_s: float) -> float:
     return (elapsed_s + left_s) / alone_s
 
 
-def bid(
-    trials: Sequence[GangTrial], elapsed_s: float, alone_s: float, share_gpus: float, lease_s: float, free_gpus: int
-) -> list[tuple[int, float]]:
-    """Return (GPUs, 1 / rho with them) for 0 GPUs and for each number of GPUs that some waiting `trials` can use.
-
-    Bundles are sums over the trials with the least time left, as far as `free_gpus` allows. A bundle that is worth no
-    more than a smaller one is left out.
-    """
-    left = ideal_s(trials, share_gpus)
-    offers = [(0, 1.0 / rho(elapsed_s + lease_s, left, alone_s))]
-    gpus, longest = 0, max(trial.run_s for trial in trials)
-    work = sum(trial.run_s * trial.gpus for trial in trials)
-    for trial in sorted(trials, key=lambda trial: trial.run_s):
-        gpus += trial.gpus
-        if gpus > free_gpus:
-            break
-        value = 1.0 / rho(elapsed_s, max(longest, work / gpus), alone_s)
-        if value > offers[-1][1]:
-            offers.append((gpus, value))
-    return offers
+def left_s(trials: Sequence[GangTrial], gpus: int) -> float:
+    """Return the time to the end of the last of `trials` on `gpus` GPUs, s: the longest, or all work if longer."""
+    return max(max(trial.run_s for trial in trials), sum(trial.run_s * trial.gpus for trial in trials) / gpus)

@@ -7,7 +7,13 @@ whose jobs lose least are returned (`algorithms.reclaim`). Then jobs start, shor
 for; no job is preempted for another job. Remaining free GPUs go to elastic jobs by a multiple-choice knapsack: a group
 is a job, an item is a number of extra GPUs, and its value is the time by which the job ends sooner.
 
-Our reading: the load of the inference servers is generated. An elastic job may grow to `most_times` times its request,
+The machine of the replay is the training cluster. The inference cluster comes in addition: `inference_nodes` nodes for
+each training node, copies of the training nodes in their order. Utilization counts a loaned node as capacity for as
+long as the loan lasts. To compare with the same cluster without loans: `--change lyra.loans=0`.
+
+Our reading: the load of the inference servers is generated. The size of the inference cluster is our choice; the
+paper's is about as large as its training cluster, as we recall it. Loaned GPUs are as fast as those for training, where
+the paper's are slower. An elastic job may grow to `most_times` times its request,
 in quarters of its request. A change of its extra workers costs a restart, which the value includes. Extra workers go to
 loaned servers first, all other workers to training servers first.
 """
@@ -15,6 +21,7 @@ loaned servers first, all other workers to training servers first.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,17 +29,19 @@ from simulator.gpu.algorithms.knapsack import choose
 from simulator.gpu.algorithms.placement import packed, take
 from simulator.gpu.algorithms.reclaim import choose_servers
 from simulator.gpu.profiles.draw import inference_servers
-from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View, check_seconds, speed
+from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View, check_seconds, speed
 from simulator.gpu.scheduler import RoundScheduler
 from traces.arrays import Int64s
 from traces.counted import counted
 from traces.errors import InputError
 
+MOST_INFERENCE = 10.0  # inference nodes per training node
+
 
 class Lyra:
     """Training that borrows idle inference servers, and elastic jobs that grow into the remaining GPUs.
 
-    The last `inference_share` of the machine's nodes are inference servers. `in_use` gives the number of them that
+    There are `inference_nodes` inference servers for each node of the machine. `in_use` gives the number of them that
     inference needs at a time in s; by default a generated load (`profiles.draw.inference_servers`, with `seed`).
     `loans` and `grows` switch off the two halves of the scheduler; with both off it is shortest job first.
     """
@@ -41,7 +50,7 @@ class Lyra:
 
     def __init__(
         self,
-        inference_share: float = 0.25,
+        inference_nodes: float = 0.25,
         in_use: Callable[[float], int] | None = None,
         round_s: float = 300.0,
         most_times: float = 2.0,
@@ -50,25 +59,41 @@ class Lyra:
         seed: int = 0,
         pause_s: float | None = None,
     ) -> None:
-        if not 0.0 <= inference_share < 1.0:
-            raise InputError(f"lyra: inference share {inference_share} of the nodes: it must be in [0, 1)")
+        if not 0.0 <= inference_nodes <= MOST_INFERENCE:
+            raise InputError(
+                f"lyra: {inference_nodes:g} inference nodes per training node: allowed is 0 to {MOST_INFERENCE:g}"
+            )
         check_seconds("lyra", round_s=round_s, pause_s=pause_s)
         self.pause_s = pause_s
-        self.inference_share, self.in_use, self.round_s, self.seed = inference_share, in_use, round_s, seed
-        self.training_nodes = 0
+        self.inference_nodes, self.in_use, self.round_s, self.seed = inference_nodes, in_use, round_s, seed
+        self.training_nodes = self.servers = 0
         self.most_times, self.loans, self.grows = most_times, loans, grows
         self.loaned: list[int] = []
+        self.loaned_gpus = 0  # of the last decision
         self.reclaimed_jobs = 0  # jobs preempted because inference needed their server
         self._base: dict[int, Placed] = {}
         self._extra: dict[int, Placed] = {}
 
+    def extended(self, machine: GpuMachine) -> GpuMachine:
+        """Return the training machine with the inference servers behind its nodes."""
+        self.training_nodes = len(machine.gpus)
+        self.servers = round(self.inference_nodes * self.training_nodes)
+        nodes = np.arange(self.training_nodes + self.servers) % self.training_nodes
+        return replace(
+            machine,
+            gpus=machine.gpus[nodes],
+            types=[machine.types[node] for node in nodes],
+            others=None if machine.others is None else machine.others[nodes],
+            labels=tuple(machine.labels[node] for node in nodes) if machine.labels else (),
+        )
+
     def decide(self, view: View) -> dict[int, Placed]:
-        """As `simulator.gpu.rounds.RoundPolicy`."""
-        self.training_nodes = len(view.machine.gpus) - round(self.inference_share * len(view.machine.gpus))
+        """As `simulator.gpu.rounds.RoundPolicy`, on the machine that `extended` returned."""
         there = {job.number: job for job in view.jobs}
         self._base = {number: placed for number, placed in self._base.items() if number in there}
         self._extra = {number: placed for number, placed in self._extra.items() if number in there}
         self._lend_and_reclaim(view)
+        self.loaned_gpus = int(view.machine.gpus[self.loaned].sum())
         free = view.machine.gpus.copy()
         closed = np.ones(len(free), dtype=np.bool_)
         closed[: self.training_nodes] = closed[self.loaned] = False
@@ -92,7 +117,8 @@ class Lyra:
     def said(self) -> list[str]:
         """Return the assumptions and counts of the run as sentences for the user."""
         return [
-            f"lyra: the last {self.inference_share:.0%} of the nodes serve inference, and training only borrows them",
+            f"lyra: an inference cluster of {counted(self.servers, 'node')} comes in addition to the "
+            f"{counted(self.training_nodes, 'training node')}; utilization counts its nodes while they are on loan",
             "lyra: the inference load and the elastic jobs are generated",
             f"lyra: jobs were preempted {counted(self.reclaimed_jobs, 'time')} because inference needed their server",
         ]

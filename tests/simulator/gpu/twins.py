@@ -27,6 +27,9 @@ class Between:
     def settled(self) -> bool:
         return getattr(self.policy, "settled", False)
 
+    def interfered(self, placed: dict[int, Placed]) -> Mapping[int, float]:
+        return self.policy.interfered(placed) if hasattr(self.policy, "interfered") else {}
+
     @property
     def wake_s(self) -> float:
         return getattr(self.policy, "wake_s", np.inf)
@@ -34,6 +37,13 @@ class Between:
     @property
     def shares_gpus(self) -> bool:
         return getattr(self.policy, "shares_gpus", False)
+
+    @property
+    def loaned_gpus(self) -> int:
+        return getattr(self.policy, "loaned_gpus", 0)
+
+    def extended(self, machine: GpuMachine) -> GpuMachine:
+        return self.policy.extended(machine) if hasattr(self.policy, "extended") else machine
 
 
 class Noted(Between):
@@ -53,8 +63,8 @@ def assert_equal(
     machine: GpuMachine, jobs: Sequence[GpuJob], policy: RoundPolicy, twin: rounds.PlainPolicy
 ) -> PlainRun:
     """Start for start, allocation for allocation, finish for finish; returns the twin's run."""
-    plain = rounds.simulate(machine, jobs, twin)
     noted = Noted(policy)
+    plain = rounds.simulate(noted.extended(machine), jobs, twin)
     result = simulate_rounds(jobs, machine, noted)
     for decided, expected in zip(noted.decisions, plain.decisions, strict=False):
         assert decided == expected

@@ -45,6 +45,7 @@ class PlainGpuJob:
     bound: int | None = None  # for single: its node, -1 if none holds it
     wake: float = NEVER  # for a policy that keeps it: when the job wakes the policy
     placed: dict[int, int] = field(default_factory=dict)
+    app: int | None = None
 
     def settle(self, now: float) -> None:
         """Update its progress to `now` if it runs."""

@@ -49,7 +49,8 @@ class PlainRun(NamedTuple):
 def simulate(machine: GpuMachine, jobs: Sequence[GpuJob], policy: PlainPolicy) -> PlainRun:
     """Run copies of `jobs` to the end of the last one."""
     everyone = [
-        PlainGpuJob(job.number, job.submit_s, job.gpus, job.run_s, 0, job.run_s, job.model, job.elastic) for job in jobs
+        PlainGpuJob(job.number, job.submit_s, job.gpus, job.run_s, 0, job.run_s, job.model, job.elastic, app=job.app)
+        for job in jobs
     ]
     coming, now = sorted(everyone, key=lambda job: (job.submit, job.number)), 0.0
     there: list[PlainGpuJob] = []

@@ -23,7 +23,15 @@ POLICIES: dict[str, Callable[[], RoundPolicy]] = {
     "kubernetes, gang": partial(ROUNDS["kubernetes"].build, {"gang": 1.0}),
     "kubernetes, pack": partial(ROUNDS["kubernetes"].build, {"gang": 1.0, "pack": 1.0}),
     "guided, all": partial(
-        ROUNDS["guided"].build, {"hold_s": 600.0, "small_share": 0.2, "defragment": 1.0, "prerun_s": 120.0}
+        ROUNDS["guided"].build,
+        {
+            "hold_s": 600.0,
+            "small_share": 0.2,
+            "defragment": 1.0,
+            "prerun_s": 120.0,
+            "isolate": 1.0,
+            "interference": 0.3,
+        },
     ),
 }
 

@@ -7,11 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from simulator.gpu.cluster import of_nodes
+from simulator.gpu.figures import figures
+from simulator.gpu.jobs import of_arrays
 from simulator.gpu.policies.gandiva import Gandiva
 from simulator.gpu.policies.guided import Guided
 from simulator.gpu.policies.lyra import Lyra
 from simulator.gpu.policies.sia import Sia
-from simulator.gpu.policies.themis import Themis
 from simulator.gpu.registry import check
 from simulator.gpu.rounds import GpuJob, GpuMachine, GpuResult, RoundPolicy, View, simulate_rounds
 from tests.simulator.gpu.models import MODELS
@@ -51,42 +53,6 @@ def test_sia_says_how_often_its_solver_was_cut_short() -> None:
     policy, jobs = Sia(limit_s=0.0), generated(150, elastic=1.0)
     policy.decide(View(0.0, ALIKE, jobs))
     assert policy.timed_out == 1 and "in 1 rounds the solver timed out" in policy.said()[1]
-
-
-def test_themis_keeps_a_lease_and_then_turns_to_who_is_worst_off() -> None:
-    long, late = GpuJob(0, 0.0, 4, 100_000.0), GpuJob(1, 600.0, 4, 600.0)
-    result = run(Themis(round_s=300.0, lease_s=1200.0), nodes(4), long, late)
-    assert result.start_s[1] == 1200.0  # a short job's rho grows fast: it wins the first auction
-    assert result.preemptions[0] >= 1
-
-
-class Chance:
-    """Stands in for the draws of a run: always the same."""
-
-    def __init__(self, value: float) -> None:
-        self.value = value
-
-    def random(self) -> float:
-        return self.value
-
-
-@pytest.mark.parametrize(("drawn", "winner"), [(0.0, 1), (0.60, 1), (0.68, 0), (0.99, 0)])
-def test_themis_winner_pays_with_the_chance_to_keep(drawn: float, winner: int) -> None:
-    # The short job gains most and wins. Without it the long one had been worth 31200 / 20000 of what it is now worth:
-    # the winner keeps its gang with the chance 0.641, and what it does not keep goes to who is worst off.
-    jobs = [GpuJob(0, 0.0, 4, 10_000.0, left_s=10_000.0), GpuJob(1, 10_000.0, 4, 60.0, left_s=60.0)]
-    policy = Themis(filter_share=0.0)
-    policy._chance = Chance(drawn)  # type: ignore[assignment]
-    assert policy.decide(View(10_000.0, nodes(4), jobs)) == {winner: {0: 4}}
-
-
-def test_themis_shares_among_the_trials_of_an_app() -> None:
-    apps = {0: 100, 1: 100, 2: 100}
-    trials = [GpuJob(0, 0.0, 1, 9000.0), GpuJob(1, 0.0, 1, 1000.0), GpuJob(2, 0.0, 1, 5000.0)]
-    policy = Themis(round_s=300.0, lease_s=300.0, trials=apps)
-    result = run(policy, nodes(1), *trials)
-    assert result.end_s[1] < result.end_s[2] < result.end_s[0]  # the trials with the least left first
-    assert set(policy._came_s) == {100}  # one app, which the auction knows alone
 
 
 def test_gandiva_slices_time() -> None:
@@ -140,21 +106,44 @@ def test_gandiva_moves_a_gang_together() -> None:
 
 def test_lyra_without_loans_and_growth_is_shortest_job_first() -> None:
     jobs = [GpuJob(0, 0.0, 8, 1000.0), *(GpuJob(n, 10.0 * n, 8, 1000.0 - 100.0 * n) for n in (1, 2, 3))]
-    result = run(Lyra(0.5, lambda now: 0, loans=False, grows=False), nodes(8, 8), *jobs)
+    result = run(Lyra(1.0, lambda now: 0, loans=False, grows=False), nodes(8), *jobs)
     assert list(np.argsort(result.start_s)) == [0, 3, 2, 1]
 
 
 def test_lyra_borrows_and_gives_back() -> None:
-    policy = Lyra(0.5, lambda now: 0 if now < 900.0 else 1, grows=False)
+    policy = Lyra(1.0, lambda now: 0 if now < 900.0 else 1, grows=False)
     jobs = [GpuJob(0, 0.0, 8, 1000.0), GpuJob(1, 0.0, 8, 2000.0)]
-    result = run(policy, nodes(8, 8), *jobs)
+    result = run(policy, nodes(8), *jobs)
     assert list(result.start_s) == [0.0, 0.0] and list(result.preemptions) == [0, 1]
     assert policy.reclaimed_jobs == 1 and policy.loaned == []
     assert result.end_s[1] == 1200.0 + 30.0 + 1100.0  # it had 900 s; goes on at the tick after the other's end
+    assert result.loaned_gpu_s == 8 * 900.0
+    assert "an inference cluster of 1 node comes in addition to the 1 training node" in policy.said()[0]
+
+
+def test_lyra_loans_come_in_addition_to_the_training_cluster() -> None:
+    # Four jobs of a node each on two nodes: with two loaned nodes nobody waits.
+    def jobs() -> list[GpuJob]:
+        return [GpuJob(n, 0.0, 8, 1000.0) for n in range(4)]
+
+    alone, lent = (
+        run(Lyra(1.0, lambda now: 0, loans=loans, grows=False), nodes(8, 8), *jobs()) for loans in (False, True)
+    )
+    assert sorted(alone.end_s) == [1000.0, 1000.0, 2200.0, 2200.0] and alone.loaned_gpu_s == 0.0
+    assert lent.end_s.tolist() == [1000.0] * 4 and lent.loaned_gpu_s == 16 * 1000.0
+
+
+def test_utilization_counts_loaned_gpus_as_capacity() -> None:
+    jobs = of_arrays(np.zeros(4), np.full(4, 8), np.full(4, 1000.0))
+    cluster = of_nodes(np.array([8, 8]))
+    result = run(Lyra(1.0, lambda now: 0, grows=False), cluster.machine(), *jobs.objects())
+    assert figures(cluster, jobs, result)["utilization"] == pytest.approx(1.0)
 
 
 def test_lyra_gives_what_is_left_to_who_gains_most() -> None:
-    policy, machine = Lyra(0.5, lambda now: 0), nodes(8, 4)
+    policy, inelastic = Lyra(1.0, lambda now: 0), Lyra(1.0, lambda now: 0, grows=False)
+    policy.training_nodes = inelastic.training_nodes = 1
+    machine = nodes(8, 4)
     # Four GPUs are left, on the borrowed server: of two that both gain from them, the longer one gains more.
     jobs = [
         GpuJob(0, 0.0, 4, 9000.0, model=IMAGENET, elastic=True, left_s=9000.0),
@@ -162,8 +151,7 @@ def test_lyra_gives_what_is_left_to_who_gains_most() -> None:
     ]
     wanted = policy.decide(View(0.0, machine, jobs))
     assert sum(wanted[0].values()) == 4 and wanted[1] == {0: 4, 1: 4}
-    inelastic = Lyra(0.5, lambda now: 0, grows=False).decide(View(0.0, machine, jobs))
-    assert sum(inelastic[1].values()) == 4
+    assert sum(inelastic.decide(View(0.0, machine, jobs))[1].values()) == 4
 
 
 @pytest.mark.parametrize(("hold_s", "start_s"), [(0.0, 60.0), (300.0, 360.0), (3600.0, 900.0)])
@@ -192,6 +180,27 @@ def test_guided_moves_small_jobs_out_of_a_gangs_way() -> None:
     assert {node for number in (0, 1) for node in wanted[number]} == {1 - next(iter(wanted[2]))}
 
 
+def test_guided_isolates_gangs_and_small_jobs() -> None:
+    machine = nodes(8, 8, 8)
+    jobs = [GpuJob(0, 0.0, 4, 600.0), GpuJob(1, 0.0, 4, 600.0), GpuJob(2, 0.0, 1, 600.0), GpuJob(3, 0.0, 4, 600.0)]
+    assert Guided().decide(View(0.0, machine, jobs)) == {0: {0: 4}, 1: {0: 4}, 2: {1: 1}, 3: {1: 4}}
+    wanted = Guided(isolate=True).decide(View(0.0, machine, jobs))
+    assert wanted == {0: {0: 4}, 1: {1: 4}, 2: {2: 1}, 3: {0: 4}}  # the last finds no empty node
+
+
+def test_neighbours_of_several_gpus_slow_each_other() -> None:
+    def ends(*gpus: int, **settings: float) -> list[float]:
+        jobs = [GpuJob(n, 0.0, count, 600.0) for n, count in enumerate(gpus)]
+        result = run(Guided(interference=0.25, **settings), nodes(8, 8), *jobs)  # type: ignore[arg-type]
+        return [float(end_s) for end_s in result.end_s]
+
+    assert ends(4, 4) == [800.0, 800.0] and ends(4, 4, isolate=True) == [600.0, 600.0]
+    assert ends(4, 1) == [600.0, 600.0]
+    # The first ends after 900 s of its neighbour's work; from the next round on the second runs alone.
+    jobs = [GpuJob(0, 0.0, 4, 675.0), GpuJob(1, 0.0, 4, 1350.0)]
+    assert run(Guided(interference=0.25), nodes(8), *jobs).end_s.tolist() == [900.0, 1575.0]
+
+
 def test_guided_tries_a_gang_on_one_gpu() -> None:
     policy = Guided(prerun_s=300.0)
     gang = GpuJob(0, 0.0, 4, 3600.0, model=BERT)
@@ -214,11 +223,11 @@ def test_under_pressure_knowing_the_future_helps() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Lyra(1.0), r"lyra: inference share 1.0 of the nodes: it must be in \[0, 1\)"),
-        (lambda: Themis(filter_share=1.0), "themis: filter f of 1.0"),
-        (lambda: Themis(lease_s=-1.0), "themis: lease_s of -1.0: it must be at least 0"),
+        (lambda: Lyra(-1.0), "lyra: -1 inference nodes per training node: allowed is 0 to 10"),
+        (lambda: Lyra(1e9), "lyra: 1e\\+09 inference nodes per training node: allowed is 0 to 10"),
         (lambda: Gandiva(round_s=0.0), "gandiva: round_s of 0.0: it must be above 0"),
         (lambda: Gandiva(round_s=2.0), "gandiva: slices of 2.0 s: they must be above 2.0 s, the pause"),
+        (lambda: Guided(interference=1.0), "guided: interference of 1.0: it must be in"),
         (lambda: Guided(small_share=2.0), "guided: share 2.0 of the nodes for small jobs"),
         (lambda: Sia(most_times=0), "sia: an elastic job may have 0 times its GPUs"),
     ],
