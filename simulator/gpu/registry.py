@@ -30,6 +30,9 @@ SCHEDULERS: dict[str, str] = {
     "gandiva": "simulator.gpu.policies.gandiva",
     "sia": "simulator.gpu.policies.sia",
     "single": "simulator.gpu.policies.single",
+    "gavel": "simulator.gpu.policies.gavel.max_min",
+    "gavel-ftf": "simulator.gpu.policies.gavel.finish_times",
+    "gavel-makespan": "simulator.gpu.policies.gavel.makespan",
     "kubernetes": "simulator.gpu.policies.kubernetes",
     "guided": "simulator.gpu.policies.guided",
 }

@@ -12,6 +12,18 @@ Xiao et al., "Gandiva: Introspective cluster scheduling for deep learning" (OSDI
 
 `slices`, `migrates` and `grows` switch these off one by one; `least_together` = 2 switches packing off.
 
+`released` = 1 selects the form in which Gavel's authors compared with Gandiva (Narayanan et al., OSDI 2020; their
+program, commit c4fa400). It is that program with `round_s` = 360, `pause_s` = 0 and `reset_s` = 1920, and uses none of
+the other parameters but `seed`.
+
+| point | paper | Gavel's form | here, by default |
+|---|---|---|---|
+| time slices | per server, 60 s | equal fractions of time (`policies.gavel.share_rounds`) | for the cluster |
+| pairs | by measured use of the GPU, tried | random, of equal GPUs, if GPUs are short | the best pairs |
+| a pair ends | when both together are slower than one | if the sum over GPU types is below 1 | as `least_together` |
+| migration | to fewer nodes, and away from a bad pair | every round, free | to fewer nodes |
+| growth | into idle GPUs | no | into idle GPUs |
+
 Our reading: slices are decided for the whole cluster at once every `round_s` seconds (60 there), not per server.
 Without slices, jobs run to their end in order of arrival, and a job that does not fit lets others pass. A job on
 another job's GPUs counts as waiting and is packed again every round. The combined progress of two packed jobs is the
@@ -21,12 +33,17 @@ the last decision remains valid until a job arrives or ends.
 
 from __future__ import annotations
 
+import numpy as np
+
 from simulator.gpu.algorithms.packing import pairs
 from simulator.gpu.algorithms.placement import fewest_nodes, packed, take
+from simulator.gpu.algorithms.random_pairs import RandomPairs
+from simulator.gpu.algorithms.time_shares import SharedGpus, equal_shares
+from simulator.gpu.policies.gavel.share_rounds import Members, ShareRounds, fastest_first
 from simulator.gpu.profiles.scaling import packed_share
 from simulator.gpu.rounds import GpuJob, Placed, View, check_seconds
 from simulator.gpu.scheduler import RoundScheduler
-from traces.arrays import Int64s
+from traces.arrays import Float64s, Int64s
 from traces.counted import counted
 from traces.errors import InputError
 
@@ -47,8 +64,11 @@ class Gandiva:
         slices: bool = True,
         migrates: bool = True,
         grows: bool = True,
+        released: bool = False,
+        reset_s: float = 0.0,
+        seed: int = 0,
     ) -> None:
-        check_seconds("gandiva", round_s=round_s, pause_s=pause_s)
+        check_seconds("gandiva", round_s=round_s, pause_s=pause_s, reset_s=reset_s)
         if slices and pause_s is not None and pause_s >= round_s:
             raise InputError(f"gandiva: slices of {round_s} s: they must be above {pause_s} s, the pause")
         self.round_s, self.pause_s, self.least_together = round_s, pause_s, least_together
@@ -56,11 +76,14 @@ class Gandiva:
         self.packed_pairs = 0
         self.settled = False  # no job waits: the decision remains valid until a job arrives or ends
         self.guests: dict[int, int] = {}
+        self._shared = (ShareRounds(round_s, reset_s), RandomPairs(seed)) if released else None
         self._slice: dict[int, float] = {}  # job -> when it last had GPUs
         self._home: dict[int, Placed] = {}  # job -> its place then, without grown GPUs
 
     def decide(self, view: View) -> dict[int, Placed]:
         """As `simulator.gpu.rounds.RoundPolicy`."""
+        if self._shared is not None:
+            return self._decide_shares(view, *self._shared)
         self._slice = {job.number: self._slice.get(job.number, -1.0) for job in view.jobs}
         self._home = {job.number: self._home.get(job.number, {}) for job in view.jobs}
         order = sorted(view.jobs, key=self._turn)
@@ -128,6 +151,30 @@ class Gandiva:
             left -= job.gpus
         return waiting
 
+    def _decide_shares(self, view: View, rounds: ShareRounds, pairs: RandomPairs) -> dict[int, Placed]:
+        """Decide in the form of Gavel's comparison: equal fractions of time for single jobs and random pairs."""
+        if rounds.is_due(view):
+            jobs, types = {job.number: job for job in view.jobs}, sorted(set(view.machine.types))
+
+            def kept(members: Members) -> Float64s:
+                return kept_shares([jobs[number] for number in members], types)
+
+            members = pairs.pair(
+                {number: job.gpus for number, job in jobs.items()},
+                int(rounds.capacity.sum()),
+                lambda pair: float(kept(pair).sum()) if kept(pair).all() else 0.0,
+            )
+            speed = np.array([rounds.speeds[each[0]] * kept(each).min(axis=0) for each in members])
+            gpus = np.array([float(jobs[each[0]].gpus) for each in members])
+            shares = equal_shares(SharedGpus(speed, gpus, rounds.capacity))
+            paired = [(number,) for number in jobs if (number,) not in members]  # these take GPUs that are left over
+            alone = np.array([rounds.speeds[number] for (number,) in paired]).reshape(len(paired), len(types))
+            rounds.reset([*members, *paired], np.vstack([speed, alone]), np.vstack([shares, 0.0 * alone]), view.now_s)
+        placed = rounds.place(view, fastest_first(rounds.speeds))
+        self.guests = rounds.guests
+        self.packed_pairs += len(self.guests)
+        return placed
+
     def said(self) -> list[str]:
         """Return the assumptions and counts of the run as sentences for the user."""
         return [
@@ -169,6 +216,20 @@ class Gandiva:
                 continue
             take(free, extra)
             placed[job.number] = {node: base.get(node, 0) + extra.get(node, 0) for node in {**base, **extra}}
+
+
+def kept_shares(jobs: list[GpuJob], types: list[str]) -> Float64s:
+    """Return the share of its speed that each job keeps on GPUs of each of `types`, (jobs, types).
+
+    1 for a single job. Two jobs share all GPUs; 0 if that was not measured or one job has no profile.
+    """
+    if len(jobs) == 1:
+        return np.ones((1, len(types)))
+    one, other = (job.model for job in jobs)
+    if one is None or other is None:
+        return np.zeros((2, len(types)))
+    both = ((one, other), (other, one))
+    return np.array([[packed_share(model, guest, kind, jobs[0].gpus) for kind in types] for model, guest in both])
 
 
 def _holds(free: Int64s, placed: Placed) -> bool:
