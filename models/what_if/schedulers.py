@@ -138,6 +138,7 @@ def replayed(one: PlannedGpuReplay) -> SchedulerOutcome:
         "end_s": run.result.end_s + origin_s(jobs),
         "preemptions": run.result.preemptions.astype(np.float64),
         "gpu_s": run.result.gpu_s,
+        **{f"gpu_s_{kind}": gpu_s for kind, gpu_s in run.result.gpu_s_by_type.items()},
     }
     return SchedulerOutcome(one.scheduler, one.change, one.scene.seed, summed, of_jobs, assumptions, times)
 

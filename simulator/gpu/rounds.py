@@ -87,6 +87,7 @@ class GpuJob:
     training: Training | None = None  # progress of a job that says its work; the clock makes it
     left_s: float = 0.0  # remaining part of run_s at `since_s`
     gpu_s: float = 0.0  # attained GPU seconds, including charges
+    gpu_s_by_type: dict[str, float] = field(default_factory=dict)  # the same on each GPU type
     lost_gpu_s: float = 0.0  # GPU seconds spent on charges
     restarts: int = 0
     preemptions: int = 0
@@ -147,21 +148,6 @@ class RoundPolicy(Protocol):
     def decide(self, view: View) -> dict[int, Placed]:
         """Return job number -> {node: GPUs} of every job that runs until the next tick; all other jobs are stopped."""
         ...
-
-
-class GpuResult(NamedTuple):
-    """The outcome of each job in the given order, (n,) each; times in seconds of the trace, -1 if it never happened."""
-
-    start_s: Float64s
-    end_s: Float64s
-    ran_s: Float64s  # time with GPUs
-    gpu_s: Float64s  # GPU seconds held
-    lost_gpu_s: Float64s  # GPU seconds held without progress, after a restart
-    restarts: Int64s  # restarts after a stop, a move or a resize
-    preemptions: Int64s  # stops before the end
-    decisions: int
-    stranded_gpu_s: float  # GPU seconds that were free while a present job had no GPUs
-    loaned_gpu_s: float = 0.0  # GPU seconds of nodes that a policy borrowed in addition to the machine, used or not
 
 
 def speed(job: GpuJob, placed: Placed, machine: GpuMachine) -> float:
@@ -225,6 +211,10 @@ class _Clock:
                 job.left_s = job.run_s * job.training.share_left
             passed_s = until_s - job.since_s
             job.gpu_s += passed_s * job.held
+            each_s = passed_s * job.held / sum(job.placed.values())
+            for node, gpus in job.placed.items():
+                kind = self.machine.types[node]
+                job.gpu_s_by_type[kind] = job.gpu_s_by_type.get(kind, 0.0) + each_s * gpus
             job.lost_gpu_s += (passed_s - max(0.0, until_s - begin_s)) * job.held
             job.ran_s += passed_s
         job.since_s = until_s
@@ -392,6 +382,9 @@ def simulate_rounds(jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPo
         end_s=of_jobs("end_s"),
         ran_s=of_jobs("ran_s"),
         gpu_s=of_jobs("gpu_s"),
+        gpu_s_by_type={
+            kind: np.array([job.gpu_s_by_type.get(kind, 0.0) for job in jobs]) for kind in sorted(set(machine.types))
+        },
         lost_gpu_s=of_jobs("lost_gpu_s"),
         restarts=of_jobs("restarts").astype(np.int64),
         preemptions=of_jobs("preemptions").astype(np.int64),

@@ -109,6 +109,7 @@ def _events(
         end_s=state.real[END],
         ran_s=state.real[RAN],
         gpu_s=state.real[ATTAINED],
+        gpu_s_by_type=dict(zip(sorted(set(cluster.types)), state.by_type, strict=True)),
         lost_gpu_s=state.real[LOST],
         restarts=state.whole[RESTARTS, :-1],
         preemptions=state.whole[PREEMPTIONS, :-1],

@@ -155,6 +155,7 @@ def settle(state: GpuState, job: int, now: float) -> None:
         gpus = state.whole[GPUS, job]
         state.real[LEFT, job] = max(0.0, state.real[LEFT, job] - working * state.real[RATE, job])
         state.real[ATTAINED, job] += passed * gpus
+        state.by_type[state.whole[ON_TYPE, job], job] += passed * gpus
         state.real[SERVICE, job] += passed * gpus
         state.real[LOST, job] += (passed - working) * gpus
         state.real[RAN, job] += passed

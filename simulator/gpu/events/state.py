@@ -42,6 +42,7 @@ class GpuState(NamedTuple):
 
     real: Float64s  # (18, n)
     whole: Int64s  # (14, n + 1)
+    by_type: Float64s  # (T, n) GPU s that the job had on each type
     need: Int64s  # (n, R) resources per GPU of the job
     fewest: Int64s  # (n, T) nodes of the type that hold the job, if it fits at all
     speed: Float64s  # (K, T, nodes + 1)
@@ -98,6 +99,7 @@ def build(
     return GpuState(
         real=real,
         whole=whole,
+        by_type=np.zeros((len(types), len(jobs))),
         need=jobs.needs(resources),
         fewest=_fewest(cluster, jobs, node_type, len(types)),
         speed=speed,

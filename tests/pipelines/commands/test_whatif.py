@@ -174,6 +174,7 @@ def test_a_trace_file_needs_no_log_and_its_jobs_come_back(baton: Baton, tmp_path
         ("b", 100.0, 100.0, 1100.0, 0.0, 4000.0),
         ("c", 150.0, 1100.0, 1600.0, 0.0, 4000.0),
     ]
+    assert times.select("gpu_s_A100", "gpu_s_T4").rows() == [(4000.0, 0.0), (4000.0, 0.0), (4000.0, 0.0)]
     said = baton(*given[:-2])
     assert "mean wait recorded: 17 min (median 17 min, p90 31 min); replayed under fifo: 5.3 min" in said.out
     assert "the baseline is off by 12 min in the mean" in said.out

@@ -1,0 +1,1 @@
+"""Tiresias by attained service, and with the Gittins index."""
