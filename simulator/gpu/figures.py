@@ -6,7 +6,7 @@ import numpy as np
 
 from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import GpuJobs, origin_s
-from simulator.gpu.rounds import GpuResult
+from simulator.gpu.result import GpuResult
 from traces.arrays import Float64s
 
 FIGURES: dict[str, str] = {

@@ -26,6 +26,7 @@ import numpy as np
 from simulator.gpu.algorithms.placement import fewest_nodes
 from simulator.gpu.profiles.profile import RESTART_S, Placement, Profile, rotated
 from simulator.gpu.profiles.scaling import goodput, packed_share
+from simulator.gpu.result import GpuResult
 from simulator.gpu.training import Training
 from simulator.one_thread import one_thread
 from traces.arrays import Float64s, Int64s

@@ -12,7 +12,8 @@ from simulator.gpu.algorithms.placement import node_gpus
 from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import GpuJobs
 from simulator.gpu.registry import check, scheduler
-from simulator.gpu.rounds import GpuResult, simulate_rounds
+from simulator.gpu.result import GpuResult
+from simulator.gpu.rounds import simulate_rounds
 from simulator.gpu.scheduler import EventScheduler, RoundScheduler, Setting
 from traces.arrays import Bools, Float64s
 from traces.counted import counted

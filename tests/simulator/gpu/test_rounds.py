@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from simulator.gpu.profiles.scaling import goodput, packed_share
-from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, GpuResult, Placed, View, simulate_rounds, speed
+from simulator.gpu.result import GpuResult
+from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View, simulate_rounds, speed
 from tests.simulator.gpu.models import MODELS
 from traces.errors import InputError, WorkError
 

@@ -11,7 +11,8 @@ from simulator.gpu.cluster import of_nodes
 from simulator.gpu.jobs import of_arrays
 from simulator.gpu.policies.guided import Guided
 from simulator.gpu.policies.kubernetes import Kubernetes
-from simulator.gpu.rounds import GpuJob, GpuMachine, GpuResult, simulate_rounds
+from simulator.gpu.result import GpuResult
+from simulator.gpu.rounds import GpuJob, GpuMachine, simulate_rounds
 from simulator.gpu.run import fits
 from traces.errors import InputError
 
