@@ -159,6 +159,8 @@ def test_faster_types_come_first_and_end_sooner() -> None:
     result = simulate(cluster, jobs, "fifo").result
     assert result.end_s[0] < 500.0
     assert result.end_s[1] == pytest.approx(1000.0)
+    assert result.gpu_s_by_type["A100"][0] == pytest.approx(2.0 * result.end_s[0])
+    assert result.gpu_s_by_type["T4"].tolist() == [0.0, pytest.approx(2000.0)]
 
 
 def test_a_gang_stays_in_one_rack_where_one_holds_it() -> None:

@@ -6,6 +6,7 @@ The program (stanford-futuredata/gavel, commit c4fa400) ignores on how many node
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -15,6 +16,7 @@ from simulator.gpu.profiles.profile import Profile, StepTimes
 from simulator.gpu.registry import scheduler
 from simulator.gpu.rounds import GpuJob, GpuMachine, simulate_rounds
 from simulator.gpu.scheduler import RoundScheduler
+from traces.arrays import Float64s
 
 REFERENCES = Path(__file__).parents[4] / "shared" / "references" / "gpu"
 
@@ -26,7 +28,8 @@ MIXED = GpuMachine(np.array([4] * 6 + [8] * 3), ["v100"] * 2 + ["p100"] * 4 + ["
 V100 = GpuMachine(np.full(8, 4), ["v100"] * 8, "v100")
 AS_RELEASED = {"reset_s": 1920.0, "pause_s": 0.0}
 GANDIVA = {**AS_RELEASED, "round_s": 360.0, "released": 1.0}
-ROWS = [
+GavelRow: TypeAlias = tuple[str, dict[str, float], GpuMachine, str, str, float, float]
+ROWS: list[GavelRow] = [
     # scheduler, settings, machine, file, policy, most distance of the mean, least share of jobs within 10 %
     ("gavel", {}, MIXED, "gavel_continuous", "max_min_fairness_perf", 0.03, 0.9),
     ("gavel", {}, V100, "gavel_v100only", "max_min_fairness", 0.03, 0.9),
@@ -80,18 +83,21 @@ def jobs() -> list[GpuJob]:
     return found
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[f"{row[0]}, {row[4]}, {row[3]}" for row in ROWS])
-def test_completion_times_are_those_of_the_authors(
-    row: tuple[str, dict[str, float], GpuMachine, str, str, float, float],
-) -> None:
-    name, settings, machine, file, policy, most, close = row
+def completion_times(row: GavelRow) -> tuple[Float64s, Float64s]:
+    """Completion times of the jobs, s: ours, and the program's."""
+    name, settings, machine, file, policy, _most, _close = row
     found = scheduler(name)
     assert isinstance(found, RoundScheduler)
     given = jobs()
     result = simulate_rounds(given, machine, found.build({**AS_RELEASED, **settings}))
     own = result.end_s - np.array([job.submit_s for job in given])
-    theirs = (
-        pl.read_csv(REFERENCES / f"{file}.csv.gz").filter(pl.col("policy") == policy).sort("job")["jct_s"].to_numpy()
-    )
+    theirs = pl.read_csv(REFERENCES / f"{file}.csv.gz").filter(pl.col("policy") == policy).sort("job")
+    return own, theirs["jct_s"].to_numpy()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[f"{row[0]}, {row[4]}, {row[3]}" for row in ROWS])
+def test_completion_times_are_those_of_the_authors(row: GavelRow) -> None:
+    most, close = row[5:]
+    own, theirs = completion_times(row)
     assert own.mean() / theirs.mean() == pytest.approx(1.0, abs=most)
     assert (np.abs(own / theirs - 1.0) < 0.1).mean() >= close

@@ -33,6 +33,11 @@ QUANTILES = """
 23840 26530 29168 32004 36641 41300 44431 49068 54232 57612 61692 67981 75999 86242 99075 114025 124655 143327
 167080 190280 230480 273248 326172 387104 467939 592368 721700 901096 1259182 1650544 2268824 4307904 53294624
 """
+GITTINS: dict[str, Setting] = {
+    **RELEASED,
+    "promote": 0.0,
+    "samples": tuple(float(one) for one in QUANTILES.split()),
+}
 COUNTED = {"tiresias_T60b": 12, "tiresias_T480": 64}  # GPUs
 
 
@@ -50,16 +55,16 @@ def compared(
     return float(np.mean(np.abs(ours - end_s) < 1e-3)), float((ours - submit_s).mean() / (end_s - submit_s).mean())
 
 
+EQUAL: list[tuple[str, str, dict[str, Setting]]] = [
+    ("fifo", "fifo", FREE),
+    ("shortest", "srtf", FREE),
+    ("dlas-gpu", "tiresias", {**RELEASED, "promote": 0.0}),
+    ("dlas-gpu-8", "tiresias", {**RELEASED, "promote": 8.0}),
+]
+
+
 @pytest.mark.parametrize("file", COUNTED)
-@pytest.mark.parametrize(
-    ("policy", "name", "settings"),
-    [
-        ("fifo", "fifo", FREE),
-        ("shortest", "srtf", FREE),
-        ("dlas-gpu", "tiresias", {**RELEASED, "promote": 0.0}),
-        ("dlas-gpu-8", "tiresias", {**RELEASED, "promote": 8.0}),
-    ],
-)
+@pytest.mark.parametrize(("policy", "name", "settings"), EQUAL)
 def test_every_job_ends_as_in_tiresias_simulator(
     file: str, policy: str, name: str, settings: dict[str, Setting]
 ) -> None:
@@ -76,10 +81,8 @@ def test_papers_rules_stay_near_the_released_ones() -> None:
 
 def test_gittins_index_ranks_as_the_released_one() -> None:
     # With all 1,001 values every job ends at the same second, in both files.
-    samples = tuple(float(one) for one in QUANTILES.split())
-    settings: dict[str, Setting] = {**RELEASED, "promote": 0.0, "samples": samples}
     cluster = of_nodes(np.array([64]))
-    equal, ratio = compared("tiresias_T480", "dlas-gpu-gittins", cluster, "tiresias-gittins", settings)
+    equal, ratio = compared("tiresias_T480", "dlas-gpu-gittins", cluster, "tiresias-gittins", GITTINS)
     assert equal >= 0.95 and ratio == pytest.approx(1.0, abs=0.002)
 
 
