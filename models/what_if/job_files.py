@@ -10,7 +10,8 @@ Both files are CSV with a heading. `--trace` has a row per job; `--jobs` has row
 | `run_s` | trace only: run time on those GPUs, s; may be empty where `model` and `work` are given |
 | `start_s`, `user`, `group` | trace only, optional: recorded start, user, virtual cluster |
 | `model` | name in the profiles; empty: drawn |
-| `batch` | samples of a step over all GPUs |
+| `batch` | samples of a step over all GPUs; counts for jobs with `work` whose profile has `statistics.csv` |
+| `counted_batch` | without `batch`: largest batch that a scheduler counts on, while the job chooses its own |
 | `work` | total work, in steps of the model's own batch |
 | `least_gpus`, `most_gpus` | an elastic job may run on so many GPUs |
 | `app` | application whose trials share the name |
@@ -29,6 +30,7 @@ import polars as pl
 from models.what_if.changes import GpuScene
 from models.what_if.profiled import profiled
 from models.what_if.schedulers import SchedulerOutcome, without_unplaceable
+from simulator.gpu.algorithms.placement import fewest_nodes
 from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import GpuJobs, of_arrays
 from simulator.gpu.profiles.profile import Profile
@@ -39,7 +41,7 @@ from traces.files.csv_rows import CsvRow, csv_rows
 from traces.files.whole import whole_file
 from traces.visible import visible
 
-FACTS = ("model", "batch", "work", "least_gpus", "most_gpus", "app", "restart_s")
+FACTS = ("model", "batch", "counted_batch", "work", "least_gpus", "most_gpus", "app", "restart_s")
 _TRACE = ("job_id", "submit_s", "gpus", "run_s")
 _TRACE_TOO = ("start_s", "user", "group", *FACTS)
 MOST_GPUS = 1_000_000  # of one job
@@ -49,15 +51,15 @@ def trace_scene(
     path: Path, cluster: GpuCluster, profiles: Mapping[str, Profile], seed: int = 0, is_strict: bool = False
 ) -> GpuScene:
     """Make the scene of a trace file on a declared machine. Errors: see `read_trace` and `profiled`."""
-    jobs = read_trace(path, profiles, cluster.reference)
+    jobs = read_trace(path, profiles, cluster)
     jobs, said = profiled(jobs, tuple(profiles.values()), cluster, seed, is_strict)
     return without_unplaceable(GpuScene(cluster, jobs, assumptions=tuple(said), seed=seed))
 
 
-def read_trace(path: Path, profiles: Mapping[str, Profile], gpu_type: str) -> GpuJobs:
+def read_trace(path: Path, profiles: Mapping[str, Profile], cluster: GpuCluster) -> GpuJobs:
     """Read the jobs of a trace file, in order of submission, without drawn properties.
 
-    `gpu_type` is the type of the run times. Raises InputError with file, line and reason.
+    Run times are those on the reference type of `cluster`. Raises InputError with file, line and reason.
     """
     rows = csv_rows(path, _TRACE, _TRACE_TOO)
     if not rows:
@@ -69,7 +71,7 @@ def read_trace(path: Path, profiles: Mapping[str, Profile], gpu_type: str) -> Gp
     gpus = np.array([int(row.number("gpus", 1, whole=True)) for row in rows], dtype=np.int64)
     if (wide := np.flatnonzero(gpus > MOST_GPUS)).size:
         raise rows[wide[0]].error(f"gpus {gpus[wide[0]]}: give at most {MOST_GPUS}")
-    run_s = np.array([_run_s(row, int(own), profiles, gpu_type) for row, own in zip(rows, gpus, strict=True)])
+    run_s = np.array([_run_s(row, int(own), profiles, cluster) for row, own in zip(rows, gpus, strict=True)])
     groups, group = _coded([row.text("group") for row in rows])
     users, user = _coded([row.text("user") for row in rows])
     if len(groups) == 1 and len(users) > 1:
@@ -131,14 +133,16 @@ def _unique(rows: Sequence[CsvRow]) -> None:
         seen.add(name)
 
 
-def _run_s(row: CsvRow, gpus: int, profiles: Mapping[str, Profile], gpu_type: str) -> float:
-    """The run time: as given, else that of the model's work on the GPUs, packed on one node."""
+def _run_s(row: CsvRow, gpus: int, profiles: Mapping[str, Profile], cluster: GpuCluster) -> float:
+    """The run time: as given, else that of the model's work at its own batch, on the fewest nodes."""
     if row.text("run_s"):
         return row.number("run_s", above=True)
     if not (row.text("model") and row.text("work")):
         raise row.error("run_s is empty: give it, or model and work with --profiles")
     profile = _profile(row, profiles)
-    return row.number("work", above=True) * profile.local_batch / throughput(profile, gpu_type, gpus, 1)
+    nodes = min(gpus, fewest_nodes(gpus, cluster.machine().widest))
+    samples = row.number("work", above=True) * (profile.batch or profile.local_batch)
+    return samples / throughput(profile, cluster.reference, gpus, nodes)
 
 
 def _recorded(rows: Sequence[CsvRow], submit_s: Float64s) -> Float64s | None:
@@ -167,7 +171,7 @@ def _with_facts(jobs: GpuJobs, rows: Mapping[int, CsvRow], profiles: Mapping[str
     count = len(jobs)
     order = {name: index for index, name in enumerate(profiles)}
     named = np.full(count, -1, dtype=np.int64)
-    said = {name: np.full(count, np.nan) for name in ("batch", "work", "least", "most", "restart_s")}
+    said = {name: np.full(count, np.nan) for name in ("batch", "counted_batch", "work", "least", "most", "restart_s")}
     apps: dict[str, int] = {}
     app = np.full(count, -1, dtype=np.int64)
     for at, row in rows.items():
@@ -175,9 +179,9 @@ def _with_facts(jobs: GpuJobs, rows: Mapping[int, CsvRow], profiles: Mapping[str
             named[at] = order[_profile(row, profiles).model]
         if row.text("app"):
             app[at] = apps.setdefault(row.name("app"), len(apps))
-        for column, name in (("batch", "batch"), ("work", "work"), ("restart_s", "restart_s")):
+        for column in ("batch", "counted_batch", "work", "restart_s"):
             if row.text(column):
-                said[name][at] = row.number(column, above=column != "restart_s")
+                said[column][at] = row.number(column, above=column != "restart_s")
         gpus = int(jobs.gpus[at])
         if row.text("least_gpus"):
             said["least"][at] = row.number("least_gpus", 1, whole=True)
@@ -195,6 +199,7 @@ def _with_facts(jobs: GpuJobs, rows: Mapping[int, CsvRow], profiles: Mapping[str
         elastic=elastic,
         app=app if apps else None,
         batch=is_said["batch"],
+        counted_batch=is_said["counted_batch"],
         work=is_said["work"],
         least=is_said["least"],
         most=is_said["most"],

@@ -12,7 +12,18 @@ from simulator.gpu.profiles.profile import Profile
 from simulator.gpu.rounds import GpuJob
 from traces.arrays import Bools, Float64s, Int64s
 
-SAID = ("ids", "recorded_wait_s", "named", "batch", "work", "least", "most", "restart_s", "app")  # may be None
+SAID = (
+    "ids",
+    "recorded_wait_s",
+    "named",
+    "batch",
+    "counted_batch",
+    "work",
+    "least",
+    "most",
+    "restart_s",
+    "app",
+)  # may be None
 
 
 @dataclass(frozen=True)
@@ -46,6 +57,7 @@ class GpuJobs:
     # What a user may say of each job, (jobs,); None, or NaN for one job: not said.
     named: Int64s | None = None  # index into `profiles` of the model that the user names; -1: not said
     batch: Float64s | None = None  # samples of a step over all GPUs
+    counted_batch: Float64s | None = None  # largest batch that a scheduler counts on, of a job that chooses its own
     work: Float64s | None = None  # total work, in steps of the model's own batch
     least: Float64s | None = None  # least GPUs of an elastic job
     most: Float64s | None = None  # most GPUs of an elastic job
@@ -108,6 +120,7 @@ class GpuJobs:
                 elastic=bool(self.elastic[at]),
                 pod_gpus=int(self.pod_gpus[at]),
                 batch=said("batch", at),
+                counted_batch=said("counted_batch", at),
                 work=said("work", at),
                 least=int(said("least", at) or 1),
                 most=None if (most := said("most", at)) is None else int(most),
