@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from traces.arrays import Float64s
-
 if TYPE_CHECKING:
     from simulator.gpu.events.state import GpuState, Prices
     from simulator.gpu.rounds import RoundPolicy
+    from traces.arrays import Float64s
 
 Setting: TypeAlias = float | tuple[float, ...] | None  # number, list, or None: what the scheduler's `unset` says
 
