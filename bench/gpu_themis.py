@@ -94,7 +94,7 @@ def jain(rho: Float64s) -> float:
     return float(rho.sum() ** 2 / (len(rho) * (rho**2).sum()))
 
 
-def told(run: BenchmarkRun, name: str, jobs: Sequence[GpuJob], policy: RoundPolicy) -> None:
+def run_and_record(run: BenchmarkRun, name: str, jobs: Sequence[GpuJob], policy: RoundPolicy) -> None:
     """Run fresh copies of `jobs` under a scheduler; print and record its rho."""
     fresh = [replace(job) for job in jobs]
     result = simulate_rounds(fresh, MACHINE, policy)
@@ -145,7 +145,7 @@ def main() -> None:
         apps = len(jobs) if given.single else given.apps
         print(f"{apps:,} apps of {len(jobs):,} trials on {MACHINE.total} GPUs (generated, seed {seed})")
         for name, make in policies.items():
-            told(run, f"{name}, seed {seed}", jobs, make())
+            run_and_record(run, f"{name}, seed {seed}", jobs, make())
     run.write()
 
 

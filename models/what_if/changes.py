@@ -204,7 +204,8 @@ def _elastic(scene: GpuScene, value: str, change: str) -> GpuScene:
     """Change the share of gangs that may run on more GPUs than they request: `elastic=0.5`."""
     _check_profiles(scene, change)
     drawn = draw.elastic(scene.jobs.number, scene.jobs.gpus, _number(value, change), scene.seed)
-    return replace(scene, jobs=replace(scene.jobs, elastic=drawn))
+    elastic = np.where(scene.jobs.drawn_models, drawn, scene.jobs.elastic)  # a named model keeps its elasticity
+    return replace(scene, jobs=replace(scene.jobs, elastic=elastic))
 
 
 def _quota(scene: GpuScene, group: str, value: str, change: str) -> GpuScene:

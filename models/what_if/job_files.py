@@ -52,8 +52,8 @@ def trace_scene(
 ) -> GpuScene:
     """Make the scene of a trace file on a declared machine. Errors: see `read_trace` and `profiled`."""
     jobs = read_trace(path, profiles, cluster)
-    jobs, said = profiled(jobs, tuple(profiles.values()), cluster, seed, is_strict)
-    return without_unplaceable(GpuScene(cluster, jobs, assumptions=tuple(said), seed=seed))
+    jobs, assumptions = profiled(jobs, tuple(profiles.values()), cluster, seed, is_strict)
+    return without_unplaceable(GpuScene(cluster, jobs, assumptions=tuple(assumptions), seed=seed))
 
 
 def read_trace(path: Path, profiles: Mapping[str, Profile], cluster: GpuCluster) -> GpuJobs:
@@ -167,11 +167,11 @@ def _profile(row: CsvRow, profiles: Mapping[str, Profile]) -> Profile:
 
 
 def _with_facts(jobs: GpuJobs, rows: Mapping[int, CsvRow], profiles: Mapping[str, Profile]) -> GpuJobs:
-    """Return the jobs with the facts of `rows`, by position; what nobody says stays unsaid."""
+    """Return the jobs with the facts of `rows` (position of a job -> its row); the others are unchanged."""
     count = len(jobs)
     order = {name: index for index, name in enumerate(profiles)}
     named = np.full(count, -1, dtype=np.int64)
-    said = {name: np.full(count, np.nan) for name in ("batch", "counted_batch", "work", "least", "most", "restart_s")}
+    facts = {name: np.full(count, np.nan) for name in ("batch", "counted_batch", "work", "least", "most", "restart_s")}
     apps: dict[str, int] = {}
     app = np.full(count, -1, dtype=np.int64)
     for at, row in rows.items():
@@ -181,16 +181,16 @@ def _with_facts(jobs: GpuJobs, rows: Mapping[int, CsvRow], profiles: Mapping[str
             app[at] = apps.setdefault(row.name("app"), len(apps))
         for column in ("batch", "counted_batch", "work", "restart_s"):
             if row.text(column):
-                said[column][at] = row.number(column, above=column != "restart_s")
+                facts[column][at] = row.number(column, above=column != "restart_s")
         gpus = int(jobs.gpus[at])
         if row.text("least_gpus"):
-            said["least"][at] = row.number("least_gpus", 1, whole=True)
+            facts["least"][at] = row.number("least_gpus", 1, whole=True)
         if row.text("most_gpus"):
-            said["most"][at] = row.number("most_gpus", 1, whole=True)
-        if said["least"][at] > gpus or said["most"][at] < gpus:
+            facts["most"][at] = row.number("most_gpus", 1, whole=True)
+        if facts["least"][at] > gpus or facts["most"][at] < gpus:
             raise row.error(f"least_gpus and most_gpus must be around the {gpus} GPUs that the job requests")
-    elastic = (said["most"] > jobs.gpus) | (said["least"] < jobs.gpus)
-    is_said = {name: None if np.isnan(values).all() else values for name, values in said.items()}
+    elastic = (facts["most"] > jobs.gpus) | (facts["least"] < jobs.gpus)
+    given = {name: None if np.isnan(values).all() else values for name, values in facts.items()}
     return replace(
         jobs,
         profiles=tuple(profiles.values()),
@@ -198,10 +198,10 @@ def _with_facts(jobs: GpuJobs, rows: Mapping[int, CsvRow], profiles: Mapping[str
         model=named.copy(),
         elastic=elastic,
         app=app if apps else None,
-        batch=is_said["batch"],
-        counted_batch=is_said["counted_batch"],
-        work=is_said["work"],
-        least=is_said["least"],
-        most=is_said["most"],
-        restart_s=is_said["restart_s"],
+        batch=given["batch"],
+        counted_batch=given["counted_batch"],
+        work=given["work"],
+        least=given["least"],
+        most=given["most"],
+        restart_s=given["restart_s"],
     )

@@ -1,4 +1,4 @@
-"""Give jobs the profiles of their models, drawn where nobody names them, and say what that assumes."""
+"""Give each job the profile of its model, drawn where the model is not named, and list the assumptions."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from simulator.gpu.profiles.profile import Profile
 from simulator.gpu.rounds import GpuJob
 from traces.arrays import Bools, Float64s, Int64s
 
-SAID = (
+OPTIONAL_COLUMNS = (
     "ids",
     "recorded_wait_s",
     "named",
@@ -54,8 +54,8 @@ class GpuJobs:
     profiles: tuple[Profile, ...] = ()
     ids: NDArray[np.str_] | None = None  # (jobs,) the log's names of the jobs
     recorded_wait_s: Float64s | None = None  # (jobs,) wait in the log, s; NaN where it is unknown
-    # What a user may say of each job, (jobs,); None, or NaN for one job: not said.
-    named: Int64s | None = None  # index into `profiles` of the model that the user names; -1: not said
+    # Facts that a user may give, (jobs,) each. None: not given for any job; NaN: not given for this job.
+    named: Int64s | None = None  # index into `profiles` of the model that the user names; -1: not named
     batch: Float64s | None = None  # samples of a step over all GPUs
     counted_batch: Float64s | None = None  # largest batch that a scheduler counts on, of a job that chooses its own
     work: Float64s | None = None  # total work, in steps of the model's own batch
@@ -71,8 +71,8 @@ class GpuJobs:
         """Return the jobs at `index` (positions or mask)."""
         fixed = ("number", "submit_s", "gpus", "run_s", "need", "group", "user", "model", "elastic", "pod_gpus")
         pods = ("gpu_milli", "priority", "accepts")
-        said = tuple(name for name in SAID if getattr(self, name) is not None)
-        return replace(self, **{name: getattr(self, name)[index] for name in (*fixed, *pods, *said)})
+        present = tuple(name for name in OPTIONAL_COLUMNS if getattr(self, name) is not None)
+        return replace(self, **{name: getattr(self, name)[index] for name in (*fixed, *pods, *present)})
 
     def needs(self, resources: int) -> Int64s:
         """Return `need` for a cluster that knows so many resources, (jobs, resources): 0 where jobs do not say."""
@@ -83,7 +83,7 @@ class GpuJobs:
         """Return the same jobs with generated models (drawn from `mix`) and elastic flags, by `profiles.draw`.
 
         Jobs whose model is named keep it and their elasticity. A drawn job is elastic only if its model has a noise
-        scale: else nobody knows what a larger batch brings. Raises InputError for a model that `profiles` lacks.
+        scale: else the effect of a larger batch is unknown. Raises InputError for a model that `profiles` lacks.
         """
         order = {profile.model: index for index, profile in enumerate(self.profiles)}
         draw.check_mix(mix, order)
@@ -105,7 +105,7 @@ class GpuJobs:
         """Return new jobs for the clock of rounds, whose times start at the second of the first submission."""
         origin = origin_s(self)
 
-        def said(name: str, at: int) -> float | None:
+        def given(name: str, at: int) -> float | None:
             values = getattr(self, name)
             return None if values is None or np.isnan(values[at]) else float(values[at])
 
@@ -119,12 +119,12 @@ class GpuJobs:
                 model=self.profiles[self.model[at]] if self.model[at] >= 0 else None,
                 elastic=bool(self.elastic[at]),
                 pod_gpus=int(self.pod_gpus[at]),
-                batch=said("batch", at),
-                counted_batch=said("counted_batch", at),
-                work=said("work", at),
-                least=int(said("least", at) or 1),
-                most=None if (most := said("most", at)) is None else int(most),
-                restart_s=said("restart_s", at),
+                batch=given("batch", at),
+                counted_batch=given("counted_batch", at),
+                work=given("work", at),
+                least=int(given("least", at) or 1),
+                most=None if (most := given("most", at)) is None else int(most),
+                restart_s=given("restart_s", at),
                 app=None if self.app is None or self.app[at] < 0 else int(self.app[at]),
                 need=tuple(self.need[at, 1:].tolist()),
                 gpu_milli=int(self.gpu_milli[at]),

@@ -27,8 +27,8 @@ the other parameters but `seed`.
 Our reading: slices are decided for the whole cluster at once every `round_s` seconds (60 there), not per server.
 Without slices, jobs run to their end in order of arrival, and a job that does not fit lets others pass. A job on
 another job's GPUs counts as waiting and is packed again every round. The combined progress of two packed jobs is the
-one measured in their profiles, and pairs that nobody measured are not packed; Gandiva tries them out. If no job waits,
-the last decision remains valid until a job arrives or ends.
+one measured in their profiles, and unmeasured pairs are not packed; Gandiva tries them out. If no job waits, the last
+decision remains valid until a job arrives or ends.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Jeon et al., "Analysis of large-scale multi-tenant GPU clusters for DNN training
 authors released their trace and no program. The virtual cluster furthest below its quota is served first, in order of
 arrival, and may use idle GPUs beyond its quota. A gang first insists on the fewest nodes, and accepts any nodes after
 `hold_s` (Philly relaxes after a number of tries; ten minutes are our reading). A younger job passes a job that finds no
-place. Quotas that nobody declares follow the GPU time in the trace.
+place. Quotas that are not declared follow the GPU time in the trace.
 
 Once `reclaim_at` of the GPUs are in use, a waiting job within its virtual cluster's quota takes lent GPUs back. It
 takes them from one GPU type, its fastest type on which this works. A running job may be stopped if its virtual cluster

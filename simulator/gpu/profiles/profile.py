@@ -13,7 +13,7 @@ from traces.arrays import Float64s
 
 Placement = tuple[int, ...]  # GPUs on each node
 
-RESTART_S = 30.0  # seconds of a restart that nobody measured: our choice, the second smallest of Sia's values
+RESTART_S = 30.0  # seconds of a restart without a measurement: our choice, the second smallest of Sia's values
 
 
 def rotated(placement: Placement) -> Placement:

@@ -30,7 +30,7 @@ def loses_when_spread(profile: Profile, gpu_type: str) -> bool:
 def packed_share(profile: Profile, other: Profile, gpu_type: str, gpus: int) -> float:
     """Return the share, in [0, 1], of its speed that a job keeps when one of the model `other` shares its GPUs.
 
-    0 for a pair that nobody measured on that type and number of GPUs: such jobs are not packed.
+    0 for a pair without a measurement on that type and number of GPUs: such jobs are not packed.
     """
     packed_s = profile.packed.get((gpu_type, other.model, gpus))
     if packed_s is None or gpu_type not in profile.steps:

@@ -1,4 +1,4 @@
-"""YARN's queues on mixed GPU types: lent GPUs come back at once, and nobody is stopped in vain."""
+"""YARN's queues on mixed GPU types: lent GPUs are taken back at once, and no job is stopped without need."""
 
 from __future__ import annotations
 

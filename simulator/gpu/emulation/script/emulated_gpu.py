@@ -200,7 +200,7 @@ class _Sharers:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait for the GPUs. The holder of `next` gets `turn` first: nobody has two turns while another waits."""
+        """Wait for the GPUs. The holder of `next` gets `turn` first: no process has two turns while another waits."""
         with ExitStack() as waiting:
             waiting.enter_context(self._locked("next"))
             with self._locked("turn"):

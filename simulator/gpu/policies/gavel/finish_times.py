@@ -9,6 +9,8 @@ Paper and program agree; the test is that of `gavel`. Parameters as there.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from simulator.gpu.algorithms import time_shares
@@ -24,16 +26,10 @@ class GavelFinishTimes(Gavel):
 
     name = "gavel-ftf"
 
-    def __init__(
-        self,
-        round_s: float = 360.0,
-        reset_s: float = 0.0,
-        pause_s: float = -1.0,
-        heterogeneity: bool = True,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(round_s, reset_s, pause_s, heterogeneity, seed)
-        self._alone: dict[int, tuple[float, float, float]] = {}  # job -> s alone so far, work left and speed alone then
+    @cached_property
+    def _alone(self) -> dict[int, tuple[float, float, float]]:
+        """Job -> seconds alone so far, and its work left and speed alone at that instant."""
+        return {}
 
     def _shares(self, view: View, shared: SharedGpus) -> Float64s:
         speed = time_shares.isolated_speed(shared)

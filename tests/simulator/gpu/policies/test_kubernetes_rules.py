@@ -172,7 +172,7 @@ def test_the_queue_admits_within_quota_before_it_lends() -> None:
 
 
 def test_the_quota_of_the_cohort_is_the_limit() -> None:
-    """4 GPUs, but quotas of 1 each: two jobs at once, whoever asks; parts count as parts."""
+    """Two groups with a quota of 1 GPU each run two jobs at once on 4 GPUs; part-GPUs count as their share."""
     cluster = machine((4, 96_000, 4000), quotas={"a": 1.0, "b": 1.0})
     jobs = [pod(at, group="a", gpu_milli=milli) for at, milli in enumerate((1000, 500, 500, 1000))]
     assert run(Kubernetes(queue=True), cluster, *jobs).start_s.tolist() == [0.0, 0.0, 0.0, 100.0]

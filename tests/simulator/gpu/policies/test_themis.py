@@ -41,7 +41,7 @@ class Chance:
         return self.value
 
 
-def test_a_lease_is_kept_and_then_goes_to_who_is_worst_off() -> None:
+def test_gpus_are_kept_for_the_lease_and_then_go_to_the_largest_rho() -> None:
     long, late = GpuJob(0, 0.0, 4, 100_000.0), GpuJob(1, 600.0, 4, 600.0)
     result = run(Themis(round_s=300.0, lease_s=1200.0), nodes(4), long, late)
     assert result.start_s[1] == 1200.0  # a short job's rho grows fast: it wins the first auction
@@ -50,8 +50,8 @@ def test_a_lease_is_kept_and_then_goes_to_who_is_worst_off() -> None:
 
 @pytest.mark.parametrize(("drawn", "winner"), [(0.0, 1), (0.60, 1), (0.68, 0), (0.99, 0)])
 def test_a_winner_pays_with_the_chance_to_keep(drawn: float, winner: int) -> None:
-    # The short job gains most and wins. Without it the long one had been worth 31200 / 20000 of what it is now worth:
-    # the winner keeps its gang with the chance 0.641, and what it does not keep goes to who is worst off.
+    # The short job wins. Without its bid, the value of the long job would be 31200 / 20000 times as large. So the
+    # winner keeps its gang with probability 0.641 = 20000 / 31200, and otherwise the job with the largest rho gets it.
     jobs = [GpuJob(0, 0.0, 4, 10_000.0, left_s=10_000.0), GpuJob(1, 10_000.0, 4, 60.0, left_s=60.0)]
     policy = Themis(filter_share=0.0)
     policy._chance = Chance(drawn)  # type: ignore[assignment]
