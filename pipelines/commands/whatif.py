@@ -14,6 +14,7 @@ from traces.counted import counted
 from traces.errors import InputError
 
 if TYPE_CHECKING:
+    from models.what_if.gpu_answers import Question
     from models.what_if.schedulers import SchedulerOutcome
     from simulator.gpu.jobs import GpuJobs
     from traces.clusters import ClusterSettings
@@ -98,21 +99,26 @@ def whatif(
     with options.output(json) as out:
         chosen = _chosen(schedulers)
         options.check_targets({"--jobs-out": jobs_out}, mkdir=mkdir)
-        asked = _Asked(tuple(chosen), tuple(change or ()), tuple(set_ or ()), seeds, profiles, seed, strict, workers)
-        if trace is not None:
-            if cluster or from_ or to or facts:
-                raise InputError("--trace needs no log: leave --cluster, --from, --to and --jobs out")
-            _end(out, _on_trace(trace, _machine(machine, nodes, gpus_per_node), asked), jobs_out, is_json=json)
-            return
-        if machine is not None:
+        if trace is not None and (cluster or from_ or to or facts):
+            raise InputError("--trace needs no log: leave --cluster, --from, --to and --jobs out")
+        if machine is not None and trace is None:
             raise InputError("--machine goes with --trace; declare the nodes of a cluster in clusters.toml")
+        window = options.utc_s(from_) if from_ else None, options.utc_s(to) if to else None
+        from models.what_if.gpu_answers import Question
+
+        question = Question(
+            tuple(chosen), tuple(change or ()), seeds, profiles, facts, tuple(set_ or ()), strict, seed, None, *window
+        )
+        if trace is not None:
+            answer = _on_trace(trace, _machine(machine, nodes, gpus_per_node), question, workers)
+            _end(out, answer, jobs_out, is_json=json)
+            return
         from traces import clusters
         from traces.store import contents
 
         folder = options.data_folder(context, data)
         settings = clusters.resolve(folder, cluster=cluster, nodes=nodes, gpus_per_node=gpus_per_node)
         contents.check_clusters(folder, [settings.name])
-        window = options.utc_s(from_) if from_ else None, options.utc_s(to) if to else None
         if _allocates_nodes(folder, settings.name, chosen):
             if gpus_per_node is not None or seeds > 1 or facts or set_:
                 raise InputError(
@@ -120,21 +126,8 @@ def whatif(
                 )
             answer = _on_nodes(folder, settings, chosen, change or [], window)
         else:
-            answer = _on_gpus(folder, settings, asked, facts, window)
+            answer = _on_gpus(folder, settings, question, workers)
         _end(out, answer, jobs_out, is_json=json)
-
-
-class _Asked(NamedTuple):
-    """What the options ask of schedulers that share GPUs."""
-
-    schedulers: tuple[str, ...]
-    changes: tuple[str, ...]
-    settings: tuple[str, ...]
-    draws: int
-    profiles: str
-    seed: int
-    is_strict: bool
-    workers: int | None
 
 
 class _Answer(NamedTuple):
@@ -195,13 +188,7 @@ def _on_nodes(
     return _answer(settings.name, flat.as_jobs(workload), outcomes, remarks, nodes=nodes, gpus=None, seed=0)
 
 
-def _on_gpus(
-    folder: DataFolder,
-    settings: ClusterSettings,
-    given: _Asked,
-    facts: Path | None,
-    window: tuple[int | None, int | None],
-) -> _Answer:
+def _on_gpus(folder: DataFolder, settings: ClusterSettings, question: Question, workers: int | None) -> _Answer:
     """Replay GPUs and build the output of `--json`.
 
     The results are in the warehouse when this returns. If it is interrupted, none of them are.
@@ -211,21 +198,9 @@ def _on_gpus(
     from models.what_if.schedulers import replays
     from traces.progress import Progress
 
-    question = gpu_what_ifs.Question(
-        given.schedulers,
-        given.changes,
-        given.draws,
-        given.profiles,
-        facts,
-        given.settings,
-        given.is_strict,
-        given.seed,
-        None,
-        *window,
-    )
     asked = gpu_what_ifs.asked(folder, settings, question)
     with Progress("replaying", len(asked), stays=False) as progress:
-        outcomes = replays(asked, progress.advance, given.workers)
+        outcomes = replays(asked, progress.advance, workers)
     gpu_what_ifs.keep(folder, settings, question, asked, outcomes)
     build_warehouse(folder)
     options.say(KEPT)
@@ -244,7 +219,7 @@ def _machine(machine: str | None, nodes: int | None, gpus_per_node: int | None) 
     return machine
 
 
-def _on_trace(trace: Path, machine: str, given: _Asked) -> _Answer:
+def _on_trace(trace: Path, machine: str, question: Question, workers: int | None) -> _Answer:
     """Replay the jobs of a file and build the output of `--json`. Nothing is stored."""
     from models.what_if.changes import with_settings
     from models.what_if.job_files import trace_scene
@@ -253,13 +228,13 @@ def _on_trace(trace: Path, machine: str, given: _Asked) -> _Answer:
     from simulator.gpu.profiles.table import profiles_of
     from traces.progress import Progress
 
-    known = profiles_of(given.profiles)
+    known = profiles_of(question.profiles)
     plain = next((kind for profile in known.values() for kind in profile.steps), PLAIN)
-    scene = trace_scene(trace, of_text(machine, plain), known, given.seed, given.is_strict)
-    scene = with_settings(scene, given.settings, given.schedulers)
-    asked = combinations(scene, given.schedulers, given.changes, given.draws)
+    scene = trace_scene(trace, of_text(machine, plain), known, question.seed, question.is_strict)
+    scene = with_settings(scene, question.settings, question.schedulers)
+    asked = combinations(scene, question.schedulers, question.changes, question.draws)
     with Progress("replaying", len(asked), stays=False) as progress:
-        outcomes = replays(asked, progress.advance, given.workers)
+        outcomes = replays(asked, progress.advance, workers)
     cluster, jobs = scene.cluster, scene.jobs
     return _answer(trace.name, jobs, outcomes, (), nodes=cluster.nodes, gpus=cluster.gpus, seed=scene.seed)
 
