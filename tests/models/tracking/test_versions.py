@@ -77,6 +77,7 @@ def test_initialising_again_changes_nothing(data: DataFolder) -> None:
 def test_an_empty_data_folder_has_no_champion_and_is_left_empty(tmp_path: Path) -> None:
     empty = DataFolder(tmp_path)
     assert tracking.champion(empty, "toy") is None and tracking.versions(empty, "toy") == []
+    assert tracking.model_tag(empty, "toy", "history") is None
     with pytest.raises(WorkError, match="version 1 of baton-policy-toy is not registered in"):
         tracking.download(empty, "toy", 1)
     assert list(tmp_path.iterdir()) == []
@@ -96,6 +97,10 @@ def test_the_released_model_predicts_what_the_artifact_decides(data: DataFolder,
         and champion.version == number
         and champion.tags == {"policy": "start-estimate", "cluster": "toy"}
     )
+    assert tracking.tagged(data, "toy", "policy", "start-estimate") == [champion]
+    assert tracking.tagged(data, "toy", "policy", "forest") == []
+    tracking.set_model_tag(data, "toy", "history", "[1]")
+    assert tracking.model_tag(data, "toy", "history") == "[1]" and tracking.model_tag(data, "toy", "other") is None
     observations = random_pairs(4, 5).observations
     model = mlflow.pyfunc.load_model(tracking.champion_uri("toy"))
     mixed = frame_of(observations)[list(reversed(FEATURES))]
