@@ -20,7 +20,9 @@ COMPARISON = (
 PAIRS = "tests/models/provisioning/pairs/test_injected.py"
 AHEAD = "tests/models/provisioning/futures/test_chains.py"
 TRAIN = "tests/models/provisioning/training/test_train.py"
-TRACKING = tuple(f"tests/models/tracking/test_{name}.py" for name in ("training_runs", "versions", "damaged_store", "registered"))
+TRACKING = tuple(
+    f"tests/models/tracking/test_{name}.py" for name in ("training_runs", "versions", "damaged_store", "registered")
+)
 ENVIRONMENT = "tests/models/provisioning/test_environment.py"
 LOOP = tuple(f"tests/agent/chains/test_{name}.py" for name in ("loop", "troubles", "goes_on"))
 KEEPER = ("tests/agent/chains/test_keeper_sees.py", *LOOP, "tests/agent/chains/test_keeper.py")

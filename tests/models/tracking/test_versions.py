@@ -74,6 +74,19 @@ def test_initialising_again_changes_nothing(data: DataFolder) -> None:
     assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
 
 
+def test_a_store_of_another_release_of_mlflow_is_made_ready_again(
+    data: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = data.mlflow / mlflow_store.READY
+    before = mark.read_text()
+    monkeypatch.setattr(mlflow_store, "version", lambda _package: "0.0.1")
+    mlflow_store.initialise(data)
+    assert json.loads(mark.read_text())["release"] == "0.0.1"
+    monkeypatch.undo()
+    mlflow_store.initialise(data)
+    assert mark.read_text() == before
+
+
 def test_an_empty_data_folder_has_no_champion_and_is_left_empty(tmp_path: Path) -> None:
     empty = DataFolder(tmp_path)
     assert tracking.champion(empty, "toy") is None and tracking.versions(empty, "toy") == []
