@@ -16,9 +16,10 @@ defines this scheduler. Point by point, Kubernetes' rule and ours:
   all nodes.
 - Part of a GPU. Kubernetes: a GPU is whole (`share` 0). Here: with `share` 1, as with a plugin that shares GPUs, a pod
   takes its thousandths of one device, the fullest that can hold them.
-- Preemption (`preempt`). Kubernetes: a pod stops pods of lower priority on one node. That node has the lowest highest
-  victim, then the least sum of priorities, the fewest victims, and the youngest highest victim. Here: the same, and the
-  whole job of a stopped pod stops, is created again at once, and pays for a restart.
+- Preemption (`preempt`). Kubernetes: a pod stops pods of lower priority on one node: the node where the highest
+  priority among the stopped pods is lowest. Ties: the least sum of their priorities, then the fewest of them, then the
+  node whose stopped pod of highest priority started last. Here: the same, and the whole job of a stopped pod stops, is
+  created again at once, and pays for a restart.
 - Jobs. Kubernetes ignores them: the placed pods of a job hold idle GPUs until its last pod is placed. Two jobs that
   each hold GPUs the other needs wait for each other. Here: the same, and a job gives up `timeout_s` after its first pod
   was placed. Its pods are deleted and created again, behind the waiting pods, after a back-off of 10 s that doubles up

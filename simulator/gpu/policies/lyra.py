@@ -13,9 +13,9 @@ long as the loan lasts. To compare with the same cluster without loans: `--chang
 
 Our reading: the load of the inference servers is generated. The size of the inference cluster is our choice; the
 paper's is about as large as its training cluster, as we recall it. Loaned GPUs are as fast as those for training, where
-the paper's are slower. An elastic job may grow to `most_times` times its request,
-in quarters of its request. A change of its extra workers costs a restart, which the value includes. Extra workers go to
-loaned servers first, all other workers to training servers first.
+the paper's are slower. An elastic job may grow to `most_times` times its request, in quarters of its request. A change
+of its extra workers costs a restart, which the value includes. Extra workers go to loaned servers first, all other
+workers to training servers first.
 """
 
 from __future__ import annotations

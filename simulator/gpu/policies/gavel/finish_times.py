@@ -1,4 +1,4 @@
-"""Gavel with finish-time fairness: no job's end is late compared with 1 / jobs of the cluster for itself.
+"""Gavel with finish-time fairness: each job should end no later than with an equal part of the cluster for itself.
 
 As `gavel`, with the objective of Themis (Mahajan et al., NSDI 2020) in Gavel's form (Narayanan et al., OSDI 2020,
 section 4.2): minimise the largest rho = (age + left / speed) / (time alone). The time alone is the time that the work
