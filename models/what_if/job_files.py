@@ -36,6 +36,7 @@ from simulator.gpu.jobs import GpuJobs, of_arrays
 from simulator.gpu.profiles.profile import Profile
 from simulator.gpu.profiles.scaling import throughput
 from traces.arrays import Float64s, Int64s
+from traces.counted import counted
 from traces.errors import InputError
 from traces.files.csv_rows import CsvRow, csv_rows
 from traces.files.whole import whole_file
@@ -96,7 +97,8 @@ def with_facts(jobs: GpuJobs, path: Path, profiles: Mapping[str, Profile]) -> Gp
     at = {name: index for index, name in enumerate(jobs.ids.tolist())} if jobs.ids is not None else {}
     for row in rows:
         if row.text("job_id") not in at:
-            raise row.error(f"job {visible(row.text('job_id'))[:60]!r} is not among the {len(jobs):,} jobs replayed")
+            named = visible(row.text("job_id"))[:60]
+            raise row.error(f"job {named!r} is not among the replayed ones ({counted(len(jobs), 'job')})")
     return _with_facts(jobs, {at[row.text("job_id")]: row for row in rows}, profiles)
 
 

@@ -336,7 +336,7 @@ def _beside_record(base: dict[str, Any]) -> list[str]:
     error_s = abs(base["recorded"]["mean_wait_s"] - base["replayed"]["mean_wait_s"])
     return [
         f"mean wait recorded: {waits(base['recorded'])}; replayed under {base['scheduler']}: "
-        f"{waits(base['replayed'])}; n = {base['jobs']:,} jobs{rho}",
+        f"{waits(base['replayed'])}; n = {counted(base['jobs'], 'job')}{rho}",
         f"the baseline is off by {shown(error_s)} in the mean: do not trust a smaller difference",
     ]
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traces.arrays import Bools, Float64s
+from traces.counted import counted
 from traces.errors import WorkError
 
 SLACK = 1e-4  # relative loss of the objective that `centre` may use
@@ -126,7 +127,8 @@ def highest_ratio(shared: SharedGpus, least: Float64s) -> tuple[Float64s, float]
     limits = np.concatenate([np.ones(jobs), shared.capacity, np.zeros(jobs)])
     found = linprog(cost, A_ub=hstack([vstack([of_job, of_type, missing]), ratio]), b_ub=limits, method="highs")
     if found.x is None:
-        raise WorkError(f"the linear programme of {jobs} jobs on {types} GPU types failed: {found.message}")
+        shown = f"{counted(jobs, 'job')} on {counted(types, 'GPU type')}"
+        raise WorkError(f"the linear programme of {shown} failed: {found.message}")
     return np.asarray(found.x[:-1].reshape(jobs, types), dtype=np.float64), float(found.x[-1])
 
 

@@ -234,6 +234,6 @@ def test_facts_beside_the_log_are_joined_by_job_id(baton: Baton, data: Path, tmp
     assert not any("draw" in line for line in said)
     facts.write_text("job_id,model\nnobody,bert\n")
     refused = baton(*asked, "--profiles", "published")
-    assert refused.code == 2 and "line 2: job 'nobody' is not among the 6 jobs replayed" in refused.err
+    assert refused.code == 2 and "line 2: job 'nobody' is not among the replayed ones (6 jobs)" in refused.err
     facts.write_text(f"job_id,most_gpus\n{ids[0]},0\n")
     assert "line 2: most_gpus '0': give a whole number of at least 1" in baton(*asked).err
