@@ -33,6 +33,7 @@ SCHEDULERS: dict[str, str] = {
     "gavel": "simulator.gpu.policies.gavel.max_min",
     "gavel-ftf": "simulator.gpu.policies.gavel.finish_times",
     "gavel-makespan": "simulator.gpu.policies.gavel.makespan",
+    "gavel-throughput": "simulator.gpu.policies.gavel.throughput",
     "kubernetes": "simulator.gpu.policies.kubernetes",
     "guided": "simulator.gpu.policies.guided",
 }

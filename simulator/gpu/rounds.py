@@ -23,7 +23,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from simulator.gpu.algorithms.placement import fewest_nodes
+from simulator.gpu.algorithms.placement import fewest_nodes, packed_whole
 from simulator.gpu.profiles.profile import RESTART_S, Placement, Profile, rotated
 from simulator.gpu.profiles.scaling import goodput, packed_share
 from simulator.gpu.result import GpuResult
@@ -154,11 +154,15 @@ class RoundPolicy(Protocol):
 def speed(job: GpuJob, placed: Placed, machine: GpuMachine) -> float:
     """Return the progress per second on `placed`; 1 on the requested GPUs, packed on the reference type.
 
-    A gang on several types runs at the speed of its slowest GPUs.
+    A gang on several types runs at the speed of its slowest GPUs. For a job that trains, the progress is the steps of
+    its fixed batch, or of its model's own batch.
     """
     gpus, nodes = sum(placed.values()), len(placed)
     if job.model is None:
         return gpus / job.gpus
+    if job.training is not None:
+        own = job.training.steps_per_s((machine.reference,), packed_whole(job.gpus, machine.widest))
+        return job.training.steps_per_s(*shape(placed, machine)) / own
     own = goodput(job.model, machine.reference, job.gpus, fewest_nodes(job.gpus, machine.widest), job.gpus)
     return (
         min(goodput(job.model, kind, gpus, nodes, job.gpus) for kind in {machine.types[node] for node in placed}) / own

@@ -97,6 +97,13 @@ class Training:
             self._choose()
         return None
 
+    def steps_per_s(self, gpu_types: Collection[str], placement: Placement) -> float:
+        """Return the steps of the fixed batch, or of the model's own batch, per second on `placement`."""
+        fresh = Training(self.profile, self.work, self.batch)
+        fresh.place(gpu_types, placement)
+        step_s, sync_s = _steps_on(self.profile.steps[fresh.gpu_type], placement, fresh.local_batch)
+        return 1.0 / (step_s + fresh.accumulation * (step_s - sync_s)) / self.profile.slowdown
+
     def expected(self, gpu_type: str, nodes: Float64s, gpus: Float64s) -> Float64s | None:
         """Return the goodput that the job expects on each allocation, (n,), samples/s; None on a type it never ran on.
 

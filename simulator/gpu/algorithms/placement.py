@@ -50,3 +50,9 @@ def take(free: Int64s, placed: dict[int, int]) -> None:
 def fewest_nodes(gpus: int, gpus_per_node: int) -> int:
     """Return the fewest nodes that a gang of `gpus` needs."""
     return -(-gpus // gpus_per_node)
+
+
+def packed_whole(gpus: int, gpus_per_node: int) -> tuple[int, ...]:
+    """Return the GPUs on each node of a gang on the fewest nodes, the least first."""
+    whole, rest = divmod(gpus, gpus_per_node)
+    return (*[rest] * bool(rest), *[gpus_per_node] * whole)

@@ -5,8 +5,9 @@ With time fractions X, job m runs on average at `speed[m] @ X[m]`. Every allocat
 
     X >= 0,   sum over types of X[m, j] <= 1,   sum over jobs of gpus[m] X[m, j] <= capacity[j].
 
-Each objective asks for a speed of every job, `least`, and makes the smallest ratio of speed to `least` as large as
-possible. That is one linear programme (`highest_ratio`), which HiGHS solves through scipy.
+All objectives but the largest sum of throughputs (`most_throughput`) ask for a speed of every job, `least`, and make
+the smallest ratio of speed to `least` as large as possible. Each is one linear programme (`highest_ratio`), which HiGHS
+solves through scipy.
 
 **Ties.** Usually many allocations are optimal, and the paper does not choose between them. Our reading: the analytic
 centre of the allocations that attain the optimum to within SLACK (`centre`). The interior-point solver of the released
@@ -15,7 +16,7 @@ program (ECOS) ends near it. A vertex would leave GPUs without a job wherever th
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -114,22 +115,49 @@ def highest_ratio(shared: SharedGpus, least: Float64s) -> tuple[Float64s, float]
 
     Raises WorkError if the solver fails.
     """
-    from scipy.optimize import linprog
-    from scipy.sparse import csr_array, eye_array, hstack, kron, vstack
+    from scipy.sparse import csr_array, hstack, vstack
+
+    jobs, types = shared.speed.shape
+    of_job, of_type = _limits(shared)
+    cells = (np.repeat(np.arange(jobs), types), np.arange(jobs * types))
+    missing = csr_array((-(shared.speed / least[:, None]).ravel(), cells))
+    ratio = csr_array(np.concatenate([np.zeros(jobs + types), np.ones(jobs)])[:, None])
+    gain = np.append(np.zeros(jobs * types), 1.0)
+    found = _most(shared, gain, hstack([vstack([of_job, of_type, missing]), ratio]), np.zeros(jobs))
+    return np.asarray(found[:-1].reshape(jobs, types), dtype=np.float64), float(found[-1])
+
+
+def most_throughput(shared: SharedGpus, throughput: Float64s) -> Float64s:
+    """Return shares (jobs, types) with the largest sum of `throughput` (jobs, types), which may have any one unit.
+
+    Raises WorkError if the solver fails.
+    """
+    from scipy.sparse import vstack
+
+    found = _most(shared, throughput.ravel(), vstack(_limits(shared)), np.zeros(0))
+    return np.asarray(found.reshape(throughput.shape), dtype=np.float64)
+
+
+def _limits(shared: SharedGpus) -> tuple[Any, Any]:
+    """Return the rows of the programme for the time of each job and for the GPUs of each type."""
+    from scipy.sparse import csr_array, eye_array, kron
 
     jobs, types = shared.speed.shape
     cells = (np.repeat(np.arange(jobs), types), np.arange(jobs * types))
-    of_job = csr_array((np.ones(jobs * types), cells))
-    of_type = kron(shared.gpus[None, :], eye_array(types))
-    missing = csr_array((-(shared.speed / least[:, None]).ravel(), cells))
-    ratio = csr_array(np.concatenate([np.zeros(jobs + types), np.ones(jobs)])[:, None])
-    cost = np.append(np.zeros(jobs * types), -1.0)
-    limits = np.concatenate([np.ones(jobs), shared.capacity, np.zeros(jobs)])
-    found = linprog(cost, A_ub=hstack([vstack([of_job, of_type, missing]), ratio]), b_ub=limits, method="highs")
+    return csr_array((np.ones(jobs * types), cells)), kron(shared.gpus[None, :], eye_array(types))
+
+
+def _most(shared: SharedGpus, gain: Float64s, rows: Any, more: Float64s) -> Float64s:
+    """Return the variables that maximise `gain`, with `rows` limited by the jobs' time, the GPUs, and `more`."""
+    from scipy.optimize import linprog
+
+    jobs, types = shared.speed.shape
+    limits = np.concatenate([np.ones(jobs), shared.capacity, more])
+    found = linprog(-gain, A_ub=rows, b_ub=limits, method="highs")
     if found.x is None:
         shown = f"{counted(jobs, 'job')} on {counted(types, 'GPU type')}"
         raise WorkError(f"the linear programme of {shown} failed: {found.message}")
-    return np.asarray(found.x[:-1].reshape(jobs, types), dtype=np.float64), float(found.x[-1])
+    return np.asarray(found.x, dtype=np.float64)
 
 
 def centre(shared: SharedGpus, least: Float64s, slack: float = SLACK) -> Float64s:

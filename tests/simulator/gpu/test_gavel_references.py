@@ -36,6 +36,7 @@ ROWS: list[GavelRow] = [
     ("gavel", {"heterogeneity": 0.0}, MIXED, "gavel_continuous", "max_min_fairness", 0.03, 0.5),
     ("gavel-ftf", {}, MIXED, "gavel_continuous", "finish_time_fairness_perf", 0.03, 0.9),
     ("gavel-ftf", {}, V100, "gavel_v100only", "finish_time_fairness", 0.03, 0.9),
+    ("gavel-throughput", {}, MIXED, "gavel_continuous", "max_sum_throughput_perf", 0.05, 0.7),
     ("gandiva", GANDIVA, MIXED, "gavel_continuous", "gandiva", 0.05, 0.4),
     ("gandiva", GANDIVA, V100, "gavel_v100only", "gandiva", 0.05, 0.4),
 ]

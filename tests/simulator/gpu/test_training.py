@@ -13,7 +13,7 @@ from simulator.gpu.profiles import performance
 from simulator.gpu.profiles.performance import BatchLimits, StepModel, best_batch, fitted, gain
 from simulator.gpu.profiles.profile import Profile
 from simulator.gpu.profiles.table import read_profiles
-from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View, simulate_rounds
+from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View, simulate_rounds, speed
 from simulator.gpu.training import Training
 from traces.errors import InputError
 
@@ -214,3 +214,18 @@ def test_sia_names_a_job_whose_least_gpus_fit_nowhere(profile: Profile) -> None:
 def test_sia_refuses_flags_that_are_neither_0_nor_1() -> None:
     with pytest.raises(InputError, match="free_moves of 2: it must be 0 or 1"):
         Sia(free_moves=2)
+
+
+def test_the_speed_of_a_job_with_a_batch_is_measured_with_that_batch(profile: Profile) -> None:
+    """20 samples a GPU on two GPUs of one node: 1.7 s; 40 on one: two steps of 20, the first without synchronisation.
+
+    Two nodes take 2.0 s. The slowdown of 2 cancels out.
+    """
+    machine = GpuMachine(np.array([2, 2]), ["T4", "T4"], "T4")
+    job = GpuJob(0, 0.0, 2, 100.0, model=profile, work=100.0, batch=40.0)
+    job.training = Training(profile, 100.0, 40.0)
+    assert speed(job, {0: 2}, machine) == 1.0
+    assert speed(job, {0: 1, 1: 1}, machine) == pytest.approx(1.7 / 2.0)
+    assert speed(job, {0: 1}, machine) == pytest.approx(1.7 / 3.0)
+    assert job.training.steps_per_s(("T4",), (2,)) == pytest.approx(1.0 / 1.7 / 2.0)
+    assert job.training.placement == ()  # the job itself did not move

@@ -18,6 +18,7 @@ from simulator.gpu.algorithms.time_shares import (
     isolated_speed,
     least_makespan,
     max_min,
+    most_throughput,
 )
 from traces.arrays import Float64s
 
@@ -96,6 +97,10 @@ OBJECTIVES: dict[
     "makespan": lambda case, age, left, alone: (
         lambda speed: -float((left / np.maximum(speed, 1e-9)).max()),
         least_makespan(case, left),
+    ),
+    "throughput": lambda case, age, left, alone: (
+        lambda speed: float(speed.sum()),
+        most_throughput(case, case.speed),
     ),
 }
 
