@@ -28,6 +28,8 @@ from simulator.gpu.profiles.performance import (
 from simulator.gpu.profiles.profile import Placement, Profile, StepTimes
 from simulator.gpu.profiles.statistics import Statistics
 from traces.arrays import Float64s
+from traces.counted import counted
+from traces.errors import InputError
 
 
 class Training:
@@ -69,7 +71,18 @@ class Training:
         return max(0.0, 1.0 - self.done / self.work)
 
     def place(self, gpu_types: Collection[str], placement: Placement) -> None:
-        """Move the job to `placement` and choose its batch. A gang on several types is as fast as its slowest."""
+        """Move the job to `placement` and choose its batch. A gang on several types is as fast as its slowest.
+
+        Raises InputError where the placement holds no whole number of the model's replicas.
+        """
+        for gpu_type in gpu_types:
+            stages = self.profile.stages(gpu_type)
+            if stages == 0 or sum(placement) % stages:
+                needed = f"multiples of {counted(stages, 'GPU')}" if stages else "types on which it was measured"
+                raise InputError(
+                    f"a job of model {self.profile.model} cannot run on {counted(sum(placement), 'GPU')} of type "
+                    f"{gpu_type}: its stages need {needed}"
+                )
         kinds = [self.profile.nearest_type(gpu_type) for gpu_type in gpu_types]
         self.gpu_type = max(kinds, key=lambda kind: self.profile.steps[kind].on(placement, self.profile.local_batch))
         self.placement = placement
@@ -121,15 +134,16 @@ class Training:
         return max(int(self.most // steps.points[:, 2].min()) for steps in self.profile.steps.values())
 
     def alone(self, gpu_type: str) -> float:
-        """Return the samples per second of one GPU of the type at the largest batch, by which types are compared."""
+        """Return the samples per second of one replica at its largest batch, by which types are compared."""
         steps = self.profile.steps[self.profile.nearest_type(gpu_type)]
-        of_one = steps.points[:, 1] == 1.0
+        of_one = steps.points[:, 1] == steps.stages
         rows = of_one if of_one.any() else np.ones(len(of_one), dtype=np.bool_)
-        return float(steps.points[rows, 2].max() / steps.seconds[rows, 0].max())
+        return float(steps.stages * steps.points[rows, 2].max() / steps.seconds[rows, 0].max())
 
-    def most_gpus_seen(self, gpu_type: str) -> int:
-        """Return the most GPUs of a type on which the job has run; 0 for none."""
-        return max((gpus for _, gpus, _ in self.seen.get(self.profile.nearest_type(gpu_type), {})), default=0)
+    def most_replicas_seen(self, gpu_type: str) -> int:
+        """Return the most replicas that the job has run on a type; 0 for none."""
+        kind = self.profile.nearest_type(gpu_type)
+        return max((gpus for _, gpus, _ in self.seen.get(kind, {})), default=0) // self.profile.steps[kind].stages
 
     def _best(
         self, kind: str, nodes: Float64s, gpus: Float64s, most: float, most_local: float, is_fixed: bool

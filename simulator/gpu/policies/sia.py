@@ -17,8 +17,10 @@ Our reading: nodes of one type with different numbers of GPUs are separate pools
 last restart is pinned. A job whose configuration does not fit on the intended number of nodes is spread over more. As
 in the released solver, the restart factor applies to running jobs: a stopped job competes at its full value. So a
 waiting job replaces a running job wherever that gains, and ties favour the running job (`algorithms.assignment`). The
-factor uses the restart of the model's profile; the job pays its own. Jobs that are split into pipeline stages are not
-simulated.
+factor uses the restart of the model's profile; the job pays its own.
+
+**Hybrid-parallel jobs**: a model whose layers are divided between the `stages` of a replica has whole replicas of so
+many GPUs of a type, from one on. It does not run on types where it was not measured.
 
 The released simulator charges a first start like a restart (`first_start` 1), packs all jobs anew each round and
 charges no move between nodes of a type (`free_moves` 1), and ends epochs on whole seconds (`whole_seconds` 1).
@@ -131,12 +133,10 @@ class Sia:
 
     def _learned(self, job: GpuJob, training: Training) -> tuple[list[Configuration], Float64s]:
         """Return the configurations of a job that learns, and their values by what it expects."""
-        seen = [training.most_gpus_seen(pool.kind) for pool in self._pools.values()]
         before = self._expected.get(job.number)
         state = (training.gradient, training.fits)
         if before is None or before.state != state:
-            most = min(max(job.least, 2 * max(seen)), training.most_gpus, job.most or training.most_gpus)
-            rows = _expected(training, list(self._pools.values()), job.least, most, self.project)
+            rows = _expected(training, list(self._pools.values()), job.least, job.most, self.project)
             if not rows[0]:
                 raise self._too_wide(job.number, job.least)
             before = self._expected[job.number] = _Expectation(state, *rows)
@@ -186,25 +186,34 @@ class _Expectation(NamedTuple):
 
 
 def _expected(
-    training: Training, pools: list[Pool], least: int, most: int, project: bool
+    training: Training, pools: list[Pool], least: int, most: int | None, project: bool
 ) -> tuple[list[Configuration], Float64s]:
     """Return the configurations from `least` to `most` GPUs in which the job expects progress, and their values.
 
-    Where it has no expectation, and if it expects no progress anywhere, it may have `least` GPUs.
+    They hold whole replicas, at most twice as many as it has run anywhere. Where it has no expectation, and if it
+    expects no progress anywhere, it may have `least` GPUs, rounded up to a replica.
     """
+    twice = 2 * max(training.most_replicas_seen(pool.kind) for pool in pools)
+    stages = {pool: training.profile.stages(pool.kind) for pool in pools}
+    lowest = {pool: -(-least // each) * each for pool, each in stages.items() if each}
+    highest = {
+        pool: min(max(lowest[pool], twice * stages[pool]), training.most_gpus, most or training.most_gpus)
+        for pool in lowest
+    }
     known = [pool for pool in pools if training.gradient is not None and pool.kind in training.models]
     allowed: list[Configuration] = []
     goodputs: list[float] = []
-    fitting = [pool for pool in pools if least <= pool.nodes * pool.gpus_per_node]
+    fitting = [pool for pool, own in lowest.items() if own <= min(pool.nodes * pool.gpus_per_node, most or own)]
     learned: set[Pool] = set()
     for pool in fitting if known else []:
         like = pool if pool in known else known[0] if project else None
         if like is None:
             continue
-        given = [given for given in configurations([pool]) if least <= given.gpus <= most]
+        given = [given for given in configurations([pool]) if lowest[pool] <= given.gpus <= highest[pool]]
+        given = [configuration for configuration in given if configuration.gpus % stages[pool] == 0]
         if not given:
             continue
-        gpus = np.array([float(configuration.gpus) for configuration in given])
+        gpus = np.array([float(configuration.gpus // stages[pool] * stages[like]) for configuration in given])
         nodes = np.ceil(gpus / like.gpus_per_node)
         found = training.expected(like.kind, nodes, gpus)
         assert found is not None
@@ -214,8 +223,8 @@ def _expected(
         goodputs.extend(float(each) * ratio for each in found if each > 0.0)
     row = values(lambda given: goodputs[allowed.index(given)], allowed) if allowed else np.empty(0)
     unknown = [pool for pool in fitting if pool not in learned or not allowed]
-    first = [Configuration(pool.gpu_type, -(-least // pool.gpus_per_node), least) for pool in unknown]
-    return [*allowed, *first], np.concatenate([row, np.full(len(first), float(least))])
+    first = [Configuration(pool.gpu_type, -(-lowest[pool] // pool.gpus_per_node), lowest[pool]) for pool in unknown]
+    return [*allowed, *first], np.concatenate([row, np.full(len(first), float(min(lowest.values(), default=least)))])
 
 
 @lru_cache(maxsize=10_000)
@@ -224,13 +233,17 @@ def _row(
 ) -> tuple[list[Configuration], Float64s] | None:
     """Return the allowed configurations of a job of `own` GPUs and their values; None if there is none.
 
-    An elastic job may have any configuration of at most `most` GPUs, other jobs `own` GPUs in each pool.
+    An elastic job may have any configuration of at most `most` GPUs, other jobs `own` GPUs in each pool; all hold whole
+    replicas.
     """
     if elastic:
         allowed = [given for given in configurations(pools) if given.gpus <= most]
     else:
         fitting = [pool for pool in pools if own <= pool.nodes * pool.gpus_per_node]
         allowed = [Configuration(pool.gpu_type, -(-own // pool.gpus_per_node), own) for pool in fitting]
+    if model is not None:
+        stages = {pool.gpu_type: model.stages(pool.kind) for pool in pools}
+        allowed = [given for given in allowed if stages[given.gpu_type] and given.gpus % stages[given.gpu_type] == 0]
     return (allowed, values(lambda given: _goodput(model, own, given), allowed)) if allowed else None
 
 

@@ -32,6 +32,7 @@ class StepTimes:
     points: Float64s
     seconds: Float64s
     placements: tuple[Placement, ...] = ()  # of each row as `rotated`; empty: unknown
+    stages: int = 1  # GPUs of a replica: above 1, the layers of the model are divided between them
 
     def on(self, placement: Placement, local_batch: float) -> tuple[float, float]:
         """Return the step time and its synchronisation, s, on `placement`, `local_batch` samples a GPU.
@@ -66,7 +67,7 @@ class StepTimes:
         return float(step_s), float(sync_s)
 
     def __getstate__(self) -> dict[str, object]:  # no process can send an interpolation to another
-        return {"points": self.points, "seconds": self.seconds, "placements": self.placements}
+        return {name: getattr(self, name) for name in ("points", "seconds", "placements", "stages")}
 
     @cached_property
     def _of_placement(self) -> dict[Placement, tuple[Float64s, Float64s]]:
@@ -127,3 +128,9 @@ class Profile:
     def nearest_type(self, gpu_type: str) -> str:
         """Return `gpu_type` if the model was measured on it, else the first type on which it was."""
         return gpu_type if gpu_type in self.steps else next(iter(self.steps))
+
+    def stages(self, gpu_type: str) -> int:
+        """Return the GPUs of a replica; 0 on a type where a model with stages was not measured, so does not run."""
+        if gpu_type not in self.steps and any(steps.stages > 1 for steps in self.steps.values()):
+            return 0
+        return self.steps[self.nearest_type(gpu_type)].stages

@@ -12,6 +12,7 @@ Profiles are one CSV of step times, or a folder with `steps.csv` and, if wanted,
 | `step_s` | time of a step, s, > 0 |
 | `sync_s` | part of it that synchronises gradients, s; 0 if left out |
 | `packed_with` | if given: the model whose job shared all GPUs meanwhile, on one node |
+| `stages` | GPUs of a replica, whose layers are divided between them; one number a model and type; 1 |
 | `jobs`, `gpu_h` | ignored: `baton profile-template` writes there how much the log uses the placement |
 
 `models.csv`, a row per model, all but `model` may be empty:
@@ -50,13 +51,14 @@ import numpy as np
 
 from simulator.gpu.profiles.profile import RESTART_S, Placement, Profile, StepTimes, rotated
 from simulator.gpu.profiles.statistics import Statistics
+from traces.counted import counted
 from traces.errors import InputError
 from traces.files.csv_rows import CsvRow, csv_rows
 from traces.visible import visible
 
 PUBLISHED = Path(__file__).with_name("published")
 _STEPS = ("model", "gpu_type", "placement", "local_batch", "step_s")
-_STEPS_TOO = ("sync_s", "packed_with", "jobs", "gpu_h")
+_STEPS_TOO = ("sync_s", "packed_with", "stages", "jobs", "gpu_h")
 _MODELS_TOO = ("local_batch", "restart_s", "noise_scale", "batch", "most_batch", "slowdown")
 _STATISTICS = ("model", "batch", "epoch", "progress", "grad_sqr", "grad_var")
 
@@ -68,6 +70,7 @@ class _Step(NamedTuple):
     step_s: float
     sync_s: float
     packed_with: str
+    stages: int
 
 
 @cache
@@ -99,7 +102,11 @@ def read_profiles(path: Path) -> dict[str, Profile]:
     statistics_file = path / "statistics.csv" if path.is_dir() else None
     steps: dict[str, list[_Step]] = {}
     for row in csv_rows(steps_file, _STEPS, _STEPS_TOO):
-        steps.setdefault(row.name("model"), []).append(_step(row))
+        of_model = steps.setdefault(row.name("model"), [])
+        of_model.append(_step(row))
+        stages = next(each.stages for each in of_model if each.gpu_type == of_model[-1].gpu_type)
+        if stages != of_model[-1].stages:
+            raise row.error(f"stages {of_model[-1].stages} on a type where the model has {stages} in another row")
     if not steps:
         raise InputError(f"{visible(str(steps_file))}: no profile in it; give at least one row below the heading")
     settings: dict[str, CsvRow] = {}
@@ -131,7 +138,11 @@ def _step(row: CsvRow) -> _Step:
     if packed_with and len(parts) > 1:
         raise row.error("a packed pair is measured on one node")
     batch = row.number("local_batch", above=True)
-    return _Step(row.name("gpu_type"), rotated(tuple(map(int, parts))), batch, step_s, sync_s, packed_with)
+    placed = rotated(tuple(map(int, parts)))
+    stages = int(row.number("stages", 1.0, whole=True)) if row.text("stages") else 1
+    if sum(placed) % stages:
+        raise row.error(f"placement {placement} holds no whole number of replicas of {counted(stages, 'GPU')}")
+    return _Step(row.name("gpu_type"), placed, batch, step_s, sync_s, packed_with, stages)
 
 
 def _statistics(rows: list[CsvRow]) -> Statistics:
@@ -162,7 +173,8 @@ def _profile(model: str, rows: list[_Step], settings: CsvRow | None, measured: l
         own = [row for row in alone if row.gpu_type == gpu_type]
         points = [[len(row.placement), sum(row.placement), row.local_batch] for row in own]
         seconds = np.array([[row.step_s, row.sync_s] for row in own])
-        types[gpu_type] = StepTimes(np.array(points, dtype=np.float64), seconds, tuple(row.placement for row in own))
+        placements = tuple(row.placement for row in own)
+        types[gpu_type] = StepTimes(np.array(points, dtype=np.float64), seconds, placements, own[0].stages)
 
     def setting(column: str, above: bool = False) -> float | None:
         return settings.number(column, above=above) if settings is not None and settings.text(column) else None

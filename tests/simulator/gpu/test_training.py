@@ -116,10 +116,10 @@ def test_a_job_that_chooses_its_batch_begins_with_its_own_and_ends_sooner(profil
 def test_goodput_is_unknown_on_types_where_the_job_never_ran(profile: Profile) -> None:
     job, on = Training(profile, 200.0), (np.array([1.0]), np.array([1.0]))
     job.place(("T4",), (1,))
-    assert job.expected("T4", *on) is None and job.most_gpus_seen("T4") == 0
+    assert job.expected("T4", *on) is None and job.most_replicas_seen("T4") == 0
     job.run(1.0)
     found = job.expected("T4", *on)
-    assert found is not None and found[0] > 0.0 and job.most_gpus_seen("T4") == 1
+    assert found is not None and found[0] > 0.0 and job.most_replicas_seen("T4") == 1
     assert job.expected("A100", *on) is None
     assert job.alone("A100") == pytest.approx(2.0 * job.alone("T4"))
 
@@ -180,7 +180,7 @@ class Watched(Sia):
         wanted = super().decide(view)
         for job in view.jobs:
             assert job.training is not None
-            seen = max(job.training.most_gpus_seen(kind) for kind in ("T4", "A100"))
+            seen = max(job.training.most_replicas_seen(kind) for kind in ("T4", "A100"))
             self.kept.append((sum(wanted.get(job.number, {}).values()), seen))
         return wanted
 
@@ -229,3 +229,78 @@ def test_the_speed_of_a_job_with_a_batch_is_measured_with_that_batch(profile: Pr
     assert speed(job, {0: 1}, machine) == pytest.approx(1.7 / 3.0)
     assert job.training.steps_per_s(("T4",), (2,)) == pytest.approx(1.0 / 1.7 / 2.0)
     assert job.training.placement == ()  # the job itself did not move
+
+
+PIPELINES = """model,gpu_type,placement,local_batch,step_s,sync_s,stages
+g,A100,2,24,20.0,0.1,2
+g,A100,4,24,20.2,0.3,2
+g,A100,8,24,20.4,0.5,2
+g,RTX,8,6,17.0,0.3,8
+g,RTX,8-8,6,17.2,0.5,8
+"""
+
+
+def pipelines(folder: Path) -> Profile:
+    (folder / "steps.csv").write_text(PIPELINES)
+    (folder / "models.csv").write_text("model,batch,most_batch\ng,48,384\n")
+    (folder / "statistics.csv").write_text(
+        "model,batch,epoch,progress,grad_sqr,grad_var\ng,48,0,500,1,99\ng,384,0,500,1,99\n"
+    )
+    return read_profiles(folder)["g"]
+
+
+class Shapes(Sia):
+    """Sia whose places are kept: GPU type and number of GPUs."""
+
+    def __init__(self) -> None:
+        super().__init__(60.0)
+        self.kept: list[tuple[str, int]] = []
+
+    def decide(self, view: View) -> dict[int, Placed]:
+        wanted = super().decide(view)
+        self.kept += [(view.machine.types[min(placed)], sum(placed.values())) for placed in wanted.values()]
+        return wanted
+
+
+def test_sia_gives_a_job_with_stages_whole_replicas_of_types_where_it_was_measured(tmp_path: Path) -> None:
+    machine = GpuMachine(np.array([4, 4, 8, 8]), ["T4", "A100", "RTX", "RTX"], "A100")
+    jobs = [GpuJob(n, 0.0, 2, 1e4, model=pipelines(tmp_path), elastic=True, work=300.0) for n in range(3)]
+    policy = Shapes()
+    result = simulate_rounds(jobs, machine, policy)
+    assert set(policy.kept) == {("A100", 2), ("A100", 4), ("RTX", 8), ("RTX", 16)}
+    assert policy.kept[:3].count(("A100", 2)) == 2 and policy.kept[:3].count(("RTX", 8)) == 1
+    assert (result.end_s > 0.0).all()
+
+
+def test_replicas_of_several_types_are_compared_as_wholes(tmp_path: Path) -> None:
+    job = Training(pipelines(tmp_path), 100.0)
+    assert job.alone("A100") == pytest.approx(48 / 20.0) and job.alone("RTX") == pytest.approx(48 / 17.0)
+    job.place(("RTX",), (8, 8))
+    assert job.run(1.0) is None and job.most_replicas_seen("RTX") == 2 and job.most_replicas_seen("A100") == 0
+    with pytest.raises(InputError, match="model g cannot run on 3 GPUs of type A100: its stages need multiples of 2"):
+        job.place(("A100",), (3,))
+    with pytest.raises(InputError, match="4 GPUs of type T4: its stages need types on which it was measured"):
+        job.place(("T4",), (4,))
+
+
+def test_sia_keeps_a_rigid_job_with_stages_off_types_that_split_its_replicas(tmp_path: Path) -> None:
+    machine = GpuMachine(np.array([4, 8]), ["A100", "RTX"], "A100")
+    jobs = [GpuJob(n, 0.0, 4, 1000.0, model=pipelines(tmp_path), work=10.0, batch=96.0) for n in range(2)]
+    policy = Shapes()
+    simulate_rounds(jobs, machine, policy)
+    assert set(policy.kept) == {("A100", 4)}
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("g,A100,6,24,20,0,3", "line 7: stages 3 on a type where the model has 2 in another row"),
+        ("g,A100,3,24,20,0,2", "line 7: placement 3 holds no whole number of replicas of 2 GPUs"),
+        ("g,A100,4,24,20,0,0", "line 7: stages '0': give a whole number of at least 1"),
+        ("g,A100,4,24,20,0,1.5", "line 7: stages '1.5': give a whole number"),
+    ],
+)
+def test_wrong_stages_are_refused(tmp_path: Path, row: str, reason: str) -> None:
+    (tmp_path / "steps.csv").write_text(PIPELINES + row + "\n")
+    with pytest.raises(InputError, match=reason):
+        read_profiles(tmp_path)
