@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.gpu_mixed import tell
+from bench.gpu_rows import tell
 from bench.results import Benchmark, BenchmarkRun
 from models.what_if.changes import GpuScene
 from models.what_if.gpu_scene import read_scene

@@ -1,27 +1,23 @@
 """Schedulers on Philly's jobs and nodes of 8 GPUs, compared as `baton whatif` does.
 
     .venv/bin/python -m bench.gpu_philly [--schedulers fifo,yarn,drf,tetris,sjf,tiresias,srtf] [--gpus 600]
-    .venv/bin/python -m bench.gpu_philly --begin 2017-10-02 --weeks 2 --schedulers fifo,themis,kubernetes
 
-The derived file, real jobs without profiles; all of them, or those of a stretch. The first scheduler is the base:
-intervals are 95 % over resampled weeks of the jobs' differences to it.
+The derived file, real jobs without profiles. The first scheduler is the base: intervals are 95 % over resampled weeks
+of the jobs' differences to it.
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
-from datetime import UTC, datetime
 
 import numpy as np
 
 from bench.bench_gpu import TRACE, philly
-from bench.gpu_mixed import tell
+from bench.gpu_rows import tell
 from bench.results import Benchmark, BenchmarkRun
 from models.what_if.changes import GpuScene
 from models.what_if.schedulers import without_unplaceable
 from simulator.gpu.cluster import of_nodes
-from traces.units import WEEK_S
 
 ABOUT = Benchmark(
     "gpu_philly",
@@ -37,18 +33,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--schedulers", default="fifo,yarn,drf,tetris,sjf,tiresias,srtf")
     parser.add_argument("--gpus", type=int, default=600, help="in nodes of 8")
-    parser.add_argument("--begin", type=datetime.fromisoformat, default=datetime(2017, 10, 2))
-    parser.add_argument("--weeks", type=int, help="from --begin on; by default the whole trace")
     given = parser.parse_args()
-    jobs, about = philly(TRACE), ABOUT
-    if given.weeks is not None:
-        passed_s = jobs.submit_s - given.begin.replace(tzinfo=UTC).timestamp()
-        jobs = jobs.take((passed_s >= 0) & (passed_s < given.weeks * WEEK_S))
-        title = f"GPU schedulers on {'two' if given.weeks == 2 else given.weeks} weeks of Philly"
-        about = replace(ABOUT, file=f"gpu_philly_{given.weeks}_weeks", title=title)
+    jobs = philly(TRACE)
     cluster = of_nodes(np.full(given.gpus // 8, 8, dtype=np.int64))
     print(f"{len(jobs):,} jobs of Philly, {cluster.gpus} GPUs")
-    tell(BenchmarkRun(about), without_unplaceable(GpuScene(cluster, jobs)), given.schedulers.split(","), 1)
+    tell(BenchmarkRun(ABOUT), without_unplaceable(GpuScene(cluster, jobs)), given.schedulers.split(","), 1)
 
 
 if __name__ == "__main__":

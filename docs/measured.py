@@ -70,4 +70,4 @@ def _value(row: Measurement, with_n: bool) -> str:
 
 
 def _number(value: Number) -> str:
-    return f"{value:,}"
+    return f"{value:,.0f}" if abs(value) >= 1000 and value == int(value) else f"{value:,}"
