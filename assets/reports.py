@@ -16,7 +16,7 @@ from assets.shared.promises import computed_by
 from assets.shared.resources import OWNERS, Baton
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
-from traces.store import derived
+from traces.store import derived, refresh
 from traces.store.stamps import read_stamp, write_stamp
 from traces.store.warehouse import read
 
@@ -58,11 +58,11 @@ def policy_tables(baton: Baton) -> dg.MaterializeResult[None]:
 
 def _built(baton: Baton) -> dg.MaterializeResult[None]:
     """Build the warehouse with everything derived that the lake holds."""
-    rows, reused = warehouse.build_warehouse(baton.folder)
+    rows, reused = refresh.refresh_warehouse(baton.folder)
     names = [name for name in rows if name in derived.tables(baton.folder)]
     counts = pl.DataFrame({"table": names, "rows": [rows[name] for name in names]})
     count = sum(rows[name] for name in names)
-    made_from = warehouse.fingerprint(baton.folder)
+    made_from = refresh.fingerprint(baton.folder)
     return materialization(rows=count, reused=reused, version=made_from, tables=table(counts, rows=40))
 
 
@@ -98,11 +98,11 @@ def _written(baton: Baton) -> dg.MaterializeResult[None]:
     data, out = baton.folder, baton.folder.reports / "report.html"
     sizes = read(data, "SELECT cluster, count(*) AS files FROM trace_files GROUP BY cluster ORDER BY cluster")
     remarks_by_cluster = remarks(data, [baton.settings(name) for name in sizes["cluster"]])
-    made_from = digest(warehouse.fingerprint(data), code_digest(REPORTING), remarks_by_cluster)
-    reused = out.is_file() and read_stamp(data, "report", warehouse.ALL, made_from) is not None
+    made_from = digest(refresh.fingerprint(data), code_digest(REPORTING), remarks_by_cluster)
+    reused = out.is_file() and read_stamp(data, "report", refresh.ALL, made_from) is not None
     if not reused:
         build_report(data, out=out, remarks=remarks_by_cluster)
-        write_stamp(data, "report", warehouse.ALL, made_from, {})
+        write_stamp(data, "report", refresh.ALL, made_from, {})
     size: dict[str, Any] = {"dagster/size_bytes": dg.MetadataValue.int(out.stat().st_size)}
     return materialization(
         rows=len(sizes),

@@ -11,13 +11,9 @@ from assets.shared.metadata import materialization, table
 from assets.shared.promises import computed_by
 from assets.shared.resources import OWNERS, Baton
 from traces import schema
-from traces.cache.digests import digest
-from traces.files.locks import locked
-from traces.store import derived, raw_files, warehouse
-from traces.store.folder import LAKE, DataFolder
-from traces.store.stamps import read_stamp, write_stamp
+from traces.store import warehouse
+from traces.store.refresh import refresh_warehouse
 
-ALL = "all-clusters"
 KINDS = {"duckdb", "sql"}
 BUILT_BY = warehouse.__name__
 
@@ -25,32 +21,6 @@ BUILT_BY = warehouse.__name__
 def key(table_name: str) -> dg.AssetKey:
     """Return the asset key of a canonical table."""
     return dg.AssetKey(["warehouse", table_name])
-
-
-def fingerprint(data: DataFolder) -> str:
-    """Return a digest that changes with any raw file, any derived table, and the code that builds the warehouse."""
-    parts = [
-        (name, path.stem, derived.made_from(data, name, path.stem))
-        for name, (_, paths) in derived.tables(data).items()
-        for path in paths
-    ]
-    return digest(warehouse.made_from(data), parts)
-
-
-def build_warehouse(data: DataFolder) -> tuple[dict[str, int], bool]:
-    """Return the rows of every table, and whether the existing warehouse was already built from this lake.
-
-    The lake is locked meanwhile, so that the stamp matches what was built. Raises WorkError if the lake is damaged.
-    """
-    with locked(data.root, LAKE):
-        raw_files.check(data.lake)
-        made_from = fingerprint(data)
-        kept = read_stamp(data, "warehouse", ALL, made_from) if data.warehouse.is_file() else None
-        if kept is not None:
-            return kept, True
-        rows = warehouse.build(data)
-        write_stamp(data, "warehouse", ALL, made_from, dict(rows))
-        return rows, False
 
 
 def _meaning(column: schema.Column) -> str:
@@ -81,7 +51,7 @@ def _meaning(column: schema.Column) -> str:
     ],
 )
 def canonical_tables(baton: Baton) -> Iterator[dg.MaterializeResult[None]]:
-    rows, reused = build_warehouse(baton.folder)
+    rows, reused = refresh_warehouse(baton.folder)
     made_from = warehouse.made_from(baton.folder)
     with warehouse.published(baton.folder):  # one connection: all tables come from the same warehouse
         first = {

@@ -193,16 +193,16 @@ def _on_gpus(folder: DataFolder, settings: ClusterSettings, question: Question, 
 
     The results are in the warehouse when this returns. If it is interrupted, none of them are.
     """
-    from assets.warehouse import build_warehouse
     from models.what_if import gpu_answers as gpu_what_ifs
     from models.what_if.schedulers import replays
     from traces.progress import Progress
+    from traces.store.refresh import refresh_warehouse
 
     asked = gpu_what_ifs.asked(folder, settings, question)
     with Progress("replaying", len(asked), stays=False) as progress:
         outcomes = replays(asked, progress.advance, workers)
     gpu_what_ifs.keep(folder, settings, question, asked, outcomes)
-    build_warehouse(folder)
+    refresh_warehouse(folder)
     options.say(KEPT)
     scene = asked[0].scene
     return _answer(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from traces.errors import InputError, WorkError
 from traces.store import memory, staging
-from traces.store.quoting import sql_text
+from traces.store.quoting import sql_text, sql_value
 
 if TYPE_CHECKING:
     import duckdb
@@ -26,8 +26,7 @@ def set_up(connection: duckdb.DuckDBPyConnection, spill: Path, limit: str | None
     """Set UTC, no progress bar, a memory limit (default from `traces.store.memory`), and a spill folder.
 
     Connections of one process to one file share limit and folder. The first connection sets them; a given limit
-    overrides its limit. The values are SQL literals, because for parameters DuckDB imports pandas, which takes half a
-    second.
+    overrides its limit.
     """
     connection.execute("SET TimeZone='UTC'")
     connection.execute("SET enable_progress_bar=false")  # under `python -c` DuckDB prints one on standard output
@@ -36,6 +35,20 @@ def set_up(connection: duckdb.DuckDBPyConnection, spill: Path, limit: str | None
         connection.execute(f"SET temp_directory = {sql_text(str(spill))}")
     if is_first or limit is not None:
         connection.execute(f"SET memory_limit = {sql_text(limit or f'{memory.duckdb_limit()}B')}")
+
+
+def ask(
+    connection: duckdb.DuckDBPyConnection, sql: str, params: Sequence[str | float | None]
+) -> duckdb.DuckDBPyConnection:
+    """Run one SELECT whose `?` stand for `params`; return the connection with its result.
+
+    The values reach a prepared statement as SQL literals, because for parameters of its own DuckDB imports pandas,
+    which takes a second.
+    """
+    if not params:
+        return connection.execute(sql)
+    connection.execute(f"PREPARE asked AS {sql}")
+    return connection.execute(f"EXECUTE asked({', '.join(map(sql_value, params))})")
 
 
 @contextmanager

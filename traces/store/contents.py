@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 
 from traces.errors import InputError
 from traces.store import warehouse
+from traces.store.connections import ask
 from traces.store.folder import DataFolder
 
 
 def texts(data: DataFolder, sql: str, params: Sequence[str] = ()) -> list[str]:
     """Return the first column of a SELECT on the warehouse as texts. Raises InputError as `warehouse.read` does."""
     with warehouse.published(data) as connection:
-        return [str(row[0]) for row in connection.execute(sql, list(params)).fetchall()]
+        return [str(row[0]) for row in ask(connection, sql, params).fetchall()]
 
 
 def cluster_names(data: DataFolder) -> list[str]:

@@ -11,7 +11,7 @@ from traces import schema
 from traces.errors import WorkError
 from traces.files.whole import whole_file
 from traces.store import raw_files
-from traces.store.connections import first_line, in_memory
+from traces.store.connections import ask, first_line, in_memory
 from traces.store.quoting import sql_name, sql_text
 
 if TYPE_CHECKING:
@@ -105,4 +105,4 @@ def query(sql: str, frames: Mapping[str, pl.DataFrame | Path | str], params: Seq
             else:
                 source = f"read_parquet({sql_text(str(frame))}, union_by_name = true)"
                 connection.execute(f"CREATE VIEW {sql_name(name)} AS SELECT * FROM {source}")  # noqa: S608
-        return connection.execute(sql, list(params)).pl()
+        return ask(connection, sql, params).pl()

@@ -11,6 +11,13 @@ def sql_text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
+def sql_value(value: str | float | None) -> str:
+    """Return text, a finite number or None as an SQL literal."""
+    if isinstance(value, str):
+        return sql_text(value)
+    return "NULL" if value is None else repr(value)
+
+
 def sql_name(value: str) -> str:
     """Return the value as a quoted SQL identifier."""
     return '"' + value.replace('"', '""') + '"'

@@ -37,7 +37,7 @@ def read(data: DataFolder, sql: str, params: Sequence[Any] = (), memory: str | N
     Raises InputError where there is no warehouse or it has another schema version.
     """
     with published(data, memory) as connection:
-        return connection.execute(sql, list(params)).pl()
+        return connections.ask(connection, sql, params).pl()
 
 
 def batches(
@@ -45,7 +45,7 @@ def batches(
 ) -> Iterator[pl.DataFrame]:
     """Yield the result of `read` some rows at a time, for tables that do not fit in memory; at least one frame."""
     with _connected(data, memory) as connection:  # its own, because another query on it would end the stream
-        reader = connection.execute(sql, list(params)).to_arrow_reader(rows)
+        reader = connections.ask(connection, sql, params).to_arrow_reader(rows)
         yield as_frame(reader.schema.empty_table())
         for batch in reader:
             yield as_frame(batch)

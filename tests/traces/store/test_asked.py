@@ -1,0 +1,27 @@
+"""Parameters of a query: text that needs quoting, numbers, NULL, and no import of pandas."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from traces.store.connections import ask, in_memory
+
+
+@pytest.mark.parametrize("value", ["it's", "?", "'; DROP TABLE x; --", "ü\n\\", "", 3, -2.5, 1e300, True, None])
+def test_a_parameter_comes_back(value: str | float | None) -> None:
+    with in_memory() as connection:
+        for _ in range(2):  # the statement of the last query is replaced
+            assert ask(connection, "SELECT ? AS value, '?' AS text", [value]).fetchall() == [(value, "?")]
+        assert ask(connection, "SELECT 1", []).fetchall() == [(1,)]
+
+
+def test_a_parameter_does_not_import_pandas() -> None:
+    code = (
+        "import sys; from traces.store.connections import ask, in_memory\n"
+        "with in_memory() as c: print(ask(c, 'SELECT ?', ['x']).fetchall(), 'pandas' in sys.modules)"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed == "[('x',)] False\n"
