@@ -1,25 +1,39 @@
-"""Replay the whole trace under the calibrated rules; only requests and run times are read.
+"""Replay a record under the calibrated rules: from its beginning, or anew from the recorded state of each day.
 
-The replay is free-running, so a wrong start shifts all later starts. Passes (`simulator.recorded.passes`) follow every
-arrival, end and cancellation, at most once per second, and every tenth minute while a job pends. A job that was
-cancelled in the queue never starts, because its run time is unknown, and leaves the queue at the recorded time. Usable
-nodes are given as a series on the ten-minute clock.
+Only requests, run times and cancellations are read, and what `Given` holds. Passes (`simulator.recorded.passes`) follow
+every arrival, end and cancellation, at most once per second, and every tenth minute while a job pends. A job that was
+cancelled in the queue never starts, because its run time is unknown, and leaves the queue at the recorded time.
+
+`free_starts` replays the whole record, so a wrong start shifts all later starts. `anchored_starts` begins again at
+each anchor, from the state that the record shows then (`simulator.recorded.follow`). A what-if takes as given:
+
+- *Nodes in and out of service* are those that following the record shows, every ten minutes.
+- *Held jobs*, which the record shows to be kept from starting by something that it does not name, start when they did.
+- *Run times* are the recorded ones, also of a job that starts earlier.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
 import numpy as np
 
 from simulator.compiled import kernel
+from simulator.recorded import branch
+from simulator.recorded.branch import RecordedCluster, new_branch
 from simulator.recorded.follow import HORIZON_S, TICK_S
 from simulator.recorded.passes import PassMemory, make_pass, may_start, new_scratch
 from simulator.recorded.record import NEVER, NONE, Events, RecordedTrace
 from simulator.recorded.state import (
+    BUSY,
     PENDING,
     RUNNING,
     RecordedJobs,
     RecordedRules,
     RecordedState,
+    asks_no_more,
     begin,
     enter,
     finish,
@@ -29,24 +43,96 @@ from simulator.recorded.state import (
 from traces.arrays import Int64s
 
 
+class Given(NamedTuple):
+    """What a replay takes from the record, int64; shape (jobs,) where not said otherwise."""
+
+    run_s: Int64s  # NEVER for a job cancelled in the queue
+    start_s: Int64s  # recorded starts, used for held jobs alone
+    end_s: Int64s  # ends and cancellations, used for cancellations alone
+    held: Int64s  # 1: starts when it did
+    cancelled: Int64s  # (cancelled jobs,) rows in order of cancellation
+    usable: Int64s  # usable nodes, one value every TICK_S from the first submission on; the last remains valid
+
+
+class Anchor(NamedTuple):
+    """The recorded state at an instant, before the events of that second; rows of jobs, int64."""
+
+    at_s: int
+    running: Int64s
+    pending: Int64s
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What following a record shows."""
+
+    anchors: tuple[Anchor, ...]
+    usable: Int64s  # as `Given.usable`
+    held: Int64s  # as `Given.held`
+
+
 def free_starts(record: RecordedTrace, jobs: RecordedJobs, rules: RecordedRules, usable: Int64s) -> Int64s:
     """Return the simulated start of each job that ran, s, shape (jobs,); NEVER for a job cancelled in the queue.
 
-    `usable` holds the usable nodes from the first submission on, one value every TICK_S; the last value remains valid.
-    A job that has not started HORIZON_S after the last submission gets that instant as its start.
+    `usable` is as `Given.usable`. A job that has not started HORIZON_S after the last submission gets that instant as
+    its start.
     """
-    ran = record.ran
     starts = np.full(len(record), NEVER, np.int64)
     if not len(record):
         return starts
-    run_s = np.where(ran, np.where(record.end_s < NEVER, record.end_s - record.start_s, record.limit_s), NEVER)
-    cancelled = np.flatnonzero(~ran)
+    given = given_by(record, np.zeros(len(record), np.int64), usable)
+    state, scratch = new_state(jobs, record.users), new_scratch(len(record), record.users)
+    first, last = int(record.submit_s[0]), int(record.submit_s[-1])
+    _play(jobs, rules, given, state, scratch, first, last + 1, starts)
+    starts[record.ran & (starts == NEVER)] = last + HORIZON_S
+    return starts
+
+
+def given_by(record: RecordedTrace, held: Int64s, usable: Int64s) -> Given:
+    """Return what a replay of the record takes as given; a job that ran at its end runs to its limit."""
+    run_s = np.where(record.end_s < NEVER, record.end_s - record.start_s, record.limit_s)
+    cancelled = np.flatnonzero(~record.ran)
     cancelled = cancelled[np.argsort(record.end_s[cancelled], kind="stable")]
-    _free(
-        jobs, rules, run_s, record.end_s, cancelled, np.ascontiguousarray(usable, np.int64),
-        new_state(jobs, record.users), new_scratch(len(record), record.users), starts,
-    )  # fmt: skip
-    starts[ran & (starts == NEVER)] = record.submit_s[-1] + HORIZON_S
+    run_s = np.where(record.ran, run_s, NEVER)
+    return Given(run_s, record.start_s, record.end_s, held, cancelled, np.ascontiguousarray(usable, np.int64))
+
+
+def follow_to(cluster: RecordedCluster, anchors_s: Sequence[int], until_s: int) -> Followed:
+    """Follow the record to `until_s`, epoch s, and keep its state at each of `anchors_s`, which rise."""
+    followed, anchors = new_branch(cluster), list[Anchor]()
+    state = followed.state
+    ticks = range(int(cluster.jobs.submit_s[0]), until_s + TICK_S, TICK_S)
+    usable = np.zeros(len(ticks), np.int64)
+    for tick, now in enumerate(ticks):
+        while len(anchors) < len(anchors_s) and anchors_s[len(anchors)] <= now:
+            at_s = anchors_s[len(anchors)]
+            branch.advance(cluster, followed, at_s - 1, NONE)
+            running, pending = state.running[: state.scalars[RUNNING]], state.pending[: state.scalars[PENDING]]
+            anchors.append(Anchor(at_s, running.copy(), pending.copy()))
+        branch.advance(cluster, followed, now, NONE)
+        usable[tick] = branch.usable_nodes(cluster, followed, now)
+    return Followed(tuple(anchors), usable, state.held.copy())
+
+
+def anchored_starts(
+    given: Given, anchors: Sequence[Anchor], jobs: RecordedJobs, rules: RecordedRules, until_s: int
+) -> Int64s:
+    """Return the simulated start of each job submitted from the first anchor to `until_s`, s, shape (jobs,).
+
+    The jobs between two anchors are simulated from the state at the first, together with all later arrivals, until they
+    have all started. `jobs`, `rules` and `given` may differ from those that were followed; rows are the same. NEVER for
+    jobs that were cancelled in the queue, submitted at other times, or not started HORIZON_S after their span.
+    """
+    starts = np.full(len(jobs.submit_s), NEVER, np.int64)
+    users = int(jobs.user.max(initial=0)) + 1
+    scratch = new_scratch(len(jobs.submit_s), users)
+    ends = (*(anchor.at_s for anchor in anchors[1:]), until_s)
+    for (from_s, running, pending), end_s in zip(anchors, ends, strict=True):
+        state, begun = new_state(jobs, users), np.full(len(starts), NEVER, np.int64)
+        _restore(jobs, given, state, running, pending)
+        _play(jobs, rules, given, state, scratch, from_s, end_s, begun)
+        first, last = np.searchsorted(jobs.submit_s, (from_s, end_s))
+        starts[first:last] = begun[first:last]
     return starts
 
 
@@ -63,58 +149,121 @@ def usable_nodes(record: RecordedTrace, events: Events, window_s: int) -> Int64s
 
 
 @kernel
-def _free(
+def _play(
     jobs: RecordedJobs,
     rules: RecordedRules,
-    run_s: Int64s,
-    end_s: Int64s,
-    cancelled: Int64s,
-    usable: Int64s,
+    given: Given,
     state: RecordedState,
     scratch: PassMemory,
+    from_s: int,
+    until_s: int,
     starts: Int64s,
 ) -> None:
-    """Simulate every job from the first submission on and write its start to `starts`, s.
-
-    Over 50 lines: the loop of the clock, with the events of one instant in their order.
-    """
-    count = len(jobs.submit_s)
-    arrived, withdrawn = 0, 0
-    first, last = jobs.submit_s[0], jobs.submit_s[count - 1] + HORIZON_S
-    now = first
-    while now <= last:
-        i = 0
-        while i < state.scalars[RUNNING]:
-            job = state.running[i]
-            if state.end_s[job] <= now:
-                finish(jobs, state, job, state.end_s[job])
-            else:
-                i += 1
+    """Simulate from `from_s` on until all jobs submitted before `until_s` have started; write starts to `starts`, s."""
+    count, first = len(jobs.submit_s), jobs.submit_s[0]
+    arrived = int(np.searchsorted(jobs.submit_s, from_s))
+    withdrawn, awaited = 0, 0
+    for job in range(arrived, count):
+        awaited += jobs.submit_s[job] < until_s and given.run_s[job] < NEVER
+    while withdrawn < len(given.cancelled) and given.end_s[given.cancelled[withdrawn]] < from_s:
+        withdrawn += 1
+    now = from_s
+    while awaited > 0 and now <= until_s - 1 + HORIZON_S:
+        _end_until(jobs, state, now)
         while arrived < count and jobs.submit_s[arrived] <= now:
             enter(state, arrived)
             arrived += 1
-        while withdrawn < len(cancelled) and end_s[cancelled[withdrawn]] <= now:
-            leave(state, cancelled[withdrawn])
+        while withdrawn < len(given.cancelled) and given.end_s[given.cancelled[withdrawn]] <= now:
+            leave(state, given.cancelled[withdrawn])
             withdrawn += 1
-        if state.scalars[PENDING] > 0:
-            nodes = usable[min((now - first) // TICK_S, len(usable) - 1)]
+        awaited -= _release(jobs, given, state, now, from_s, until_s, starts)
+        nodes = given.usable[min((now - first) // TICK_S, len(given.usable) - 1)]
+        if state.scalars[PENDING] > 0 and nodes > state.scalars[BUSY]:
             make_pass(jobs, rules, state, scratch, now, nodes, NONE)
-            i = 0
-            while i < state.scalars[PENDING]:
-                job = state.pending[i]
-                if may_start(scratch, job) and run_s[job] < NEVER:
-                    leave(state, job)
-                    begin(jobs, state, job, now, now + run_s[job])
-                    starts[job] = now
-                else:
-                    i += 1
-        following = NEVER
-        if arrived < count:
-            following = jobs.submit_s[arrived]
-        if withdrawn < len(cancelled):
-            following = min(following, end_s[cancelled[withdrawn]])
+            awaited -= _start(jobs, rules, given, state, scratch, now, from_s, until_s, starts)
+        following = jobs.submit_s[arrived] if arrived < count else NEVER
+        if withdrawn < len(given.cancelled):
+            following = min(following, given.end_s[given.cancelled[withdrawn]])
         for i in range(state.scalars[RUNNING]):
             following = min(following, state.end_s[state.running[i]])
+        for i in range(state.scalars[PENDING]):
+            if given.held[state.pending[i]] == 1:
+                following = min(following, given.start_s[state.pending[i]])
         if state.scalars[PENDING] > 0:
             following = min(following, first + ((now - first) // TICK_S + 1) * TICK_S)
         now = following
+
+
+@kernel
+def _restore(jobs: RecordedJobs, given: Given, state: RecordedState, running: Int64s, pending: Int64s) -> None:
+    """Fill an empty state with jobs that run since their recorded starts, and with pending jobs."""
+    for job in running:
+        begin(jobs, state, job, given.start_s[job], given.start_s[job] + given.run_s[job])
+    for job in pending:
+        enter(state, job)
+
+
+@kernel
+def _end_until(jobs: RecordedJobs, state: RecordedState, now: int) -> None:
+    """End the jobs whose end has come."""
+    i = 0
+    while i < state.scalars[RUNNING]:
+        job = state.running[i]
+        if state.end_s[job] <= now:
+            finish(jobs, state, job, state.end_s[job])
+        else:
+            i += 1
+
+
+@kernel
+def _release(
+    jobs: RecordedJobs, given: Given, state: RecordedState, now: int, from_s: int, until_s: int, starts: Int64s
+) -> int:
+    """Start the held jobs whose recorded start has come; mark the others. Return how many of the span started."""
+    started, i = 0, 0
+    while i < state.scalars[PENDING]:
+        job = state.pending[i]
+        state.held[job] = given.held[job]
+        if given.held[job] == 1 and given.start_s[job] <= now:
+            leave(state, job)
+            begin(jobs, state, job, now, now + given.run_s[job])
+            starts[job] = now
+            started += from_s <= jobs.submit_s[job] < until_s
+        else:
+            i += 1
+    return started
+
+
+@kernel
+def _start(
+    jobs: RecordedJobs,
+    rules: RecordedRules,
+    given: Given,
+    state: RecordedState,
+    scratch: PassMemory,
+    now: int,
+    from_s: int,
+    until_s: int,
+    starts: Int64s,
+) -> int:
+    """Start the jobs that the last pass placed now, except those that wait for a held sibling.
+
+    Return how many of the span started.
+    """
+    started, i = 0, 0
+    while i < state.scalars[PENDING]:
+        job = state.pending[i]
+        may = may_start(scratch, job) and given.run_s[job] < NEVER
+        if may and rules.siblings == 1:
+            for k in range(i):
+                ahead = state.pending[k]
+                if state.held[ahead] == 1 and asks_no_more(jobs, ahead, job):
+                    may = False
+        if may:
+            leave(state, job)
+            begin(jobs, state, job, now, now + given.run_s[job])
+            starts[job] = now
+            started += from_s <= jobs.submit_s[job] < until_s
+        else:
+            i += 1
+    return started
