@@ -1,8 +1,8 @@
 """Kubernetes: pods one by one on the node with the best score; gangs and a queue with quotas on request.
 
 Sources: the documentation of kube-scheduler (kubernetes.io: "Kubernetes Scheduler", "Scheduler Configuration", "Pod
-Priority and Preemption"), of the Job controller, and of Kueue (kueue.sigs.k8s.io: "Cluster Queue", "Cohort"). No paper
-defines this scheduler. Point by point, Kubernetes' rule and ours:
+Priority and Preemption"), of the Job controller, and of Kueue (kueue.sigs.k8s.io: "Cluster Queue", "Cohort",
+"Preemption"). No paper defines this scheduler. Point by point, Kubernetes' rule and ours:
 
 - Queue. Kubernetes: by priority, then by creation; a pod that does not fit lets others pass. Here: the same. Priorities
   are the trace's classes of service: LS and Guaranteed, then Burstable, then BE and all others.
@@ -27,8 +27,17 @@ defines this scheduler. Point by point, Kubernetes' rule and ours:
 - Gangs. Plugins (coscheduling, Volcano) place all pods of a job or none. Here: `gang` 1.
 - Kueue. A job is admitted within the quota of its queue, or borrows what other queues of the cohort do not use. Jobs
   that borrow nothing come first, then priority, then creation. Here: `queue` 1, which includes gangs. Queues are the
-  groups of the trace in one cohort, quotas are GPUs, and nothing lent is taken back (Kueue's default). Kueue admits by
-  quota alone, and here a job also needs a place for all of its pods.
+  groups of the trace in one cohort, and quotas are GPUs. Kueue admits by quota alone. Here a job also needs a place for
+  all of its pods, as with Kueue's topology-aware scheduling.
+- Kueue's preemption. A job that does not fit, and asks for no more than the quota of its queue, can evict others.
+  `reclaimWithinCohort` (`reclaim`) allows it to evict jobs of queues that borrow, and then it must not borrow itself.
+  `withinClusterQueue` (`within`) allows it to evict jobs of lower priority of its own queue. Jobs are evicted one by
+  one until it fits: those of borrowing queues first, then the lowest priority, then the latest admitted. Then those
+  that turn out not to be needed are kept, the last chosen first. Here: the same, for whole jobs; if it still does not
+  fit, none stops. 0: `Never` (Kueue's default), 1: `LowerPriority`, 2: `Any` (only `reclaim`). Above 0, both include
+  `queue` and switch `preempt` off: kube-scheduler ignores the priorities of Kueue's workloads. An evicted job keeps its
+  place in the order and pays for a restart. Our reading: it borrows nothing before the next decision, `round_s` later.
+  `borrowWithinCohort`, fair sharing and `LowerOrNewerEqualPriority` are left out.
 
 Our reading: decisions happen every `round_s`. Pods of one job are tried together.
 """
@@ -37,6 +46,7 @@ from __future__ import annotations
 
 import math
 
+from simulator.gpu.cohort import ANY, LOWER_PRIORITY, NEVER, Cohort, quota_gpus
 from simulator.gpu.pods import Pod, PodNodes, Scoring
 from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View, check_seconds
 from simulator.gpu.scheduler import RoundScheduler
@@ -65,14 +75,21 @@ class Kubernetes:
         preempt: bool = True,
         pack: bool = False,
         gpu_weight: float = 0.0,
+        reclaim: float = NEVER,
+        within: float = NEVER,
     ) -> None:
         check_seconds("kubernetes", round_s=round_s, timeout_s=timeout_s)
-        self.round_s, self.timeout_s, self.preempt = round_s, timeout_s, preempt
+        _check_preemption("reclaim", reclaim, NEVER, LOWER_PRIORITY, ANY)
+        _check_preemption("within", within, NEVER, LOWER_PRIORITY)
+        self._evicts = reclaim > NEVER or within > NEVER
+        queue = queue or self._evicts
+        self.round_s, self.timeout_s, self.preempt = round_s, timeout_s, preempt and not self._evicts
         self.gang, self.uses_quotas, self.shares_gpus = gang or queue, queue, share
         self.wake_s = math.inf
-        self.timeouts = self.stopped = self.borrowed = 0
+        self.timeouts = self.stopped = self.borrowed = self.evicted = 0
         self.displaced = 0  # jobs of which pods were deleted for others, whole or not
         self.idle_gpu_s = 0.0  # GPU seconds held by pods of incomplete jobs
+        self._policies = reclaim, within
         self._scoring = Scoring(pack, gpu_weight)
         self._nodes: PodNodes | None = None
         self._present: dict[int, GpuJob] = {}
@@ -80,6 +97,7 @@ class Kubernetes:
         self._since_s: dict[int, float] = {}  # incomplete job -> when its first pod was placed
         self._created_s: dict[int, float] = {}  # job -> when its pods are created again
         self._tries: dict[int, int] = {}
+        self._gone: set[int] = set()  # jobs that Kueue evicted in this decision; it may have started them again
         self._last_s = 0.0
 
     def decide(self, view: View) -> dict[int, Placed]:
@@ -95,7 +113,7 @@ class Kubernetes:
                 self.idle_gpu_s += (view.now_s - self._last_s) * held
                 if view.now_s - self._since_s[job.number] >= self.timeout_s:
                     self._give_up(job, view.now_s)
-        self._last_s = view.now_s
+        self._last_s, self._gone = view.now_s, set()
         if self.uses_quotas:
             self._admit(nodes, view)
         else:
@@ -108,6 +126,8 @@ class Kubernetes:
         lines = []
         if self.uses_quotas:
             lines.append(f"kubernetes: the queue let {counted(self.borrowed, 'job')} start on borrowed quota")
+        if self.evicted:
+            lines.append(f"kubernetes: Kueue evicted {counted(self.evicted, 'job')} for others")
         if self.stopped:
             lines.append(f"kubernetes: pods of higher priority stopped {counted(self.stopped, 'job')}")
         if self.gang:
@@ -130,11 +150,12 @@ class Kubernetes:
         return sorted((job for job in waiting if self._created(job) <= now_s), key=self._order)
 
     def _next_s(self, now_s: float) -> float:
-        """Return when a job gives up or is created again, if nothing else happens before."""
+        """Return when a job gives up, is created again, or may borrow again, if nothing else happens before."""
         pods = self._nodes.pods if self._nodes else {}
         ends = [self._since_s[number] + self.timeout_s for number in pods if number not in self._running]
         waiting = (at for number, at in self._created_s.items() if number in self._present and at > now_s)
-        return min([*ends, *waiting], default=math.inf)
+        again = [now_s + self.round_s] if self._gone and self._evicts else []
+        return min([*ends, *waiting, *again], default=math.inf)
 
     def _give_up(self, job: GpuJob, now_s: float) -> None:
         """Delete the job's pods, to be created again after the back-off."""
@@ -192,39 +213,115 @@ class Kubernetes:
                 self._try(nodes, job, now_s, failed)
 
     def _admit(self, nodes: PodNodes, view: View) -> None:
-        """Start jobs within the quotas: in each cycle the first job of each group, those that borrow nothing first."""
-        quotas, failed = view.machine.quotas, set[_Shape]()
-        used = dict.fromkeys(quotas, 0.0)
-        for number in self._running:
-            job = self._present[number]
-            used[job.group] += job.pods * _gpus_of_pod(job)
-        queues: dict[str, list[GpuJob]] = {}
+        """Start jobs within the quotas; try again after an eviction, which can free more than was needed."""
+        before = -1
+        while before != self.evicted:
+            before = self.evicted
+            self._cycles(nodes, view)
+
+    def _cycles(self, nodes: PodNodes, view: View) -> None:
+        """Try each waiting job once: in each cycle the first job of each group, those that borrow nothing first.
+
+        A job that was evicted in this decision must not borrow, or two could evict each other without end.
+        """
+        cohort = Cohort(view.machine.quotas, (self._present[number] for number in self._running), *self._policies)
+        failed, queues = set[_Shape](), dict[str, list[GpuJob]]()
         for job in reversed(self._queue(view.now_s)):
             queues.setdefault(job.group, []).append(job)
         while queues:
             heads = [queue[-1] for queue in queues.values()]
-            borrow = {job.number: used[job.group] + _gpus(job) > quotas[job.group] + 1e-9 for job in heads}
+            borrow = {job.number: cohort.borrows(job.group, job) for job in heads}
             for job in sorted(heads, key=lambda job: (borrow[job.number], self._order(job))):
-                if _gpus(job) > sum(quotas.values()) + 1e-9:
+                if quota_gpus(job) > cohort.total + 1e-9:
                     raise InputError(
-                        f"kubernetes: job {job.number} asks for {_gpus(job):g} GPUs, but the quotas add up to "
-                        f"{sum(quotas.values()):g}: raise a quota or leave the job out"
+                        f"kubernetes: job {job.number} asks for {quota_gpus(job):g} GPUs, but the quotas add up to "
+                        f"{cohort.total:g}: raise a quota or leave the job out"
                     )
                 queues[job.group].pop()
-                is_open = sum(used.values()) + _gpus(job) <= sum(quotas.values()) + 1e-9
-                if is_open and self._try(nodes, job, view.now_s, failed):
-                    used[job.group] += _gpus(job)
+                may_borrow = job.number not in self._gone
+                if cohort.has_room(job, may_borrow) and self._try(nodes, job, view.now_s, failed):
+                    cohort.admit(job)
                     self.borrowed += borrow[job.number]
+                elif self._evicts and self._evict_for(nodes, cohort, job, view.now_s):
+                    failed.clear()  # an eviction can free more than was needed
             queues = {group: queue for group, queue in queues.items() if queue}
+
+    def _evict_for(self, nodes: PodNodes, cohort: Cohort, job: GpuJob, now_s: float) -> bool:
+        """Start the job in place of others by Kueue's rules; return whether that is possible, else stop none."""
+        admitted_s = {number: nodes.pods[number][0].since_s for number in self._running}
+        for candidates, may_borrow in cohort.attempts(job, admitted_s):
+            may_borrow &= job.number not in self._gone
+            targets = self._targets(nodes, cohort, job, candidates, may_borrow, now_s)
+            if targets:
+                stopped = {other.number for other in targets}
+                self._gone |= stopped
+                self._running -= stopped
+                self._running.add(job.number)
+                self.borrowed += cohort.borrows(job.group, job)
+                cohort.admit(job)
+                self.evicted += len(targets)
+                return True
+        return False
+
+    @staticmethod
+    def _targets(
+        nodes: PodNodes, cohort: Cohort, job: GpuJob, candidates: list[GpuJob], may_borrow: bool, now_s: float
+    ) -> list[GpuJob]:
+        """Evict as many of `candidates` as needed to place the job, and return them; [] if all are not enough."""
+
+        def fits() -> bool:
+            return cohort.has_room(job, may_borrow) and _place_whole(nodes, job, now_s)
+
+        gone: list[tuple[GpuJob, list[Pod]]] = []
+
+        def restore(other: GpuJob, pods: list[Pod]) -> None:
+            nodes.restore(other.number, pods)
+            cohort.admit(other)
+
+        def remove(other: GpuJob) -> None:
+            nodes.remove(other.number)
+            cohort.evict(other)
+
+        for other in candidates:
+            if other.group == job.group or cohort.borrows(other.group):
+                gone.append((other, nodes.pods[other.number]))
+                remove(other)
+                if fits():
+                    break
+        else:
+            for other, pods in reversed(gone):
+                restore(other, pods)
+            return []
+        kept: list[GpuJob] = []
+        for other, pods in gone[-2::-1]:
+            nodes.remove(job.number)
+            restore(other, pods)
+            if fits():
+                kept.append(other)
+            else:
+                remove(other)
+                fits()
+        return [other for other, _ in gone if other not in kept]
+
+
+def _place_whole(nodes: PodNodes, job: GpuJob, now_s: float) -> bool:
+    """Place all pods of the job or none; return whether it could."""
+    for _ in range(job.pods):
+        if not nodes.place(job, now_s):
+            nodes.remove(job.number)
+            return False
+    return True
+
+
+def _check_preemption(name: str, value: float, *allowed: float) -> None:
+    """Raises InputError for a value that is not allowed."""
+    if value not in allowed:
+        *first, last = (f"{one:g}" for one in allowed)
+        raise InputError(f"kubernetes: {name} of {value:g}: it must be {', '.join(first)} or {last}")
 
 
 def _gpus_of_pod(job: GpuJob) -> float:
     return job.pod_gpus * job.gpu_milli / 1000
-
-
-def _gpus(job: GpuJob) -> float:
-    """Return the GPUs of the whole job, parts as parts."""
-    return job.pods * _gpus_of_pod(job)
 
 
 def _gpus_on(pods: list[Pod]) -> Placed:
