@@ -31,6 +31,7 @@ ALWAYS_SEVERAL = {
     "reports/sections/offenders.py: row['of_jobs'] completed jobs",
     "reports/sections/offenders.py: row['of_jobs'] jobs",
     "reports/sections/summary.py: held jobs",
+    "simulator/gpu/policies/gandiva.py: counted(self.failed_trials, 'pair') of jobs",
     "simulator/gpu/policies/gandiva.py: counted(self.packed_pairs, 'pair') of jobs",
     "traces/clusters.py: where seeds",
 }

@@ -5,8 +5,9 @@ Xiao et al., "Gandiva: Introspective cluster scheduling for deep learning" (OSDI
 - If jobs need more GPUs than there are, the jobs without a slice for the longest time are next. Each gets its previous
   GPUs if they are free, else the fewest nodes that can hold it. Suspending and resuming costs `pause_s` (migration
   takes one to two seconds there). A job without such a place is spread over the remaining GPUs.
-- If no GPU is left, a waiting job is packed with a running job of as many GPUs, if both together progress more than
-  `least_together` times as much as one alone.
+- If no GPU is left, a waiting job is packed with a running job of as many GPUs for a trial of one slice. The pair is
+  kept if both together progressed more than `least_together` times as much as one alone. Else it is not packed again,
+  and the next pair is tried. With `tries` 0, the progress of every pair is known without a trial.
 - A job on more nodes than it needs moves as soon as fewer nodes can hold it.
 - If no job waits, elastic jobs grow to twice their request, and shrink when a job arrives.
 
@@ -19,16 +20,17 @@ the other parameters but `seed`.
 | point | paper | Gavel's form | here, by default |
 |---|---|---|---|
 | time slices | per server, 60 s | equal fractions of time (`policies.gavel.share_rounds`) | for the cluster |
-| pairs | by measured use of the GPU, tried | random, of equal GPUs, if GPUs are short | the best pairs |
+| pairs | lowest use of the GPU first, tried | random, of equal GPUs, if GPUs are short | pairs kept, then tried |
 | a pair ends | when both together are slower than one | if the sum over GPU types is below 1 | as `least_together` |
 | migration | to fewer nodes, and away from a bad pair | every round, free | to fewer nodes |
 | growth | into idle GPUs | no | into idle GPUs |
 
 Our reading: slices are decided for the whole cluster at once every `round_s` seconds (60 there), not per server.
 Without slices, jobs run to their end in order of arrival, and a job that does not fit lets others pass. A job on
-another job's GPUs counts as waiting and is packed again every round. The combined progress of two packed jobs is the
-one measured in their profiles, and unmeasured pairs are not packed; Gandiva tries them out. If no job waits, the last
-decision remains valid until a job arrives or ends.
+another job's GPUs counts as waiting and is packed again every round: first the pairs that their trials showed to be the
+best, then untried pairs in order of arrival, because profiles lack the use of the GPU. A trial measures the progress in
+the profiles, for the two jobs on that GPU type. If a job ends during its trial, nothing is learned. Pairs that no
+profile has are not tried. If no job waits, the last decision remains valid until a job arrives or ends.
 """
 
 from __future__ import annotations
@@ -67,13 +69,16 @@ class Gandiva:
         released: bool = False,
         reset_s: float = 0.0,
         seed: int = 0,
+        tries: bool = True,
     ) -> None:
         check_seconds("gandiva", round_s=round_s, pause_s=pause_s, reset_s=reset_s)
         if slices and pause_s is not None and pause_s >= round_s:
             raise InputError(f"gandiva: slices of {round_s} s: they must be above {pause_s} s, the pause")
         self.round_s, self.pause_s, self.least_together = round_s, pause_s, least_together
         self.slices, self.migrates, self.grows = slices, migrates, grows
-        self.packed_pairs = 0
+        self.packed_pairs = self.failed_trials = 0
+        self.tries = tries
+        self._measured: dict[tuple[int, int, str], float] = {}  # two jobs on a GPU type -> their progress in a trial
         self.settled = False  # no job waits: the decision remains valid until a job arrives or ends
         self.guests: dict[int, int] = {}
         self._shared = (ShareRounds(round_s, reset_s), RandomPairs(seed)) if released else None
@@ -84,6 +89,7 @@ class Gandiva:
         """As `simulator.gpu.rounds.RoundPolicy`."""
         if self._shared is not None:
             return self._decide_shares(view, *self._shared)
+        self._measure(view)
         self._slice = {job.number: self._slice.get(job.number, -1.0) for job in view.jobs}
         self._home = {job.number: self._home.get(job.number, {}) for job in view.jobs}
         order = sorted(view.jobs, key=self._turn)
@@ -179,8 +185,26 @@ class Gandiva:
         """Return the assumptions and counts of the run as sentences for the user."""
         return [
             f"gandiva: {counted(self.packed_pairs, 'pair')} of jobs were packed, based on the combined progress in "
-            "their profiles"
+            "their profiles",
+            *(
+                [f"gandiva: {counted(self.failed_trials, 'pair')} of jobs progressed too little in a trial"]
+                if self.failed_trials
+                else []
+            ),
         ]
+
+    def _measure(self, view: View) -> None:
+        """Note how the pairs of the last decision progressed; forget jobs that ended."""
+        jobs = {job.number: job for job in view.jobs}
+        if not self._slice.keys() <= jobs.keys():
+            self._measured = {key: both for key, both in self._measured.items() if key[0] in jobs and key[1] in jobs}
+        for guest, host in self.guests.items():
+            if guest in jobs and host in jobs:
+                kind = view.machine.types[min(jobs[host].placed)]
+                key = (min(guest, host), max(guest, host), kind)
+                if key not in self._measured:
+                    self._measured[key] = _both(jobs[guest], jobs[host], kind)
+                    self.failed_trials += self._measured[key] <= self.least_together
 
     def _pack(self, waiting: list[GpuJob], running: list[GpuJob], placed: dict[int, Placed], types: list[str]) -> None:
         self.guests = {}
@@ -189,13 +213,14 @@ class Gandiva:
         hosts = {job.number: job for job in running if job.model is not None and job.gpus in sizes}
         jobs = {**tried, **hosts}
 
+        untried = min(2.0, np.nextafter(self.least_together, np.inf))  # comes after all pairs that are kept
+
         def together(a: int, b: int) -> float:
-            one, other = jobs[a].model, jobs[b].model
-            if (a in tried) == (b in tried) or one is None or other is None:
+            if (a in tried) == (b in tried):
                 return 0.0
-            host = b if a in tried else a
-            kind, gpus = types[min(placed[host])], jobs[host].gpus
-            return packed_share(one, other, kind, gpus) + packed_share(other, one, kind, gpus)
+            kind = types[min(placed[b if a in tried else a])]
+            both = _both(jobs[a], jobs[b], kind)
+            return self._measured.get((min(a, b), max(a, b), kind), untried) if self.tries and both else both
 
         for a, b in pairs([(number, job.gpus) for number, job in jobs.items()], together, self.least_together):
             guest, host = (a, b) if a in tried else (b, a)
@@ -230,6 +255,13 @@ def kept_shares(jobs: list[GpuJob], types: list[str]) -> Float64s:
         return np.zeros((2, len(types)))
     both = ((one, other), (other, one))
     return np.array([[packed_share(model, guest, kind, jobs[0].gpus) for kind in types] for model, guest in both])
+
+
+def _both(job: GpuJob, other: GpuJob, kind: str) -> float:
+    """Return the combined progress of two jobs that share GPUs of a type, relative to one alone; 0 if not measured."""
+    if job.model is None or other.model is None:
+        return 0.0
+    return packed_share(job.model, other.model, kind, job.gpus) + packed_share(other.model, job.model, kind, job.gpus)
 
 
 def _holds(free: Int64s, placed: Placed) -> bool:

@@ -27,9 +27,12 @@ class PlainGandiva:
         slices: bool,
         migrates: bool,
         grows: bool,
+        tries: bool = True,
     ) -> None:
         self.machine, self.round_s, self.pause_s, self.least_together = machine, round_s, pause_s, least_together
         self.slices, self.migrates, self.grows = slices, migrates, grows
+        self.tries = tries
+        self.trials: set[tuple[frozenset[int], str]] = set()  # two jobs on a GPU type
         self.guests: dict[int, int] = {}
         self.settled = False
         self.had_slice: dict[int, float] = {}  # job -> its last slice
@@ -37,6 +40,10 @@ class PlainGandiva:
 
     def decide(self, there: list[PlainGpuJob], now: float) -> dict[int, Placed]:
         """Decide as `tests.twins.gpu.rounds.PlainPolicy` requires."""
+        by_number = {job.number: job for job in there}
+        for guest, host in self.guests.items():
+            if guest in by_number and host in by_number:
+                self.trials.add((frozenset((guest, host)), self._type(by_number[host].placed)))
         order = sorted(there, key=self._turn)
         running: list[PlainGpuJob] = []
         for job in order:
@@ -90,23 +97,29 @@ class PlainGandiva:
         return placed
 
     def _pack(self, waiting: list[PlainGpuJob], running: list[PlainGpuJob], placed: dict[int, Placed]) -> None:
-        """Pair waiting with running jobs of as many GPUs, always the best remaining pair."""
+        """Pair waiting with running jobs of as many GPUs, always the pair with the first rank."""
         self.guests = {}
         guests, hosts = list(waiting[:TRIED]), list(running)
         while True:
-            pairs = [
-                (-_together(guest, host, self._type(placed[host.number])), guest.number, host.number)
-                for guest in guests
-                for host in hosts
-                if guest.gpus == host.gpus
-                and _together(guest, host, self._type(placed[host.number])) > self.least_together
-            ]
+            pairs = []
+            for guest in guests:
+                for host in hosts:
+                    rank = self._rank(guest, host, self._type(placed[host.number]))
+                    if guest.gpus == host.gpus and rank:
+                        pairs.append((rank, guest.number, host.number))
             if not pairs:
                 return
             _, guest_number, host_number = min(pairs)
             placed[guest_number], self.guests[guest_number] = placed[host_number], host_number
             guests = [job for job in guests if job.number != guest_number]
             hosts = [job for job in hosts if job.number != host_number]
+
+    def _rank(self, guest: PlainGpuJob, host: PlainGpuJob, kind: str) -> tuple[int, float] | None:
+        """Rank a pair: those that progress well, best first, then those that were never tried; None: never again."""
+        progress = _together(guest, host, kind)
+        if self.tries and progress and (frozenset((guest.number, host.number)), kind) not in self.trials:
+            return (1, 0.0) if self.least_together < 2.0 else None
+        return (0, -progress) if progress > self.least_together else None
 
     def _type(self, placed: Placed) -> str:
         return self.machine.types[min(placed)]

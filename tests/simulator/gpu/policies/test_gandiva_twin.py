@@ -14,15 +14,22 @@ from tests.twins.gpu import gandiva
 
 
 @pytest.mark.parametrize(
-    ("slices", "migrates", "grows"), [(True, True, True), (False, True, True), (True, False, True), (True, True, False)]
+    ("slices", "migrates", "grows", "tries"),
+    [
+        (True, True, True, True),
+        (False, True, True, True),
+        (True, False, True, True),
+        (True, True, False, True),
+        (True, True, True, False),
+    ],
 )
-def test_equal_to_the_plain_twin(slices: bool, migrates: bool, grows: bool) -> None:
+def test_equal_to_the_plain_twin(slices: bool, migrates: bool, grows: bool, tries: bool) -> None:
     pairs = grown = stopped = 0
     for seed in range(40):
         machine, jobs = instance(seed, 24, ("T4",) if seed % 2 else ("T4", "A100"))
         round_s, pause_s = (300.0, None) if seed % 3 else (60.0, 2.0)  # a slice is longer than any restart
         found = (round_s, pause_s, 1.2, slices, migrates, grows)
-        run = assert_equal(machine, jobs, Gandiva(*found), gandiva.PlainGandiva(machine, *found))
+        run = assert_equal(machine, jobs, Gandiva(*found, tries=tries), gandiva.PlainGandiva(machine, *found, tries))
         asked = {job.number: job.gpus for job in jobs}
         ended = {job.number: job.end for job in run.jobs}
         for before, after in zip(run.decisions, run.decisions[1:], strict=False):

@@ -14,6 +14,7 @@ from simulator.gpu.policies.gandiva import Gandiva
 from simulator.gpu.policies.guided import Guided
 from simulator.gpu.policies.lyra import Lyra
 from simulator.gpu.policies.sia import Sia
+from simulator.gpu.profiles.profile import Profile
 from simulator.gpu.registry import check
 from simulator.gpu.result import GpuResult
 from simulator.gpu.rounds import GpuJob, GpuMachine, RoundPolicy, View, simulate_rounds
@@ -79,15 +80,43 @@ def test_gandiva_is_not_asked_again_before_somebody_comes_or_ends() -> None:
         assert np.array_equal(getattr(result, figure), getattr(restless, figure)), figure
 
 
-@pytest.mark.parametrize(("model", "ends_s"), [(CIFAR, [600.0, 600.0]), (IMAGENET, None)])
-def test_gandiva_packs_where_two_do_more_than_one(model: object, ends_s: list[float] | None) -> None:
+def pair(model: Profile) -> list[GpuJob]:
+    return [GpuJob(n, 0.0, 1, 600.0, model=model) for n in (0, 1)]
+
+
+@pytest.mark.parametrize("tries", [False, True])
+def test_gandiva_packs_where_two_do_more_than_one(tries: bool) -> None:
+    policy = Gandiva(pause_s=0.0, tries=tries)
+    assert list(run(policy, nodes(1), *pair(CIFAR)).end_s) == [600.0, 600.0]
+    assert (policy.packed_pairs, policy.failed_trials) == (10, 0)
+
+
+def test_gandiva_unpacks_a_pair_that_did_too_little_in_its_trial() -> None:
+    """Each job keeps 1 / 1.9 of its speed: 1.05 together. The trial of 60 s leaves 600 - 60 / 1.9 s to each.
+
+    That is 9 slices and 28 s. The first job's last slice begins at 60 + 18 x 60 s, the second's 60 s later.
+    """
     policy = Gandiva(pause_s=0.0)
-    jobs = [GpuJob(n, 0.0, 1, 600.0, model=model) for n in (0, 1)]  # type: ignore[arg-type]
-    result = run(policy, nodes(1), *jobs)
-    if ends_s:
-        assert list(result.end_s) == ends_s and policy.packed_pairs == 10
-    else:  # 1 / 1.9 twice is 1.05: not worth it
-        assert policy.packed_pairs == 0 and result.end_s.max() == 1200.0
+    assert run(policy, nodes(1), *pair(IMAGENET)).end_s.max() == pytest.approx(1200.0 + 600.0 - 60.0 / 1.9 - 9 * 60.0)
+    assert (policy.packed_pairs, policy.failed_trials) == (1, 1)
+    assert policy.said()[1] == "gandiva: 1 pair of jobs progressed too little in a trial"
+    for known in (Gandiva(pause_s=0.0, tries=False), Gandiva(pause_s=0.0, least_together=2.0)):
+        assert run(known, nodes(1), *pair(IMAGENET)).end_s.max() == 1200.0 and known.packed_pairs == 0
+    kept = Gandiva(pause_s=0.0, least_together=1.0)
+    run(kept, nodes(1), *pair(IMAGENET))
+    assert kept.packed_pairs > 10 and kept.failed_trials == 0
+
+
+def test_gandiva_tries_the_next_pair_and_keeps_it() -> None:
+    """Job 2 waits. With job 0 it does too little, with job 1 enough."""
+    jobs = [GpuJob(n, 0.0, 1, 6000.0, model=model) for n, model in enumerate((IMAGENET, CIFAR, IMAGENET))]
+    policy, found = Gandiva(slices=False, least_together=1.1), []
+    for now_s in (0.0, 60.0, 120.0, 180.0):
+        placed = policy.decide(View(now_s, nodes(2), jobs))
+        found.append(dict(policy.guests))
+        for job in jobs:
+            job.placed = placed[job.number]
+    assert found == [{2: 0}, {2: 1}, {2: 1}, {2: 1}] and policy.failed_trials == 1
 
 
 def test_gandiva_grows_into_what_is_idle_and_shrinks_again() -> None:
