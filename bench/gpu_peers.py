@@ -43,7 +43,7 @@ class PeerRow(NamedTuple):
 
 
 def of_tiresias() -> Iterator[PeerRow]:
-    """Compare with Tiresias' program and with Lucid's FIFO."""
+    """Compare with Tiresias' program, and with Lucid's first in, first out and shortest job first."""
     for file, gpus in test_references.COUNTED.items():
         cluster, jobs = of_nodes(np.array([gpus])), 60 if file.endswith("60b") else 480
         for policy, name, settings in test_references.EQUAL:
@@ -52,9 +52,9 @@ def of_tiresias() -> Iterator[PeerRow]:
         given = ("dlas-gpu-gittins", cluster, "tiresias-gittins", test_references.GITTINS)
         equal, ratio = test_references.compared(file, *given)
         yield PeerRow(f"Tiresias' program, {given[0]}: {given[2]}, {file[9:]}", ratio, equal, jobs)
-    settings = {**test_references.FREE, "consolidate": 1.0}
-    equal, ratio = test_references.compared("lucid_T480", "fifo", of_nodes(np.full(8, 8)), "fifo", settings)
-    yield PeerRow("Lucid's program, fifo: fifo, T480", ratio, equal, 480)
+    for policy, settings in test_references.LUCID.items():
+        equal, ratio = test_references.compared("lucid_T480", policy, of_nodes(np.full(8, 8)), policy, settings)
+        yield PeerRow(f"Lucid's program, {policy}: {policy}, T480", ratio, equal, 480)
 
 
 def of_gavel() -> Iterator[PeerRow]:

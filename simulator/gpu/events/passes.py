@@ -121,6 +121,18 @@ def fill(state: GpuState, sorted_jobs: int, now: float, local: int) -> None:
 
 
 @kernel
+def start_in_order(state: GpuState, sorted_jobs: int, now: float, consolidates: bool) -> None:
+    """Start the waiting jobs in order, up to the first that does not fit."""
+    for at in range(sorted_jobs):
+        job = state.whole[ORDER, at]
+        if state.whole[STATUS, job] != RUNNING:
+            kind = find_any(state, job, consolidates)
+            if kind < 0:
+                return
+            start(state, job, kind, now)
+
+
+@kernel
 def sort(state: GpuState) -> int:
     """Sort the active jobs into `order` by (level, key, arrival); return how many. The last order is nearly sorted.
 

@@ -51,6 +51,7 @@ def instance(seed: int, jobs: int = 40) -> tuple[GpuCluster, GpuJobs]:
         ("yarn", {"hold_s": 0.0}),
         ("yarn", {"reclaim_at": 0.0, "restart_s": 7.5}),
         ("fifo", {"restart_s": 100.0, "first_start": 1.0}),
+        ("sjf", {"pass": 0.0}),
         ("srtf", {"restart_s": 0.0}),
         ("tiresias", {"released": 1.0}),
         ("tiresias", {"released": 1.0, "promote": 0.5, "thresholds": (500.0,), "restart_s": 0.0}),

@@ -38,6 +38,10 @@ GITTINS: dict[str, Setting] = {
     "promote": 0.0,
     "samples": tuple(float(one) for one in QUANTILES.split()),
 }
+LUCID: dict[str, dict[str, Setting]] = {
+    "fifo": {**FREE, "consolidate": 1.0},
+    "sjf": {**FREE, "consolidate": 1.0, "pass": 0.0},
+}
 COUNTED = {"tiresias_T60b": 12, "tiresias_T480": 64}  # GPUs
 
 
@@ -86,6 +90,6 @@ def test_gittins_index_ranks_as_the_released_one() -> None:
     assert equal >= 0.95 and ratio == pytest.approx(1.0, abs=0.002)
 
 
-def test_lucids_fifo_ends_every_job_at_the_same_second() -> None:
-    settings: dict[str, Setting] = {**FREE, "consolidate": 1.0}
-    assert compared("lucid_T480", "fifo", of_nodes(np.full(8, 8)), "fifo", settings) == (1.0, 1.0)
+@pytest.mark.parametrize(("policy", "settings"), LUCID.items())
+def test_every_job_ends_as_in_lucids_program(policy: str, settings: dict[str, Setting]) -> None:
+    assert compared("lucid_T480", policy, of_nodes(np.full(8, 8)), policy, settings) == (1.0, 1.0)

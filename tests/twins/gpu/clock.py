@@ -67,8 +67,8 @@ def _fifo(world: PlainGpuWorld) -> None:
 
 def _sjf(world: PlainGpuWorld) -> None:
     for job in sorted(world.there, key=lambda job: job.run):
-        if not job.placed:
-            start(job, world.free, world.now)
+        if not job.placed and not start(job, world.free, world.now) and not world.knobs["pass"]:
+            return
 
 
 def _single(world: PlainGpuWorld) -> None:
