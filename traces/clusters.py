@@ -16,6 +16,7 @@ from zoneinfo import available_timezones
 
 from traces import schema
 from traces.errors import InputError
+from traces.files.queue_tree import DeclaredQueue, queues_of
 from traces.given_paths import bytes_of
 from traces.store.folder import DataFolder
 
@@ -43,6 +44,7 @@ class ClusterSettings:
     gpu_types: dict[str, int] = field(default_factory=dict)  # GPU type -> its nodes, in order; {}: one unnamed type
     nodes_by_date: tuple[tuple[datetime, int], ...] = ()  # (from this instant, nodes), ascending
     quotas: dict[str, int] = field(default_factory=dict)  # partition -> GPUs
+    queues: tuple[DeclaredQueue, ...] = ()  # tree of YARN's schedulers, parents first
     folder: str | None = None  # name of the raw folder that identifies this cluster
     fit_from: datetime | None = None
     fit_until: datetime | None = None
@@ -198,6 +200,8 @@ def _converted(path: Path, name: str, table: Any) -> dict[str, Any]:
                 raise InputError(f"{where} {key}: must be at least 1, got {_shown(value)}")
         elif key == "pair_nodes":
             value = _sizes(value, f"{where} pair_nodes")
+        elif key == "queues":
+            value = queues_of(value, f"{where} queues")
         elif key == "quotas":
             if not isinstance(value, dict):
                 raise InputError(f"{where} quotas: must be a table of partition = GPUs, got {_shown(value)}")

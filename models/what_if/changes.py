@@ -16,6 +16,7 @@ from simulator.gpu.run import fits
 from simulator.gpu.scheduler import Setting
 from traces.counted import counted
 from traces.errors import InputError
+from traces.files.queue_tree import DeclaredQueue
 from traces.slurm.text import SPAN_FORMS, parse_span_s
 
 AS_IT_IS = "as it is"
@@ -29,6 +30,7 @@ class GpuScene:
     cluster: GpuCluster
     jobs: GpuJobs
     quotas: dict[str, int] = field(default_factory=dict)
+    queues: tuple[DeclaredQueue, ...] = ()  # of YARN's schedulers
     parameters: dict[str, dict[str, Setting]] = field(default_factory=dict)  # scheduler -> its parameters
     only: str | None = None  # the one scheduler that a change concerns
     assumptions: tuple[str, ...] = ()
@@ -211,6 +213,8 @@ def _elastic(scene: GpuScene, value: str, change: str) -> GpuScene:
 def _quota(scene: GpuScene, group: str, value: str, change: str) -> GpuScene:
     if group not in scene.jobs.groups:
         raise InputError(f"change {change!r}: unknown group {group!r}: known are {', '.join(scene.jobs.groups)}")
+    if scene.queues:
+        raise InputError(f"change {change!r}: quotas do not count where queues are declared: change their capacities")
     quotas = {**scene.quotas, group: round(_number(value, change))}
     if sum(quotas.values()) > scene.cluster.gpus or min(quotas.values()) < 0:
         raise InputError(
@@ -236,6 +240,15 @@ def _feasible(scene: GpuScene, change: str) -> GpuScene:
             f"change {change!r} is not feasible: {counted(len(outside), 'job', 'fits')} nowhere, the largest of "
             f"{counted(scene.jobs.gpus[outside].max(), 'GPU')} on a cluster of {scene.cluster.gpus}"
         )
+    if scene.queues:
+        from simulator.gpu.yarn_queues import above_most
+
+        outside = np.flatnonzero(above_most(scene.cluster, scene.jobs, scene.queues))
+        if len(outside):
+            raise InputError(
+                f"change {change!r} is not feasible: {counted(len(outside), 'job', 'asks')} for more than the most "
+                "capacity of a queue"
+            )
     return scene
 
 

@@ -181,9 +181,9 @@ def keep(
 
 
 def _machine(settings: ClusterSettings) -> tuple[object, ...]:
-    """The declared machine; GPU types in their order, which is that of the nodes."""
+    """The declared machine and queues; GPU types in their order, which is that of the nodes."""
     types = list(settings.gpu_types.items())
-    return settings.nodes, settings.gpus_per_node, types, sorted(settings.quotas.items())
+    return settings.nodes, settings.gpus_per_node, types, sorted(settings.quotas.items()), settings.queues
 
 
 def _until(data: DataFolder, settings: ClusterSettings) -> str:

@@ -20,6 +20,7 @@ from simulator.gpu.profiles.profile import Profile
 from traces.clusters import ClusterSettings
 from traces.counted import counted
 from traces.errors import InputError
+from traces.files.queue_tree import check_groups
 from traces.store import warehouse
 from traces.store.folder import DataFolder
 from traces.visible import visible
@@ -91,7 +92,15 @@ def read_scene(
     jobs, said = profiled(jobs, known, cluster, seed, is_strict)
     assumptions += said
     quotas = {group: quota for group, quota in settings.quotas.items() if group in jobs.groups}
-    return without_unplaceable(GpuScene(cluster, jobs, quotas, assumptions=tuple(assumptions), seed=seed))
+    check_groups(settings.queues, set(jobs.groups), _named(every))
+    scene = GpuScene(cluster, jobs, quotas, settings.queues, assumptions=tuple(assumptions), seed=seed)
+    return without_unplaceable(scene)
+
+
+def _named(rows: pl.DataFrame) -> set[str]:
+    """All names that may be groups of the log, also of jobs that are not replayed."""
+    columns = (rows[name].drop_nulls().unique() for name in ("partition", "user_name", "qos"))
+    return {str(name) for names in columns for name in names}
 
 
 def names_pods(data: DataFolder, settings: ClusterSettings) -> bool:

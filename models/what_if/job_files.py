@@ -39,6 +39,7 @@ from traces.arrays import Float64s, Int64s
 from traces.counted import counted
 from traces.errors import InputError
 from traces.files.csv_rows import CsvRow, csv_rows
+from traces.files.queue_tree import DeclaredQueue, check_groups
 from traces.files.whole import whole_file
 from traces.visible import visible
 
@@ -49,12 +50,18 @@ MOST_GPUS = 1_000_000  # of one job
 
 
 def trace_scene(
-    path: Path, cluster: GpuCluster, profiles: Mapping[str, Profile], seed: int = 0, is_strict: bool = False
+    path: Path,
+    cluster: GpuCluster,
+    profiles: Mapping[str, Profile],
+    seed: int = 0,
+    is_strict: bool = False,
+    queues: tuple[DeclaredQueue, ...] = (),
 ) -> GpuScene:
-    """Make the scene of a trace file on a declared machine. Errors: see `read_trace` and `profiled`."""
+    """Make the scene of a trace file on a declared machine. Errors: see `read_trace`, `profiled`, `check_groups`."""
     jobs = read_trace(path, profiles, cluster)
     jobs, assumptions = profiled(jobs, tuple(profiles.values()), cluster, seed, is_strict)
-    return without_unplaceable(GpuScene(cluster, jobs, assumptions=tuple(assumptions), seed=seed))
+    check_groups(queues, set(jobs.groups))
+    return without_unplaceable(GpuScene(cluster, jobs, queues=queues, assumptions=tuple(assumptions), seed=seed))
 
 
 def read_trace(path: Path, profiles: Mapping[str, Profile], cluster: GpuCluster) -> GpuJobs:

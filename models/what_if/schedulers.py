@@ -124,7 +124,9 @@ def _name(one: PlannedGpuReplay) -> str:
 def replayed(one: PlannedGpuReplay) -> SchedulerOutcome:
     """Make one replay and compute its figures."""
     cluster, jobs = one.scene.cluster, one.scene.jobs
-    run = simulate(cluster, jobs, one.scheduler, parameters_of(one.scene, one.scheduler), one.scene.quotas)
+    run = simulate(
+        cluster, jobs, one.scheduler, parameters_of(one.scene, one.scheduler), one.scene.quotas, one.scene.queues
+    )
     of_jobs = {
         "mean_jct_s": jct_s(jobs, run.result),
         "mean_queueing_s": queueing_s(jobs, run.result),
@@ -144,16 +146,27 @@ def replayed(one: PlannedGpuReplay) -> SchedulerOutcome:
 
 
 def without_unplaceable(scene: GpuScene) -> GpuScene:
-    """The scene without jobs that fit no configuration of its cluster; their number is noted as an assumption."""
+    """The scene without jobs that its cluster or its queues can never start; their number is noted as an assumption."""
     from simulator.gpu.run import fits
     from traces.errors import InputError
 
     able = fits(scene.cluster, scene.jobs)
-    if able.all():
-        return scene
     if not able.any():
         raise InputError(
             f"none of the {counted(len(able), 'job')} fits the cluster of {counted(scene.cluster.gpus, 'GPU')}"
         )
-    line = f"{counted(int((~able).sum()), 'job', 'fits')} no configuration of the cluster: left out"
-    return replace(scene, jobs=scene.jobs.take(able), assumptions=(*scene.assumptions, line))
+    lines = list(scene.assumptions)
+    if not able.all():
+        lines.append(f"{counted(int((~able).sum()), 'job', 'fits')} no configuration of the cluster: left out")
+    if scene.queues:
+        from simulator.gpu.yarn_queues import above_most
+
+        above = above_most(scene.cluster, scene.jobs, scene.queues) & able
+        able &= ~above
+        if above.any():
+            lines.append(
+                f"{counted(int(above.sum()), 'job', 'asks')} for more than the most capacity of a queue: left out"
+            )
+        if not able.any():
+            raise InputError("no job is left within the most capacity of a queue: raise the most capacities")
+    return scene if able.all() else replace(scene, jobs=scene.jobs.take(able), assumptions=tuple(lines))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
 
@@ -12,12 +13,14 @@ from pipelines.options import Cluster, Data, GpusPerNode, Json, Nodes
 from simulator.names import SCHEDULERS, check_together, gpu_schedulers
 from traces.counted import counted
 from traces.errors import InputError
+from traces.files.queue_tree import queues_in
 
 if TYPE_CHECKING:
     from models.what_if.gpu_answers import Question
     from models.what_if.schedulers import SchedulerOutcome
     from simulator.gpu.jobs import GpuJobs
     from traces.clusters import ClusterSettings
+    from traces.files.queue_tree import DeclaredQueue
     from traces.store.folder import DataFolder
 
 MOST_DRAWS = 100
@@ -56,6 +59,10 @@ def whatif(
     facts: Annotated[
         Path | None,
         typer.Option("--jobs", help="More about jobs of the log: CSV of job_id, model, batch, ..."),
+    ] = None,
+    queues: Annotated[
+        Path | None,
+        typer.Option("--queues", help="Queues of yarn and yarn-fair: TOML with a table of shares for each."),
     ] = None,
     set_: Annotated[
         list[str] | None,
@@ -103,6 +110,7 @@ def whatif(
             raise InputError("--trace needs no log: leave --cluster, --from, --to and --jobs out")
         if machine is not None and trace is None:
             raise InputError("--machine goes with --trace; declare the nodes of a cluster in clusters.toml")
+        tree = None if queues is None else queues_in(queues)
         window = options.utc_s(from_) if from_ else None, options.utc_s(to) if to else None
         from models.what_if.gpu_answers import Question
 
@@ -110,7 +118,7 @@ def whatif(
             tuple(chosen), tuple(change or ()), seeds, profiles, facts, tuple(set_ or ()), strict, seed, None, *window
         )
         if trace is not None:
-            answer = _on_trace(trace, _machine(machine, nodes, gpus_per_node), question, workers)
+            answer = _on_trace(trace, _machine(machine, nodes, gpus_per_node), question, workers, tree or ())
             _end(out, answer, jobs_out, is_json=json)
             return
         from traces import clusters
@@ -118,11 +126,13 @@ def whatif(
 
         folder = options.data_folder(context, data)
         settings = clusters.resolve(folder, cluster=cluster, nodes=nodes, gpus_per_node=gpus_per_node)
+        settings = settings if tree is None else replace(settings, queues=tree)
         contents.check_clusters(folder, [settings.name])
         if _allocates_nodes(folder, settings.name, chosen):
-            if gpus_per_node is not None or seeds > 1 or facts or set_:
+            if gpus_per_node is not None or seeds > 1 or facts or set_ or tree:
                 raise InputError(
-                    "--gpus-per-node, --seeds, --jobs and --set apply only to schedulers that share GPUs: omit them"
+                    "--gpus-per-node, --seeds, --jobs, --queues and --set apply only to schedulers that share GPUs: "
+                    "omit them"
                 )
             answer = _on_nodes(folder, settings, chosen, change or [], window)
         else:
@@ -219,7 +229,9 @@ def _machine(machine: str | None, nodes: int | None, gpus_per_node: int | None) 
     return machine
 
 
-def _on_trace(trace: Path, machine: str, question: Question, workers: int | None) -> _Answer:
+def _on_trace(
+    trace: Path, machine: str, question: Question, workers: int | None, queues: tuple[DeclaredQueue, ...]
+) -> _Answer:
     """Replay the jobs of a file and build the output of `--json`. Nothing is stored."""
     from models.what_if.changes import with_settings
     from models.what_if.job_files import trace_scene
@@ -230,7 +242,7 @@ def _on_trace(trace: Path, machine: str, question: Question, workers: int | None
 
     known = profiles_of(question.profiles)
     plain = next((kind for profile in known.values() for kind in profile.steps), PLAIN)
-    scene = trace_scene(trace, of_text(machine, plain), known, question.seed, question.is_strict)
+    scene = trace_scene(trace, of_text(machine, plain), known, question.seed, question.is_strict, queues)
     scene = with_settings(scene, question.settings, question.schedulers)
     asked = combinations(scene, question.schedulers, question.changes, question.draws)
     with Progress("replaying", len(asked), stays=False) as progress:

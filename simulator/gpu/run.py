@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,10 @@ from simulator.gpu.scheduler import EventScheduler, RoundScheduler, Setting
 from traces.arrays import Bools, Float64s
 from traces.counted import counted
 from traces.errors import InputError, WorkError
+from traces.files.queue_tree import DeclaredQueue
+
+if TYPE_CHECKING:
+    from simulator.gpu.events.state import JobQueues
 
 
 class GpuReplay(NamedTuple):
@@ -33,11 +37,13 @@ def simulate(
     name: str,
     settings: Mapping[str, Setting] | None = None,
     quotas: dict[str, int] | None = None,
+    queues: Sequence[DeclaredQueue] = (),
 ) -> GpuReplay:
     """Run `jobs` under the scheduler `name`; `settings` overrides its parameters, `quotas` gives GPUs per group.
 
-    Raises InputError for an unknown name or invalid value, for an empty list of jobs, and for a job that no part of the
-    cluster can hold (`fits`). Raises WorkError if the scheduler never starts a job.
+    `queues` is the declared tree of YARN's schedulers, in which quotas do not count. Raises InputError for an unknown
+    name or invalid value, for an empty list of jobs, and for a job that no part of the cluster can hold (`fits`), or
+    that its queue can never start. Raises WorkError if the scheduler never starts a job.
     """
     settings = settings or {}
     check(name, settings)
@@ -63,13 +69,46 @@ def simulate(
         return GpuReplay(
             result, [f"{name}: {line}" for line in lines] + (policy.said() if hasattr(policy, "said") else [])
         )
-    share, said = quota(cluster, jobs, quotas or {}) if found.shares else (np.zeros(max(1, len(jobs.groups))), [])
-    said = [f"{name}: {line}" for line in said if found.shares == "quota"]
+    tree, said = _queues(cluster, jobs, name, found, quotas or {}, queues)
     if found.shares and len(jobs.groups) < 2:
         said.append(f"{name}: the trace names neither virtual clusters nor users: all jobs form one group")
     if found.shares == "resources" and cluster.capacity.shape[1] == 1:
         said.append(f"{name}: the trace has no CPUs and memory of its nodes: GPUs are the only resource")
-    return GpuReplay(_events(cluster, jobs, name, found, share, settings), said)
+    return GpuReplay(_events(cluster, jobs, name, found, tree, settings), said)
+
+
+def _queues(
+    cluster: GpuCluster,
+    jobs: GpuJobs,
+    name: str,
+    found: EventScheduler,
+    quotas: dict[str, int],
+    declared: Sequence[DeclaredQueue],
+) -> tuple[JobQueues | None, list[str]]:
+    """Return the queues of a scheduler that has some, and the assumptions. Raises InputError as `simulate` does."""
+    if found.shares not in ("quotas", "weights"):
+        return None, []
+    from simulator.gpu.yarn_queues import above_most, flat_queues, tree_queues
+
+    is_fair = found.shares == "weights"
+    if not declared and is_fair:
+        equal = np.full(max(1, len(jobs.groups)), cluster.gpus / max(1, len(jobs.groups)))
+        return flat_queues(cluster.gpus, jobs, equal), [f"{name}: no queues are declared: all groups weigh the same"]
+    if not declared:
+        share, said = quota(cluster, jobs, quotas)
+        return flat_queues(cluster.gpus, jobs, share), [f"{name}: {line}" for line in said]
+    outside = np.flatnonzero(above_most(cluster, jobs, declared))
+    if len(outside):
+        raise InputError(
+            f"{counted(len(outside), 'job', 'asks')} for more than the most capacity of a queue; the first is number "
+            f"{jobs.number[outside[0]]}, of {counted(jobs.gpus[outside[0]], 'GPU')}: leave it out or raise the most "
+            "capacity"
+        )
+    limits_users = any(queue.user_limit < 100.0 or queue.user_limit_factor is not None for queue in declared)
+    said = (
+        [f"{name}: limits of users do not count: the trace names no users"] if not jobs.users and limits_users else []
+    )
+    return tree_queues(cluster.gpus, jobs, declared, with_users=not is_fair), [] if is_fair else said
 
 
 def _events(
@@ -77,7 +116,7 @@ def _events(
     jobs: GpuJobs,
     name: str,
     found: EventScheduler,
-    share: Float64s,
+    queues: JobQueues | None,
     settings: Mapping[str, Setting],
 ) -> GpuResult:
     from simulator.gpu.events.state import (
@@ -96,7 +135,7 @@ def _events(
 
     knobs = np.array(found.knobs(settings), dtype=np.float64)
     table = found.table(settings) if found.table else NO_TABLE
-    state = build(cluster, jobs, share, knobs, found.prices(settings), table)
+    state = build(cluster, jobs, knobs, found.prices(settings), table, queues)
     stranded, stuck = found.run(state)
     if stuck == ENDLESS:
         raise WorkError(

@@ -51,9 +51,9 @@ class EventScheduler:
     table: Callable[[Mapping[str, Setting]], Float64s] | None = None
     """Makes `GpuState.table` from all settings, for a policy that has one."""
 
-    shares: Literal["", "quota", "resources"] = ""
-    """How it divides the cluster between groups, if it does: by quotas, or by dominant shares of the resources. Groups
-    are virtual clusters, partitions or users."""
+    shares: Literal["", "quotas", "weights", "resources"] = ""
+    """How it divides the cluster between groups, if it does: by dominant shares of the resources, or in YARN's queues,
+    by quotas or weights where none are declared. Groups are virtual clusters, partitions or users."""
 
     @cached_property
     def parameters(self) -> dict[str, Setting]:

@@ -22,15 +22,17 @@ LOST, RAN, BEGUN, END, WAKE, PENDED, SERVICE, KEY = range(8, 16)  # SERVICE: ran
 FIRST, WAITED = range(16, 18)  # FIRST: charge of the first start; WAITED: seconds without GPUs before PENDED
 # Rows of `whole`, one integer per job; ACTIVE_JOB and ORDER are lists of jobs whose lengths are in `counts`.
 GPUS, GROUP, KIND, STATUS, LEVEL, ON_TYPE, SLOT, RESTARTS, PREEMPTIONS, ACTIVE_JOB, ORDER, CHOICE, POD_GPUS = range(13)
+QUEUE, USER = range(13, 15)  # in `whole`, for YARN: columns of `table`; USER -1: no limit applies
 BIN = 13  # column of `table`
 NODE_TYPE, RACK, LOAD, BLOCKED = range(4)  # rows of `node`; the last two are working memory of a policy
 TYPE_GPUS, TYPE_FREE, ASKED_TYPES = range(3)  # rows of `of_type`
-QUOTA, SHARE, DEAF_UNTIL = range(3)  # rows of `of_group`; DEAF_UNTIL: no offers before, s; -1 for none
+SHARE, DEAF_UNTIL, LEAF = range(3)  # rows of `of_group`; DEAF_UNTIL: no offers before, s; LEAF: queue; -1 for none
 NODE, TAKEN = range(2)  # rows of `places` and `chosen`: a node, and the number of its GPUs
 PIECES, OPEN = range(2)  # rows of `slots`: number of nodes of the slot; a stack of unused slots
 EDGE, COUNT, SUM, INDEX = range(4)  # rows of `table`: upper end of a bin of GPU s, its samples, their sum; see Gittins
 ACTIVE, SORTED, OPEN_SLOTS, CHOSEN, DECISIONS, RACKS, NEWEST, JOBS = range(8)  # in `counts`
 LEARNED, RENEWED, LEFT_OVER = range(8, 11)  # in `counts`: samples in `table`, those last used; GPUs left by a policy
+USER_LIMITS = 11  # in `counts`: 1 if YARN's queues limit their users
 
 
 class GpuState(NamedTuple):
@@ -41,7 +43,7 @@ class GpuState(NamedTuple):
     """
 
     real: Float64s  # (18, n)
-    whole: Int64s  # (14, n + 1)
+    whole: Int64s  # (15, n + 1)
     by_type: Float64s  # (T, n) GPU s that the job had on each type
     need: Int64s  # (n, R) resources per GPU of the job
     fewest: Int64s  # (n, T) nodes of the type that hold the job, if it fits at all
@@ -57,11 +59,19 @@ class GpuState(NamedTuple):
     used: Int64s  # (groups, R)
     asked: Int64s  # (groups,) working memory of a policy
     knobs: Float64s  # settings of the policy
-    table: Float64s  # (3 + queues, columns) GPU times that a policy knows, and what it makes of them
+    table: Float64s  # Gittins: (3 + queues, columns) the GPU times that it knows; YARN: queues and users
     places: Int64s  # (2, S, most nodes)
     slots: Int64s  # (2, S)
     chosen: Int64s  # (2, most nodes) the last place found
-    counts: Int64s  # (11,)
+    counts: Int64s  # (12,)
+
+
+class JobQueues(NamedTuple):
+    """The queues of YARN for n jobs: `table` of the state, and the columns there of each group and user."""
+
+    table: Float64s  # rows as in `simulator.gpu.events.queue_tree`
+    leaf: Int64s  # (groups,) leaf queue; -1 for a group without a job
+    user: Int64s  # (n,) user in that queue; -1 if no limit applies
 
 
 class Prices(NamedTuple):
@@ -78,12 +88,12 @@ NO_TABLE = np.zeros((3, 1))
 def build(
     cluster: GpuCluster,
     jobs: GpuJobs,
-    quota: Float64s,
     knobs: Float64s,
     prices: Prices = FREE_FIRST_START,
     table: Float64s = NO_TABLE,
+    queues: JobQueues | None = None,
 ) -> GpuState:
-    """Build a state before the first job. `quota` (groups,) GPUs; kinds that lose much when spread are local."""
+    """Build a state before the first job; kinds that lose much when spread are local. `queues` replaces `table`."""
     types = sorted(set(cluster.types))
     kind, speed, local = _speeds(cluster, jobs, types)
     node_type = np.array([types.index(name) for name in cluster.types], dtype=np.int64)
@@ -94,8 +104,14 @@ def build(
     groups, resources = max(1, len(jobs.groups)), cluster.capacity.shape[1]
     real, whole = _of_jobs(jobs, kind, prices)
     sums = [own.sum() for own in of_type]
-    counts = np.array([0, 0, slots, 0, 0, len(set(cluster.racks.tolist())), -1, len(jobs), 0, 0, 0], dtype=np.int64)
-    counts[LEARNED] = int(table[COUNT].sum())
+    counts = np.array([0, 0, slots, 0, 0, len(set(cluster.racks.tolist())), -1, len(jobs), 0, 0, 0, 0], dtype=np.int64)
+    of_group = np.stack([np.zeros(groups), np.full(groups, -1.0), np.full(groups, -1.0)])
+    if queues is None:
+        counts[LEARNED] = int(table[COUNT].sum())
+    else:
+        table, of_group[LEAF], whole[USER, :-1] = queues
+        whole[QUEUE, :-1] = queues.leaf[jobs.group]
+        counts[USER_LIMITS] = int((queues.user >= 0).any())
     return GpuState(
         real=real,
         whole=whole,
@@ -110,7 +126,7 @@ def build(
         total=cluster.capacity.sum(axis=0),
         room=cluster.capacity.copy(),
         free=cluster.capacity.copy(),
-        of_group=np.stack([np.asarray(quota, dtype=np.float64), np.zeros(groups), np.full(groups, -1.0)]),
+        of_group=of_group,
         used=np.zeros((groups, resources), dtype=np.int64),
         asked=np.zeros(groups, dtype=np.int64),
         knobs=np.asarray(knobs, dtype=np.float64),
@@ -130,7 +146,7 @@ def _of_jobs(jobs: GpuJobs, kind: Int64s, prices: Prices) -> tuple[Float64s, Int
     real[RESTART] = _restart_s(jobs, prices)
     real[FIRST] = real[RESTART] if prices.first_start else 0.0
     real[BEGUN], real[END], real[WAKE] = -1.0, NEVER, NEVER
-    whole = np.zeros((14, len(jobs) + 1), dtype=np.int64)
+    whole = np.zeros((15, len(jobs) + 1), dtype=np.int64)
     whole[POD_GPUS, :-1] = jobs.pod_gpus
     whole[GPUS, :-1], whole[GROUP, :-1], whole[KIND, :-1], whole[SLOT] = jobs.gpus, jobs.group, kind, -1
     return real, whole

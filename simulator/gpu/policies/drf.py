@@ -19,7 +19,7 @@ from simulator.gpu.scheduler import EventScheduler
 @kernel_part
 def decide(state: GpuState, now: float) -> None:
     """Make one decision."""
-    offer(state, now, False, 0.0)
+    offer(state, now)
 
 
 SCHEDULER = EventScheduler(decide, shares="resources")

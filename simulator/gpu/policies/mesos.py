@@ -48,7 +48,7 @@ def decide(state: GpuState, now: float) -> None:
     queue_up(state)
     _lift_filters(state, now, decline_s)
     for group in range(groups):
-        state.of_group[SHARE, group] = share_of(state, group, False)
+        state.of_group[SHARE, group] = share_of(state, group)
     while free_gpus(state) > 0:
         least = -1
         for group in range(groups):

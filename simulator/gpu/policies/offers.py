@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from simulator.compiled import kernel
 from simulator.gpu.events.placing import find_any, free_gpus, start
-from simulator.gpu.events.state import ACTIVE, ACTIVE_JOB, GROUP, ORDER, PENDING, QUOTA, SHARE, STATUS, SUBMIT, GpuState
+from simulator.gpu.events.state import ACTIVE, ACTIVE_JOB, GROUP, ORDER, PENDING, SHARE, STATUS, GpuState
 
 
 @kernel
-def share_of(state: GpuState, group: int, by_quota: bool) -> float:
-    """Return the group's GPUs over its quota; else its dominant share, the largest used over total of any resource."""
-    if by_quota:
-        return float(state.used[group, 0] / max(state.of_group[QUOTA, group], 1e-9))
+def share_of(state: GpuState, group: int) -> float:
+    """Return the group's dominant share: the largest used over total of any resource."""
     most = 0.0
     for resource in range(len(state.total)):
         most = max(most, state.used[group, resource] / state.total[resource])
@@ -30,15 +28,15 @@ def queue_up(state: GpuState) -> None:
 
 
 @kernel
-def offer(state: GpuState, now: float, by_quota: bool, hold_s: float) -> None:
+def offer(state: GpuState, now: float) -> None:
     """Start jobs of the group with the smallest share, in order of arrival; skip jobs that do not fit.
 
-    A gang that arrived less than `hold_s` ago starts only on the fewest nodes. Ties by the group's number.
+    Ties by the group's number.
     """
     groups = len(state.asked)
     queue_up(state)
     for group in range(groups):
-        state.of_group[SHARE, group] = share_of(state, group, by_quota)
+        state.of_group[SHARE, group] = share_of(state, group)
     while free_gpus(state) > 0:
         least = -1
         for group in range(groups):
@@ -48,7 +46,7 @@ def offer(state: GpuState, now: float, by_quota: bool, hold_s: float) -> None:
             return
         job = state.asked[least]
         state.asked[least] = state.whole[ORDER, job]
-        kind = find_any(state, job, now - state.real[SUBMIT, job] < hold_s)
+        kind = find_any(state, job, False)
         if kind >= 0:
             start(state, job, kind, now)
-            state.of_group[SHARE, least] = share_of(state, least, by_quota)
+            state.of_group[SHARE, least] = share_of(state, least)

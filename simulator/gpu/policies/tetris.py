@@ -91,7 +91,7 @@ def _candidates(state: GpuState, fairness: float) -> int:
     waiting = 0
     for group in range(groups):
         state.asked[group] = 0
-        state.of_group[SHARE, group] = share_of(state, group, False)
+        state.of_group[SHARE, group] = share_of(state, group)
     for at in range(state.counts[ACTIVE]):
         job = state.whole[ACTIVE_JOB, at]
         if state.whole[STATUS, job] == PENDING and state.asked[state.whole[GROUP, job]] == 0:

@@ -96,7 +96,7 @@ def test_what_was_found_is_kept_and_an_interrupted_run_leaves_it(
         (("--schedulers", "fifo,easy", "--from", "2030-01-01"), "has no job that ran in that time"),
         (
             ("--schedulers", "fifo,easy", "--seeds", 2),
-            "--seeds, --jobs and --set apply only to schedulers that share GPUs",
+            "--seeds, --jobs, --queues and --set apply only to schedulers that share GPUs",
         ),
         (
             ("--schedulers", "fifo", "--nodes", 2, "--gpus-per-node", 4, "--profiles", "mine"),
@@ -214,6 +214,42 @@ def test_a_wrong_trace_is_refused_in_one_line(
     (tmp_path / "jobs.csv").write_text("job_id,submit_s,gpus,run_s\n" + rows)
     refused = baton("whatif", "--trace", tmp_path / "jobs.csv", *ON, *given)
     assert refused.code == 2 and why in refused.err and refused.err.count("\n") == 1
+
+
+def test_queues_of_a_file_limit_what_a_user_and_a_queue_hold(baton: Baton, tmp_path: Path) -> None:
+    rows = "a,0,4,100,ann,lab\nb,0,4,100,bob,lab\nc,1,4,100,ann,lab\nd,2,9,100,ann,lab\n"
+    (tmp_path / "jobs.csv").write_text(f"job_id,submit_s,gpus,run_s,user,group\n{rows}e,3,4,100,eve,shop\n")
+    queues, out = tmp_path / "queues.toml", tmp_path / "out.parquet"
+    machine = ("--machine", "2x8", "--schedulers", "yarn,yarn-fair,fifo", "--workers", 1)
+    asked = ("whatif", "--trace", tmp_path / "jobs.csv", *machine, "--queues", queues, "--jobs-out", out)
+    queues.write_text("lab = { capacity = 50, most = 50 }\nshop = { capacity = 50 }\n")
+    said = baton(*asked, "--change", "nodes=3", "--json").json["said"]
+    assert "1 job asks for more than the most capacity of a queue: left out" in said
+    times = pl.read_parquet(out).filter(pl.col("change") == "as it is")
+    starts = {name: times.filter(pl.col("scheduler") == name)["start_s"].to_list() for name in ("yarn", "yarn-fair")}
+    assert starts == {"yarn": [0.0, 0.0, 100.0, 3.0], "yarn-fair": [0.0, 0.0, 100.0, 3.0]}
+    for text, change, why in (
+        ("lab = { capacity = 90 }\n", "nodes=3", "queues.toml: the capacities of the top queues add up to 90"),
+        ("lab = { capacity = 100 }\n", "nodes=3", "group 'shop' has no leaf queue: declare one, or one named default"),
+        (
+            "lab = { capacity = 50 }\nx = { capacity = 50 }\n",
+            "nodes=3",
+            "queue 'x' is no group of the trace: known are",
+        ),
+        (
+            "lab = { capacity = 50 }\nshop = { capacity = 50 }\n",
+            "quota.lab=4",
+            "quotas do not count where queues are d",
+        ),
+        (
+            "lab = { capacity = 40, most = 40 }\nshop = { capacity = 60 }\n",
+            "nodes=1",
+            "3 jobs ask for more than the most capacity of a queue",
+        ),
+    ):
+        queues.write_text(text)
+        refused = baton(*asked, "--change", change)
+        assert refused.code == 2 and why in refused.err and refused.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("machine", ["", "4", "0x4", "4x0", "4x4:", "9999999x1", "2x4:A 1", "x", "2x4;1x1"])

@@ -49,6 +49,7 @@ def instance(seed: int, jobs: int = 40) -> tuple[GpuCluster, GpuJobs]:
         *((name, {}) for name in EVENTS),
         ("tetris", {"fairness": 0.7}),
         ("yarn", {"hold_s": 0.0}),
+        ("yarn-fair", {"hold_s": 0.0, "reclaim_at": 0.0}),
         ("yarn", {"reclaim_at": 0.0, "restart_s": 7.5}),
         ("fifo", {"restart_s": 100.0, "first_start": 1.0}),
         ("sjf", {"pass": 0.0}),
@@ -171,7 +172,7 @@ def test_a_gang_stays_in_one_rack_where_one_holds_it() -> None:
     jobs = of_arrays(np.array([0.0, 1.0]), np.array([1, 8]), np.array([10.0, 100.0]))
     found = scheduler("fifo")
     assert isinstance(found, EventScheduler)
-    state = build(cluster, jobs, np.zeros(1), np.array(found.knobs({})))
+    state = build(cluster, jobs, np.array(found.knobs({})))
     found.run(state)
     assert state.whole[SLOT, 1] >= 0
     assert sorted(state.places[NODE, state.whole[SLOT, 1], :2].tolist()) == [2, 3]

@@ -19,7 +19,6 @@ from simulator.gpu.events.state import (
     ON_TYPE,
     PENDING,
     PREEMPTIONS,
-    QUOTA,
     RUNNING,
     STATUS,
     SUBMIT,
@@ -27,10 +26,11 @@ from simulator.gpu.events.state import (
     build,
 )
 from simulator.gpu.jobs import GpuJobs, of_arrays
-from simulator.gpu.policies.yarn import SCHEDULER
+from simulator.gpu.policies.yarn.capacity import SCHEDULER
 from simulator.gpu.run import fits, quota, simulate
+from simulator.gpu.yarn_queues import flat_queues
 from tests.simulator.gpu.models import drawn_jobs
-from traces.arrays import Int64s
+from traces.arrays import Float64s, Int64s
 
 HOLD_S = 300.0
 
@@ -102,12 +102,13 @@ def test_no_gang_waits_for_free_gpus_and_nobody_is_stopped_in_vain(case: tuple[G
     if not len(jobs):
         return
     own = quota(cluster, jobs, {"a": cluster.gpus // 2, "b": cluster.gpus // 4})[0]
-    state = build(cluster, jobs, own, np.array(SCHEDULER.knobs({"hold_s": hold_s})))
+    queues = flat_queues(cluster.gpus, jobs, own)
+    state = build(cluster, jobs, np.array(SCHEDULER.knobs({"hold_s": hold_s})), queues=queues)
 
     def decide(now_state: GpuState, now: float) -> None:
         before = now_state.whole[STATUS].copy(), now_state.whole[PREEMPTIONS].copy(), now_state.whole[ON_TYPE].copy()
         SCHEDULER.decide(now_state, now)
-        _assert_fair(now_state, now, hold_s, *before)
+        _assert_fair(now_state, now, hold_s, own, *before)
 
     clock = FunctionType(simulator.gpu.kernel._run.__code__, {**vars(simulator.gpu.kernel), "_decide": decide})
     assert clock(state)[1] == -1
@@ -115,7 +116,13 @@ def test_no_gang_waits_for_free_gpus_and_nobody_is_stopped_in_vain(case: tuple[G
 
 
 def _assert_fair(
-    state: GpuState, now: float, hold_s: float, status: Int64s, preemptions: Int64s, on_type: Int64s
+    state: GpuState,
+    now: float,
+    hold_s: float,
+    quotas: Float64s,
+    status: Int64s,
+    preemptions: Int64s,
+    on_type: Int64s,
 ) -> None:
     """Assert that each stop let a job within its quota start, and that no job waits which could start."""
     every = range(len(state.need))
@@ -126,14 +133,14 @@ def _assert_fair(
         assert stops in (0, 1)
         if stops:
             assert status[job] == RUNNING
-            assert state.used[group, 0] >= state.of_group[QUOTA, group]
-            assert any(state.whole[ON_TYPE, one] == on_type[job] and _is_within(state, one) for one in started)
+            assert state.used[group, 0] >= quotas[group]
+            assert any(state.whole[ON_TYPE, one] == on_type[job] and _is_within(state, one, quotas) for one in started)
         if state.whole[STATUS, job] == PENDING:
             is_local = bool(now - state.real[SUBMIT, job] < hold_s)
             assert not any(find(state, job, kind, is_local) for kind in range(state.of_type.shape[1]))
 
 
-def _is_within(state: GpuState, job: int) -> bool:
+def _is_within(state: GpuState, job: int, quotas: Float64s) -> bool:
     """Whether the job's group was within its quota when it started, if later ones of the group are not counted."""
     group = state.whole[GROUP, job]
-    return bool(state.whole[GPUS, job] <= state.of_group[QUOTA, group])
+    return bool(state.whole[GPUS, job] <= quotas[group])

@@ -11,14 +11,20 @@ from typing import Any, NamedTuple
 from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import GpuJobs, origin_s
 from simulator.gpu.profiles.profile import RESTART_S
-from tests.twins.gpu import groups, queues
+from tests.twins.gpu import groups, queues, yarn_tree
 from tests.twins.gpu.job import NEVER, PlainGpuJob, PlainGpuWorld, start, start_on
+from traces.files.queue_tree import DeclaredQueue
 
 
 def simulate(
-    cluster: GpuCluster, jobs: GpuJobs, name: str, knobs: dict[str, Any], quota: Sequence[float] = ()
+    cluster: GpuCluster,
+    jobs: GpuJobs,
+    name: str,
+    knobs: dict[str, Any],
+    quota: Sequence[float] = (),
+    tree: Sequence[DeclaredQueue] = (),
 ) -> list[tuple[float, float, int]]:
-    """Return (start, end, preemptions) of each job, s from the origin; `quota`: GPUs of each group, for yarn."""
+    """Return (start, end, preemptions) of each job, s from the origin; yarn has quotas or a tree of declared queues."""
     origin = origin_s(jobs)
     columns = (jobs.submit_s - origin, jobs.gpus, jobs.run_s, jobs.group)
     restart_s = RESTART_S if knobs["restart_s"] is None else knobs["restart_s"]
@@ -34,11 +40,15 @@ def simulate(
             first_s=restart_s * knobs["first_start"],
             need=jobs.need[at],
             pod_gpus=int(jobs.pod_gpus[at]),
+            user=-1 if name == "yarn-fair" else int(jobs.user[at]),
         )
         for at, (submit, gpus, run, group) in enumerate(zip(*(one.tolist() for one in columns), strict=True))
     ]
     policy, coming = POLICIES[name], list(everyone)
     world = PlainGpuWorld(cluster, knobs, list(quota), cluster.capacity.copy())
+    world.tree = yarn_tree.plain_tree(cluster.gpus, jobs.groups, tree)
+    if tree:
+        policy = policy._replace(decide=yarn_tree.capacity if name == "yarn" else yarn_tree.fair)
     while coming or world.there:
         ahead = [job.submit for job in coming[:1]] + [job.end for job in world.there]
         wakes = [policy.wake(job, world.now, knobs) for job in world.there]
@@ -123,6 +133,7 @@ POLICIES = {
     "sjf": PlainGpuPolicy(_sjf),
     "srtf": PlainGpuPolicy(_srtf, preempts=True),
     "yarn": PlainGpuPolicy(groups.yarn, _yarn_wake, preempts=True),
+    "yarn-fair": PlainGpuPolicy(yarn_tree.fair, _yarn_wake, preempts=True),
     "drf": PlainGpuPolicy(groups.drf),
     "mesos": PlainGpuPolicy(groups.mesos, _mesos_wake),
     "tetris": PlainGpuPolicy(groups.tetris),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,22 +121,27 @@ def _reclaim(world: PlainGpuWorld, job: PlainGpuJob, most_nodes: int | None, bef
             if other.placed and other.gpus >= least and used[other.group] - other.gpus >= world.quota[other.group]:
                 used[other.group] -= other.gpus
                 freed.append(other)
-        if _fits_without(world, job, freed, most_nodes):
+        if fits_without(world, job, freed, most_nodes):
             for other in sorted(freed, key=lambda one: (one not in before, one.number)):
                 fewer = [one for one in freed if one is not other]
-                freed = fewer if _fits_without(world, job, fewer, most_nodes) else freed
+                freed = fewer if fits_without(world, job, fewer, most_nodes) else freed
             for other in freed:
-                stop(other, world.free, world.now)
-                if other not in before:  # it has not run
-                    other.preemptions -= 1
-                    other.start = other.start if other.restarts else -1.0
-                    other.restarts = max(0, other.restarts - 1)
+                stop_if_it_ran(world, other, before)
             assert start(job, world.free, world.now, most_nodes)
             return bool(freed)
     return False
 
 
-def _fits_without(world: PlainGpuWorld, job: PlainGpuJob, freed: list[PlainGpuJob], most_nodes: int | None) -> bool:
+def stop_if_it_ran(world: PlainGpuWorld, job: PlainGpuJob, before: Sequence[PlainGpuJob]) -> None:
+    """Stop a job; one that is not among those that ran `before` this decision waits on as if it did not start."""
+    stop(job, world.free, world.now)
+    if job not in before:
+        job.preemptions -= 1
+        job.start = job.start if job.restarts else -1.0
+        job.restarts = max(0, job.restarts - 1)
+
+
+def fits_without(world: PlainGpuWorld, job: PlainGpuJob, freed: list[PlainGpuJob], most_nodes: int | None) -> bool:
     """Whether the job fits if these jobs stop."""
     free = world.free.copy()
     for other in freed:

@@ -46,6 +46,7 @@ class PlainGpuJob:
     wake: float = NEVER  # for a policy that keeps it: when the job wakes the policy
     placed: dict[int, int] = field(default_factory=dict)
     app: int | None = None
+    user: int = -1
 
     def settle(self, now: float) -> None:
         """Update its progress to `now` if it runs."""
@@ -70,6 +71,24 @@ class PlainGpuJob:
 
 
 @dataclass(eq=False)
+class PlainQueue:
+    """A queue of YARN. GPUs, but for `user_part` (a part of 1)."""
+
+    parent: PlainQueue | None
+    guaranteed: float
+    most: float
+    least: float = 0.0
+    user_part: float = 1.0
+    user_most: float = NEVER
+    groups: set[int] = field(default_factory=set)  # of a leaf
+    children: list[PlainQueue] = field(default_factory=list)  # in the order of ties
+
+    def path(self) -> list[PlainQueue]:
+        """Return the queue and those above it, the root last."""
+        return [self] if self.parent is None else [self, *self.parent.path()]
+
+
+@dataclass(eq=False)
 class PlainGpuWorld:
     """What a policy decides on: the jobs present in order of arrival, and the free resources of each node."""
 
@@ -84,6 +103,7 @@ class PlainGpuWorld:
     queues: list[list[PlainGpuJob]] = field(default_factory=list)
     learned: list[PlainGpuJob] = field(default_factory=list)  # those of `ended` that the Gittins index uses
     now: float = 0.0
+    tree: list[PlainQueue] = field(default_factory=list)  # for yarn: its queues, the root first
 
 
 def start(job: PlainGpuJob, free: NDArray[np.int64], now: float, most_nodes: int | None = None) -> bool:

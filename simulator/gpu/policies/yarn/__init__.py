@@ -1,0 +1,1 @@
+"""YARN's Capacity scheduler and Fair scheduler, for gangs of GPUs."""
