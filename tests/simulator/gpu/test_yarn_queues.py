@@ -98,17 +98,18 @@ def _crowds(draw: st.DrawFn, types: bool = True) -> tuple[GpuCluster, GpuJobs, f
         users=("ann", "bob", "eve"),
         user=rng.integers(0, 3, count),
     )
-    share = draw(st.sampled_from([20, 50, 80]))
+    share, most = draw(st.sampled_from([(20, 60), (20, 100), (50, 50), (50, 80), (70, 100)]))
     shares: Shares = {
-        "lab": {"capacity": share, "most": draw(st.integers(share, 100)), "least": draw(st.integers(0, share))},
+        "lab": {"capacity": share, "most": most, "least": draw(st.integers(0, most))},
         "lab.vision": {
             "capacity": 50,
             "user_limit": draw(st.sampled_from([10, 50, 100])),
             "user_limit_factor": draw(st.sampled_from([-1, 0.5, 1, 2])),
-            "least": draw(st.integers(0, 50)),
+            "least": draw(st.integers(0, 100)),
         },
         "lab.text": {"capacity": 50, "user_limit": draw(st.sampled_from([10, 100]))},
-        "shop": {"capacity": 100 - share},
+        "batch": {"capacity": 30, "user_limit_factor": -1} if draw(st.booleans()) else {"capacity": 30},
+        "shop": {"capacity": 70 - share},
         "shop.web": {"capacity": 75, "most": draw(st.integers(75, 100)), "user_limit_factor": 2},
         "shop.default": {"capacity": 25, "user_limit_factor": -1, "user_limit": 30},
     }
@@ -259,6 +260,30 @@ def test_a_parent_keeps_its_capacity_although_a_child_of_it_is_above_its_own() -
     rows = [(0.0, 8, 9e3, "vision"), (1.0, 4, 9e3, "batch"), (2.0, 4, 9e3, "batch"), (50.0, 4, 10.0, "web")]
     shares = {**TREE, "lab.vision": {"capacity": 50, "user_limit_factor": -1}}
     result = simulate(of_nodes(np.array([8, 8])), _jobs(rows), "yarn", queues=tree(shares)).result
+    assert result.start_s[-1] == 50.0 and result.preemptions.tolist() == [0, 0, 1, 0]
+
+
+def test_a_parent_above_its_capacity_takes_nothing_from_another() -> None:
+    # Nobody uses shop's 6.4 GPUs: lab holds 8 of 4.8 and batch 8 of 4.8. text is entitled to 2.4, but lab to no more.
+    rows = [(0.0, 8, 9e3, "vision"), (1.0, 4, 9e3, "batch"), (2.0, 4, 9e3, "batch"), (50.0, 2, 10.0, "text")]
+    free = {"user_limit_factor": -1}
+    shares = {
+        "lab": {"capacity": 30},
+        "lab.vision": {"capacity": 50, **free},
+        "lab.text": {"capacity": 50, **free},
+        "batch": {"capacity": 30, **free},
+        "shop": {"capacity": 40},
+    }
+    result = simulate(of_nodes(np.array([8, 8])), _jobs(rows), "yarn", queues=tree(shares)).result
+    assert not result.preemptions.any() and result.start_s[-1] == 9000.0
+
+
+def test_a_least_share_counts_before_weights() -> None:
+    # By weight text gets 1.6 of 16 GPUs; its least share is 4: web and vision give back what is above theirs.
+    rows = [(0.0, 8, 9e3, "web"), (1.0, 4, 9e3, "vision"), (2.0, 4, 9e3, "vision"), (50.0, 4, 10.0, "text")]
+    shares = {"text": {"capacity": 10, "least": 25}, "web": {"capacity": 60}, "vision": {"capacity": 30}}
+    cluster = of_nodes(np.array([8, 8]))
+    result = simulate(cluster, _jobs(rows), "yarn-fair", {"hold_s": 0.0}, queues=tree(shares)).result
     assert result.start_s[-1] == 50.0 and result.preemptions.tolist() == [0, 0, 1, 0]
 
 
