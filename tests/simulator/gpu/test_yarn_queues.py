@@ -265,7 +265,7 @@ def test_a_parent_keeps_its_capacity_although_a_child_of_it_is_above_its_own() -
 
 def test_a_parent_above_its_capacity_takes_nothing_from_another() -> None:
     # Nobody uses shop's 6.4 GPUs: lab holds 8 of 4.8 and batch 8 of 4.8. text is entitled to 2.4, but lab to no more.
-    rows = [(0.0, 8, 9e3, "vision"), (1.0, 4, 9e3, "batch"), (2.0, 4, 9e3, "batch"), (50.0, 2, 10.0, "text")]
+    rows = [(0.0, 8, 9e3, "vision"), (1.0, 6, 9e3, "batch"), (2.0, 2, 9e3, "batch"), (50.0, 2, 10.0, "text")]
     free = {"user_limit_factor": -1}
     shares = {
         "lab": {"capacity": 30},
