@@ -252,6 +252,20 @@ def test_queues_of_a_file_limit_what_a_user_and_a_queue_hold(baton: Baton, tmp_p
         assert refused.code == 2 and why in refused.err and refused.err.count("\n") == 1
 
 
+def test_queues_of_a_cluster_have_the_groups_of_its_log(baton: Baton, data: Path, tmp_path: Path) -> None:
+    queues = tmp_path / "queues.toml"
+    asked = ("whatif", *SMALL, "--schedulers", "yarn", "--queues", queues, "--data", data)
+    queues.write_text("nobody = { capacity = 100 }\n")
+    refused = baton(*asked)
+    assert refused.code == 2 and "queue 'nobody' is no group of the trace: known are " in refused.err
+    group = refused.err.split("known are ")[1].split(",")[0].split(";")[0]
+    queues.write_text(f"{group} = {{ capacity = 0, most = 0 }}\ndefault = {{ capacity = 100 }}\n")
+    refused = baton(*asked)  # the log has one group
+    assert refused.code == 2 and "no job is left within the most capacity of a queue" in refused.err
+    queues.write_text("default = { capacity = 100 }\n")
+    assert baton(*asked, "--json").json["results"]
+
+
 @pytest.mark.parametrize("machine", ["", "4", "0x4", "4x0", "4x4:", "9999999x1", "2x4:A 1", "x", "2x4;1x1"])
 def test_a_wrong_machine_is_refused(baton: Baton, tmp_path: Path, machine: str) -> None:
     (tmp_path / "jobs.csv").write_text("job_id,submit_s,gpus,run_s\na,0,1,9\n")
