@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from models.what_if.attempts import failed_attempts, failures_line
 from models.what_if.changes import GpuScene
 from models.what_if.job_files import with_facts
 from models.what_if.profiled import profiled
@@ -79,6 +80,7 @@ def read_scene(
     if newest is not None and len(rows) > newest:
         assumptions.append(f"of {counted(len(rows), 'job')} the {newest:,} submitted last are replayed")
         rows = rows.tail(newest)
+    rows = rows.join(failed_attempts(data, settings.name), on="job_key", how="left", maintain_order="left")
     known = tuple((profiles or {}).values())
     cluster, nodes, machine_assumptions = _machine(data, settings, known)
     jobs, dimension = _jobs(rows)
@@ -87,6 +89,7 @@ def read_scene(
     if is_of_pods:
         jobs, said = of_pods(jobs, rows)
         assumptions += said
+    assumptions += failures_line(rows)
     if facts is not None:
         jobs = with_facts(jobs, facts, profiles or {})
     jobs, said = profiled(jobs, known, cluster, seed, is_strict)
@@ -203,6 +206,8 @@ def _jobs(rows: pl.DataFrame) -> tuple[GpuJobs, str]:
         models_asked=(),
         ids=rows["job_key"].to_numpy().astype(np.str_),
         recorded_wait_s=rows["wait_s"].cast(pl.Float64).fill_null(np.nan).to_numpy(),
+        fails_s=rows["fails_s"].fill_null(np.nan).to_numpy(),
+        hopeless_s=rows["hopeless_s"].fill_null(np.nan).to_numpy(),
     )
     if len(groups) < 2:
         return jobs, "nothing: the log names neither partitions nor users, so all jobs are of one group"

@@ -16,6 +16,8 @@ Both files are CSV with a heading. `--trace` has a row per job; `--jobs` has row
 | `least_gpus`, `most_gpus` | an elastic job may run on so many GPUs |
 | `app` | application whose trials share the name |
 | `restart_s` | seconds of a checkpoint and a start from it |
+| `fails_s` | run time of its first attempt, s, if that fails by an error that shows on one GPU |
+| `hopeless_s` | run time until its first failure that no retry cures, s |
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -43,7 +46,8 @@ from traces.files.queue_tree import DeclaredQueue, check_groups
 from traces.files.whole import whole_file
 from traces.visible import visible
 
-FACTS = ("model", "batch", "counted_batch", "work", "least_gpus", "most_gpus", "app", "restart_s")
+_NUMBERS = ("batch", "counted_batch", "work", "restart_s", "fails_s", "hopeless_s")  # columns with the field's name
+FACTS = ("model", "least_gpus", "most_gpus", "app", *_NUMBERS)
 _TRACE = ("job_id", "submit_s", "gpus", "run_s")
 _TRACE_TOO = ("start_s", "user", "group", *FACTS)
 MOST_GPUS = 1_000_000  # of one job
@@ -180,7 +184,10 @@ def _with_facts(jobs: GpuJobs, rows: Mapping[int, CsvRow], profiles: Mapping[str
     count = len(jobs)
     order = {name: index for index, name in enumerate(profiles)}
     named = np.full(count, -1, dtype=np.int64)
-    facts = {name: np.full(count, np.nan) for name in ("batch", "counted_batch", "work", "least", "most", "restart_s")}
+    facts = {
+        name: np.full(count, np.nan) if (known := getattr(jobs, name)) is None else known.copy()
+        for name in (*_NUMBERS, "least", "most")
+    }
     apps: dict[str, int] = {}
     app = np.full(count, -1, dtype=np.int64)
     for at, row in rows.items():
@@ -188,7 +195,7 @@ def _with_facts(jobs: GpuJobs, rows: Mapping[int, CsvRow], profiles: Mapping[str
             named[at] = order[_profile(row, profiles).model]
         if row.text("app"):
             app[at] = apps.setdefault(row.name("app"), len(apps))
-        for column in ("batch", "counted_batch", "work", "restart_s"):
+        for column in _NUMBERS:
             if row.text(column):
                 facts[column][at] = row.number(column, above=column != "restart_s")
         gpus = int(jobs.gpus[at])
@@ -199,7 +206,7 @@ def _with_facts(jobs: GpuJobs, rows: Mapping[int, CsvRow], profiles: Mapping[str
         if facts["least"][at] > gpus or facts["most"][at] < gpus:
             raise row.error(f"least_gpus and most_gpus must be around the {gpus} GPUs that the job requests")
     elastic = (facts["most"] > jobs.gpus) | (facts["least"] < jobs.gpus)
-    given = {name: None if np.isnan(values).all() else values for name, values in facts.items()}
+    given: dict[str, Any] = {name: None if np.isnan(values).all() else values for name, values in facts.items()}
     return replace(
         jobs,
         profiles=tuple(profiles.values()),
@@ -207,10 +214,5 @@ def _with_facts(jobs: GpuJobs, rows: Mapping[int, CsvRow], profiles: Mapping[str
         model=named.copy(),
         elastic=elastic,
         app=app if apps else None,
-        batch=given["batch"],
-        counted_batch=given["counted_batch"],
-        work=given["work"],
-        least=given["least"],
-        most=given["most"],
-        restart_s=given["restart_s"],
+        **given,
     )

@@ -23,6 +23,8 @@ OPTIONAL_COLUMNS = (
     "most",
     "restart_s",
     "app",
+    "fails_s",
+    "hopeless_s",
 )  # may be None
 
 
@@ -63,6 +65,8 @@ class GpuJobs:
     most: Float64s | None = None  # most GPUs of an elastic job
     restart_s: Float64s | None = None  # seconds of a checkpoint and a start from it
     app: Int64s | None = None  # index of the application whose trials share it; -1: none
+    fails_s: Float64s | None = None  # run time of its first attempt, if that fails by an error that shows on one GPU
+    hopeless_s: Float64s | None = None  # run time until its first failure that no retry cures
 
     def __len__(self) -> int:
         return len(self.number)
@@ -125,6 +129,8 @@ class GpuJobs:
                 least=int(given("least", at) or 1),
                 most=None if (most := given("most", at)) is None else int(most),
                 restart_s=given("restart_s", at),
+                fails_s=given("fails_s", at),
+                hopeless_s=given("hopeless_s", at),
                 app=None if self.app is None or self.app[at] < 0 else int(self.app[at]),
                 need=tuple(self.need[at, 1:].tolist()),
                 gpu_milli=int(self.gpu_milli[at]),

@@ -86,6 +86,8 @@ class GpuJob:
     accepts: tuple[str, ...] = ()  # GPU models that it asks for; () is any
     counted_batch: float | None = None  # batch up to which a scheduler counts on a job that chooses its batch
     training: Training | None = None  # progress of a job that says its work; the clock makes it
+    fails_s: float | None = None  # run time of its first attempt, if that fails by an error that shows on one GPU
+    hopeless_s: float | None = None  # run time until its first failure that no retry cures; the rest are retries
     left_s: float = 0.0  # remaining part of run_s at `since_s`
     gpu_s: float = 0.0  # attained GPU seconds, including charges
     gpu_s_by_type: dict[str, float] = field(default_factory=dict)  # the same on each GPU type
@@ -214,13 +216,13 @@ class _Clock:
                 has_ended = after_s is not None
                 until_s = now_s if after_s is None else begin_s + after_s
                 job.left_s = job.run_s * job.training.share_left
-            passed_s = until_s - job.since_s
-            job.gpu_s += passed_s * job.held
-            each_s = passed_s * job.held / sum(job.placed.values())
+            passed_s, held = until_s - job.since_s, job.held
+            job.gpu_s += passed_s * held
+            each_s = passed_s * held / sum(job.placed.values())
             for node, gpus in job.placed.items():
                 kind = self.machine.types[node]
                 job.gpu_s_by_type[kind] = job.gpu_s_by_type.get(kind, 0.0) + each_s * gpus
-            job.lost_gpu_s += (passed_s - max(0.0, until_s - begin_s)) * job.held
+            job.lost_gpu_s += (passed_s - max(0.0, until_s - begin_s)) * held
             job.ran_s += passed_s
         job.since_s = until_s
         return has_ended
@@ -230,7 +232,7 @@ class _Clock:
         waiting = any(not job.placed for job in self.active.values())
         stranded, last_end_s = self.free * (now_s - self.last_s), self.last_s
         for number, job in list(self.active.items()):
-            if self.advance(job, now_s):
+            if job.placed and self.advance(job, now_s):
                 stranded += job.held * (now_s - job.since_s)
                 last_end_s = max(last_end_s, job.since_s)
                 job.left_s, job.end_s, job.placed = 0.0, job.since_s, {}
@@ -246,15 +248,16 @@ class _Clock:
         interfered = getattr(self.policy, "interfered", None)
         kept: Mapping[int, float] = {} if interfered is None else interfered(wanted)
         for number, job in self.active.items():
-            placed = wanted.get(number, {})
+            placed = wanted.get(number)
+            if not placed:
+                job.preemptions += bool(job.placed)
+                job.placed = {}
+                continue
             is_alike = placed == job.placed or self.is_free_move(job.placed, placed)
             if not is_alike:
-                if placed:
-                    self.change(job, now_s)
-                else:
-                    job.preemptions += 1
+                self.change(job, now_s)
             is_changed = partners.get(number) != self.partners.get(number) or kept.get(number) != self.kept.get(number)
-            if placed and (is_changed or not is_alike):
+            if is_changed or not is_alike:
                 if job.training is not None:
                     job.training.place(*shape(placed, self.machine))
                 job.speed = speed(job, placed, self.machine) if job.training is None else 1.0
@@ -262,7 +265,7 @@ class _Clock:
                 other = self.active[partners[number]].model if number in partners else None
                 if job.model is not None and other is not None:
                     job.speed *= packed_share(job.model, other, self.machine.types[min(placed)], sum(placed.values()))
-            job.placed = placed
+            job.placed, job.since_s = placed, now_s
         self.partners, self.kept = partners, kept
 
     def is_free_move(self, before: Placed, after: Placed) -> bool:
@@ -316,7 +319,7 @@ class _Clock:
                 self.decisions += 1
                 self.apply(self.policy.decide(View(tick, self.machine, list(self.active.values()))), tick)
                 guests = self.policy.guests
-                held = sum(job.held for number, job in self.active.items() if number not in guests)
+                held = sum(job.held for number, job in self.active.items() if job.placed and number not in guests)
                 self.loaned = getattr(self.policy, "loaned_gpus", 0)
                 self.free = self.own_gpus + self.loaned - held
             following = self.next_tick(tick)

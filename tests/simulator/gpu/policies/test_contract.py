@@ -31,6 +31,8 @@ POLICIES: dict[str, Callable[[], RoundPolicy]] = {
             "prerun_s": 120.0,
             "isolate": 1.0,
             "interference": 0.3,
+            "pool_nodes": 1.0,
+            "no_retry": 1.0,
         },
     ),
 }
