@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bench.bench_gpu import TRACE, philly
-from bench.gpu_mixed import FIGURES
+from bench.gpu_rows import FIGURES
 from bench.results import Benchmark, BenchmarkRun
 from features.failures.savings import SHOWS_ON_ONE_GPU
 from features.failures.signatures import signatures

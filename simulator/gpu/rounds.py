@@ -245,13 +245,11 @@ class _Clock:
         """Start, stop and change jobs so that exactly `wanted` runs."""
         self.check(wanted)
         partners = {a: b for pair in self.policy.guests.items() for a, b in (pair, pair[::-1])}
-        interfered = getattr(self.policy, "interfered", None)
-        kept: Mapping[int, float] = {} if interfered is None else interfered(wanted)
+        kept: Mapping[int, float] = getattr(self.policy, "interfered", lambda _: {})(wanted)
         for number, job in self.active.items():
             placed = wanted.get(number)
             if not placed:
-                job.preemptions += bool(job.placed)
-                job.placed = {}
+                job.preemptions, job.placed = job.preemptions + bool(job.placed), {}
                 continue
             is_alike = placed == job.placed or self.is_free_move(job.placed, placed)
             if not is_alike:
