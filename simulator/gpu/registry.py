@@ -26,6 +26,7 @@ SCHEDULERS: dict[str, str] = {
     "tetris": "simulator.gpu.policies.tetris",
     "tiresias": "simulator.gpu.policies.tiresias.attained",
     "tiresias-gittins": "simulator.gpu.policies.tiresias.gittins",
+    "tiresias-rounds": "simulator.gpu.policies.tiresias.rounds",
     "themis": "simulator.gpu.policies.themis",
     "lyra": "simulator.gpu.policies.lyra",
     "gandiva": "simulator.gpu.policies.gandiva",

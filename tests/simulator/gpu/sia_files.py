@@ -17,6 +17,7 @@ FOLDER = Path(__file__).resolve().parents[3].parent / "shared" / "references" / 
 CLUSTERS = ("aws", "dgx-ext", "rtx")  # T4, A100 and RTX 2080 Ti; GPU types keep these names
 # Seconds of a restart in the policy's restart factor (sia-simulator/sia.py). Jobs pay those of sia_models.csv.
 FACTOR_S = {"bert": 120, "cifar10": 30, "ncf": 30, "imagenet": 250, "deepspeech2": 25, "yolov3": 45}
+SETTINGS = ("model", "batch", "most_batch", "slowdown", "restart_s")
 STATISTICS = ("model", "batch", "epoch", "progress", "grad_sqr", "grad_var")
 
 
@@ -37,7 +38,17 @@ def models() -> dict[str, dict[str, str]]:
 def profiles(folder: Path) -> dict[str, Profile]:
     """Write the profiles to `folder` and read them."""
     every = models()
+    settings = [
+        (name, row["init_batch"], row["max_batch"], row["slowdown"], FACTOR_S[name]) for name, row in every.items()
+    ]
     table = [row for row in rows("sia_profiles.csv.gz") if row["cluster"] in CLUSTERS and row["model"] in every]
+    return written(folder, settings, table)
+
+
+def written(
+    folder: Path, settings: Sequence[tuple[object, ...]], table: Sequence[dict[str, str]]
+) -> dict[str, Profile]:
+    """Write profiles to `folder` and read them: rows of `SETTINGS`, and rows of sia_profiles.csv.gz."""
     placed = {(row["model"], row["cluster"], row["nodes"], row["gpus"]) for row in table if row["placement"]}
     steps = []
     for row in table:
@@ -50,10 +61,8 @@ def profiles(folder: Path) -> dict[str, Profile]:
             placement = "-".join(str(gpus // nodes + (node < gpus % nodes)) for node in range(nodes))
         steps.append((row["model"], row["cluster"], placement, row["local_batch"], row["step_s"], row["sync_s"]))
     _write(folder / "steps.csv", ("model", "gpu_type", "placement", "local_batch", "step_s", "sync_s"), steps)
-    settings = [
-        (name, row["init_batch"], row["max_batch"], row["slowdown"], FACTOR_S[name]) for name, row in every.items()
-    ]
-    _write(folder / "models.csv", ("model", "batch", "most_batch", "slowdown", "restart_s"), settings)
+    _write(folder / "models.csv", SETTINGS, settings)
+    every = {row[0] for row in settings}
     measured = [tuple(row[column] for column in STATISTICS) for row in rows("sia_statistics.csv.gz")]
     _write(folder / "statistics.csv", STATISTICS, [row for row in measured if row[0] in every])
     return read_profiles(folder)

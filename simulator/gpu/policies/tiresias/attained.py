@@ -21,7 +21,7 @@ count. With `local`, a gang whose model takes much longer for a step when it is 
 `simulator/gpu/profiles/scaling.py`) starts only on the fewest nodes, which represents the paper's skew of tensor sizes.
 Other gangs are packed as well as possible.
 
-Other programs differ: those of Lucid and Pollux decide every 60 s and have two queues. Not here: their rounds.
+The programs of Lucid and Pollux decide every 60 s and have two queues, as `tiresias-rounds`.
 """
 
 from __future__ import annotations
