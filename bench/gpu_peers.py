@@ -21,14 +21,22 @@ from bench.results import Benchmark, BenchmarkRun
 from simulator.gpu.cluster import of_nodes
 from simulator.gpu.policies.sia import Sia
 from simulator.gpu.rounds import simulate_rounds
-from tests.simulator.gpu import sia_files, test_gavel_references, test_references, test_sia_references
+from tests.simulator.gpu import (
+    pollux_files,
+    sia_files,
+    test_gavel_references,
+    test_pollux_references,
+    test_references,
+    test_sia_references,
+)
 
 ABOUT = Benchmark(
     "gpu_peers",
     "GPU schedulers beside their authors' programs",
     "gpu",
     "The same jobs on the same machine under the authors' program and here. Equal: ends at the same second, or "
-    "completion times within 10 % (Gavel, Gandiva, Sia). Sia's program with another solver differs from itself by 4 %.",
+    "completion times within 10 % (Gavel, Gandiva, Sia, Pollux). Sia's program with another solver differs from itself "
+    "by 4 %.",
 )
 
 
@@ -82,13 +90,35 @@ def of_sia() -> Iterator[PeerRow]:
         )
 
 
+def of_pollux() -> Iterator[PeerRow]:
+    """Compare with the results that Pollux's authors published: their Tiresias, and Pollux."""
+    with tempfile.TemporaryDirectory() as folder:
+        known = pollux_files.profiles(Path(folder))
+    for workload in range(1, 9):
+        given = (test_pollux_references.tiresias(), "tiresias", workload, known)
+        own, theirs = test_pollux_references.completion_times(*given)
+        equal = float((own == theirs).mean())
+        yield PeerRow(
+            f"Pollux's program, tiresias: tiresias-rounds, workload {workload}",
+            own.mean() / theirs.mean(),
+            equal,
+            len(own),
+        )
+    for workload in (1, 6):
+        own, theirs = test_pollux_references.completion_times(
+            test_pollux_references.pollux(), "pollux", workload, known
+        )
+        close = float((np.abs(own / theirs - 1.0) < 0.1).mean())
+        yield PeerRow(f"Pollux's program: pollux, workload {workload}", own.mean() / theirs.mean(), close, len(own))
+
+
 def main() -> None:
     """Compare all, print and record the figures."""
     if not test_references.FOLDER.is_dir():
         print(f"nothing is compared: the results of the authors' programs are not there ({test_references.FOLDER})")
         return
     run = BenchmarkRun(ABOUT)
-    for rows in (of_tiresias(), of_gavel(), of_sia()):
+    for rows in (of_tiresias(), of_gavel(), of_sia(), of_pollux()):
         for row in rows:
             print(f"{row.name}: mean {row.ratio:.4f}, {row.equal:.0%} of {row.jobs} jobs alike", flush=True)
             run.add(row.name, "mean completion time, ours to theirs", row.ratio, n=row.jobs)

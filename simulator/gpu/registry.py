@@ -30,6 +30,7 @@ SCHEDULERS: dict[str, str] = {
     "themis": "simulator.gpu.policies.themis",
     "lyra": "simulator.gpu.policies.lyra",
     "gandiva": "simulator.gpu.policies.gandiva",
+    "pollux": "simulator.gpu.policies.pollux",
     "sia": "simulator.gpu.policies.sia",
     "single": "simulator.gpu.policies.single",
     "gavel": "simulator.gpu.policies.gavel.max_min",

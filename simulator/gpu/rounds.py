@@ -24,6 +24,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from simulator.gpu.algorithms.placement import fewest_nodes, packed_whole
+from simulator.gpu.profiles.performance import TOLERANCE
 from simulator.gpu.profiles.profile import RESTART_S, Placement, Profile, rotated
 from simulator.gpu.profiles.scaling import goodput, packed_share
 from simulator.gpu.result import GpuResult
@@ -335,8 +336,8 @@ class _Clock:
         """Return the training of a job that says its work and has statistics."""
         if job.work is None or job.model is None or job.model.statistics is None:
             return None
-        whole_seconds = bool(getattr(self.policy, "whole_seconds", False))
-        return Training(job.model, job.work, job.batch, job.counted_batch, whole_seconds)
+        asked = getattr(self.policy, "whole_seconds", False), getattr(self.policy, "fit_tolerance", TOLERANCE)
+        return Training(job.model, job.work, job.batch, job.counted_batch, *asked)
 
     def next_tick(self, tick: float) -> float:
         """Return the end of this round; if the policy has `settled`, that of the round of the next event."""
@@ -361,10 +362,10 @@ def simulate_rounds(jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPo
     A policy may be `settled`: its last decision remains valid until a job arrives or ends, or until its `wake_s` if it
     has one. It is not called before. A policy that `shares_gpus` gives a job the part of a GPU that it asks for; under
     the others a job takes its GPUs whole. A policy may have `first_start` (a first start is charged like a restart),
-    `free_moves` (a move to other nodes with the same `shape` is not), and `whole_seconds` (epochs of jobs that say
-    their work take them). A policy may borrow nodes: `extended` returns the machine with all of them, and `loaned_gpus`
-    the number of borrowed GPUs after its last decision. Jobs may slow their neighbours: `interfered` returns the share
-    of its speed that each such job keeps, given the places of all.
+    `free_moves` (a move to other nodes with the same `shape` is not), `whole_seconds` (epochs of jobs that say their
+    work take them), and a `fit_tolerance` (of their step times). A policy may borrow nodes: `extended` returns the
+    machine with all of them, and `loaned_gpus` the number of borrowed GPUs after its last decision. Jobs may slow their
+    neighbours: `interfered` returns the share of its speed that each such job keeps, given the places of all.
 
     Raises InputError for a job that is wider than the machine. Raises WorkError if the policy breaks a rule, or starts
     no job for STUCK_S.

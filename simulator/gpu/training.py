@@ -18,6 +18,7 @@ import numpy as np
 
 from simulator.gpu.profiles.performance import (
     TINY,
+    TOLERANCE,
     BatchChoice,
     BatchLimits,
     StepModel,
@@ -37,7 +38,8 @@ class Training:
 
     `batch` fixes the samples of a step over all GPUs; with None the job chooses. `counted_batch` is the batch up to
     which a scheduler counts on a job that chooses; as in the released simulator, the job itself may choose more. With
-    `whole_seconds` every epoch takes whole seconds, as there; it matters for epochs of a few seconds.
+    `whole_seconds` every epoch takes whole seconds, as there; it matters for epochs of a few seconds. `tolerance` is
+    that of the fits (`fitted`).
     """
 
     def __init__(
@@ -47,10 +49,12 @@ class Training:
         batch: float | None = None,
         counted_batch: float | None = None,
         whole_seconds: bool = False,
+        tolerance: float | None = TOLERANCE,
     ) -> None:
         assert profile.statistics is not None
         self.statistics: Statistics = profile.statistics
         self.profile, self.work, self.batch, self.whole_seconds = profile, work, batch, whole_seconds
+        self.tolerance = tolerance
         self.own = profile.batch or float(self.statistics.batches[0])
         self.most = max(self.own, profile.most_batch or float(self.statistics.batches[-1]))
         self.counted = max(self.own, min(self.most, batch or counted_batch or self.most))
@@ -187,7 +191,7 @@ class Training:
         point = (len(self.placement), sum(self.placement), float(self.local_batch))
         if point not in seen:
             seen[point] = seconds
-            self.models[self.gpu_type] = fitted(seen)
+            self.models[self.gpu_type] = fitted(seen, self.tolerance)
             self.fits += 1
         return rate
 

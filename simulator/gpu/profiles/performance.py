@@ -98,13 +98,15 @@ def best_batch(
     return BatchChoice(goodput[best], local[best], accumulation[best])
 
 
-def fitted(seen: Mapping[tuple[int, int, float], tuple[float, float]]) -> StepModel:
+def fitted(
+    seen: Mapping[tuple[int, int, float], tuple[float, float]], tolerance: float | None = TOLERANCE
+) -> StepModel:
     """Fit the model to measured steps: (nodes, GPUs, samples per GPU) -> (seconds of a step, of its sync); at least 1.
 
     It minimises the root mean square errors of the logarithms of step and computation, with small penalties for gamma
     above 1 and for a sync that grows with the GPUs. What was not yet measured (several nodes, several GPUs of a node,
     more than two) costs nothing at first, so that the job tries it. All as in the released program, whose search may
-    stop short of the best fit.
+    stop short of the best fit. It stops at `tolerance`; None is that of scipy, as in the released program of Pollux.
     """
     from scipy.optimize import Bounds, minimize
 
@@ -129,7 +131,7 @@ def fitted(seen: Mapping[tuple[int, int, float], tuple[float, float]]) -> StepMo
         args=(points, np.log(step - sync), np.log(step)),
         jac=True,
         bounds=Bounds(low, high, keep_feasible=True),
-        tol=TOLERANCE,
+        tol=tolerance,
     ).x
     if not several:  # several nodes are no faster than one
         found[2], found[3] = max(found[2], 1.1 * found[4]), max(found[3], 1.1 * found[5])

@@ -11,7 +11,7 @@ their program (`tiresias.py` of petuum/adaptdl, branch osdi21-artifact). The pap
 | order in a queue | by first start, then by arrival | by joining the queue | as the program |
 | promotion | after a long wait | none | as the program |
 | starts | free | each takes 30 s, the first too | `pause_s`, -1: the model's restart; `first_start` |
-| placement | few nodes if the tensors are skewed | the nodes with the most free GPUs | `spread` 1; 0: the fewest nodes |
+| placement | few nodes if the tensors are skewed | the nodes with most free GPUs | `spread` 1; 0: the fewest nodes |
 | epochs | | end on whole seconds | `whole_seconds` |
 
 Queues are served in order, by the number of free GPUs in the cluster. A job that does not fit lets others pass, and a

@@ -20,6 +20,7 @@ ROUNDS = {name: found for name in SCHEDULERS if isinstance(found := scheduler(na
 POLICIES: dict[str, Callable[[], RoundPolicy]] = {
     **{name: partial(found.build, {}) for name, found in ROUNDS.items()},
     "gandiva": partial(ROUNDS["gandiva"].build, {"round_s": 300.0}),  # fewer rounds
+    "pollux": partial(ROUNDS["pollux"].build, {"round_s": 600.0, "generations": 10.0}),  # fewer searches
     "kubernetes, gang": partial(ROUNDS["kubernetes"].build, {"gang": 1.0}),
     "kubernetes, pack": partial(ROUNDS["kubernetes"].build, {"gang": 1.0, "pack": 1.0}),
     "guided, all": partial(
