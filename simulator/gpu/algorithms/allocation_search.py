@@ -38,7 +38,7 @@ class AllocationProblem(NamedTuple):
     by_utility: bool = True  # whether the use of the GPUs is a second objective
 
 
-def search(
+def search_allocations(
     problem: AllocationProblem, states: Int64s, random: np.random.Generator, generations: int = GENERATIONS
 ) -> tuple[Int64s, Int64s]:
     """Return the best state found, (jobs, nodes), and the states with which to begin the next search.

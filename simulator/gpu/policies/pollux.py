@@ -37,7 +37,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.gpu.algorithms.allocation_search import GENERATIONS, AllocationProblem, search
+from simulator.gpu.algorithms.allocation_search import GENERATIONS, AllocationProblem, search_allocations
 from simulator.gpu.algorithms.placement import packed, take
 from simulator.gpu.profiles.profile import Profile
 from simulator.gpu.profiles.scaling import goodput
@@ -97,7 +97,7 @@ class Pollux:
             return wanted
         elastic.sort(key=lambda job: (job.gpu_s, job.submit_s, job.number))
         problem = self._problem(elastic, free, view)
-        best, self._states = search(problem, self._first(elastic, problem), self._random, self.generations)
+        best, self._states = search_allocations(problem, self._first(elastic, problem), self._random, self.generations)
         self._searched = [job.number for job in elastic]
         for job, row in zip(elastic, best, strict=True):
             if row.any():

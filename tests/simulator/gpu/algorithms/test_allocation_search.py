@@ -7,7 +7,7 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from simulator.gpu.algorithms.allocation_search import AllocationProblem, evaluate, mutate, repair, search
+from simulator.gpu.algorithms.allocation_search import AllocationProblem, evaluate, mutate, repair, search_allocations
 from simulator.gpu.algorithms.fronts import fronts, survivors
 from traces.arrays import Float64s, Int64s
 
@@ -146,12 +146,12 @@ def test_the_best_state_is_found(by_utility: bool) -> None:
         rows = list(product(*(range(int(gpus) + 1) for gpus in made.gpus)))
         states = [np.array(state) for state in product(rows, repeat=3)]
         least = min(plain_values(made, state)[0] for state in states if is_allowed(made, state))
-        best, kept = search(made, made.current[None], random)
+        best, kept = search_allocations(made, made.current[None], random)
         assert is_allowed(made, best) and plain_values(made, best)[0] == pytest.approx(least)
         assert all(is_allowed(made, state) for state in kept)
 
 
 def test_the_same_seed_finds_the_same_states() -> None:
     made = problem(np.random.default_rng(4), 8, 4)
-    one, other = (search(made, made.current[None], np.random.default_rng(5), 20) for _ in range(2))
+    one, other = (search_allocations(made, made.current[None], np.random.default_rng(5), 20) for _ in range(2))
     assert np.array_equal(one[0], other[0]) and np.array_equal(one[1], other[1])
