@@ -71,10 +71,7 @@ def read_scene(
     if is_of_pods:
         rows, line = _gangs(rows)
         assumptions.append(line)
-    if from_s is not None:
-        rows = rows.filter(pl.col("submit_s") >= from_s)
-    if until_s is not None:
-        rows = rows.filter(pl.col("submit_s") < until_s)
+    rows = _between(rows, from_s, until_s)
     if rows.is_empty():
         raise InputError(f"cluster {settings.name!r} has no job that ran on GPUs in that time; give a wider window")
     if newest is not None and len(rows) > newest:
@@ -98,6 +95,12 @@ def read_scene(
     check_groups(settings.queues, set(jobs.groups), _named(every))
     scene = GpuScene(cluster, jobs, quotas, settings.queues, assumptions=tuple(assumptions), seed=seed)
     return without_unplaceable(scene)
+
+
+def _between(rows: pl.DataFrame, from_s: int | None, until_s: int | None) -> pl.DataFrame:
+    """Return the jobs submitted from `from_s` and before `until_s`."""
+    rows = rows if from_s is None else rows.filter(pl.col("submit_s") >= from_s)
+    return rows if until_s is None else rows.filter(pl.col("submit_s") < until_s)
 
 
 def _named(rows: pl.DataFrame) -> set[str]:

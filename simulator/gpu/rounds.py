@@ -157,8 +157,7 @@ class RoundPolicy(Protocol):
 def speed(job: GpuJob, placed: Placed, machine: GpuMachine) -> float:
     """Return the progress per second on `placed`; 1 on the requested GPUs, packed on the reference type.
 
-    A gang on several types runs at the speed of its slowest GPUs. For a job that trains, the progress is the steps of
-    its fixed batch, or of its model's own batch.
+    A gang on several types runs at the speed of its slowest GPUs. A job that trains counts the steps of its batch.
     """
     gpus, nodes = sum(placed.values()), len(placed)
     if job.model is None:
