@@ -30,7 +30,7 @@ from simulator.gpu.registry import scheduler
 from simulator.gpu.rounds import GpuJob, GpuMachine, simulate_rounds
 from simulator.gpu.run import simulate
 from simulator.gpu.scheduler import RoundScheduler, Setting
-from tests.simulator.gpu import sia_files, test_gavel_references, test_sia_references
+from tests.simulator.gpu import pollux_files, sia_files, test_gavel_references, test_sia_references
 from traces.arrays import Float64s
 from traces.units import WEEK_S
 
@@ -137,12 +137,26 @@ def of_sia() -> Iterator[Headline]:
     yield Headline("sia to gavel-throughput, its 160 jobs", "1.4 to 14", submit_s, own, base)
 
 
+def of_pollux() -> Iterator[Headline]:
+    """Compare with Tiresias on the 160 jobs of two of Pollux's workloads; under it jobs keep what their users ask for."""
+    with tempfile.TemporaryDirectory() as folder:
+        known = pollux_files.profiles(Path(folder))
+    for workload in (1, 6):
+        asked = pollux_files.jobs("tiresias", workload, known)
+        starts: dict[str, Setting] = {"first_start": 1.0, "whole_seconds": 1.0}
+        own = in_rounds(pollux_files.jobs("pollux", workload, known), pollux_files.MACHINE, "pollux", starts)
+        base = in_rounds(asked, pollux_files.MACHINE, "tiresias-rounds", starts)
+        submit_s = np.array([job.submit_s for job in asked])
+        yield Headline(f"pollux to tiresias-rounds, its workload {workload}", "1.6 to 2.0", submit_s, own, base)
+
+
 PAPERS: dict[str, tuple[Path, Callable[[], Iterator[Headline]]]] = {
     "tiresias": (TRACE, of_tiresias),
     "tetris": (TRACE, of_tetris),
     "lyra": (TRACE, of_lyra),
     "gavel": (test_gavel_references.REFERENCES, of_gavel),
     "sia": (sia_files.FOLDER, of_sia),
+    "pollux": (sia_files.FOLDER, of_pollux),
 }  # the files that the headline needs, and its comparison
 
 

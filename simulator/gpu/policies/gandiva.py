@@ -2,13 +2,13 @@
 
 Xiao et al., "Gandiva: Introspective cluster scheduling for deep learning" (OSDI 2018).
 
-- If jobs need more GPUs than there are, the jobs without a slice for the longest time are next. Each gets its previous
-  GPUs if they are free, else the fewest nodes that can hold it. Suspending and resuming costs `pause_s` (migration
-  takes one to two seconds there). A job without such a place is spread over the remaining GPUs.
+- A new job gets a home on the fewest nodes: idle GPUs, else the servers with the least load. If the homes on a server
+  need more GPUs than it has, its jobs take turns of `round_s`; those without a slice for the longest time are next.
+  Suspending and resuming costs `pause_s` (migration takes one to two seconds there).
 - If no GPU is left, a waiting job is packed with a running job of as many GPUs for a trial of one slice. The pair is
   kept if both together progressed more than `least_together` times as much as one alone. Else it is not packed again,
   and the next pair is tried. With `tries` 0, the progress of every pair is known without a trial.
-- A job on more nodes than it needs moves as soon as fewer nodes can hold it.
+- A job that finds no room at home moves to idle GPUs on the fewest nodes, which become its home.
 - If no job waits, elastic jobs grow to twice their request, and shrink when a job arrives.
 
 `slices`, `migrates` and `grows` switch these off one by one; `least_together` = 2 switches packing off.
@@ -19,18 +19,21 @@ the other parameters but `seed`.
 
 | point | paper | Gavel's form | here, by default |
 |---|---|---|---|
-| time slices | per server, 60 s | equal fractions of time (`policies.gavel.share_rounds`) | for the cluster |
+| time slices | per server, 60 s | equal fractions of time (`policies.gavel.share_rounds`) | as the paper |
 | pairs | lowest use of the GPU first, tried | random, of equal GPUs, if GPUs are short | pairs kept, then tried |
 | a pair ends | when both together are slower than one | if the sum over GPU types is below 1 | as `least_together` |
-| migration | to fewer nodes, and away from a bad pair | every round, free | to fewer nodes |
+| migration | to fewer nodes or idle ones, and away from a bad pair | every round, free | to idle nodes |
 | growth | into idle GPUs | no | into idle GPUs |
 
-Our reading: slices are decided for the whole cluster at once every `round_s` seconds (60 there), not per server.
-Without slices, jobs run to their end in order of arrival, and a job that does not fit lets others pass. A job on
-another job's GPUs counts as waiting and is packed again every round: first the pairs that their trials showed to be the
-best, then untried pairs in order of arrival, because profiles lack the use of the GPU. A trial measures the progress in
-the profiles, for the two jobs on that GPU type. If a job ends during its trial, nothing is learned. Pairs that no
-profile has are not tried. If no job waits, the last decision remains valid until a job arrives or ends.
+`per_server` = 0 slices the cluster as a whole: a job whose turn it is gets its previous GPUs if they are free, else the
+fewest nodes that can hold it, else any; a job on more nodes than it needs moves as soon as fewer can hold it.
+
+Our reading: the slices of all servers begin at the same second. A gang on several servers runs when it has its turn on
+all of them. Without slices, jobs run to their end in order of arrival, and a job that does not fit lets others pass. A
+job on another job's GPUs counts as waiting and is packed again every round: first the pairs that their trials showed to
+be the best, then untried pairs in order of arrival, because profiles lack the use of the GPU. A trial measures the
+progress in the profiles, for the two jobs on that GPU type. If a job ends during its trial, nothing is learned. Pairs
+that no profile has are not tried. If no job waits, the last decision remains valid until a job arrives or ends.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ from simulator.gpu.algorithms.random_pairs import RandomPairs
 from simulator.gpu.algorithms.time_shares import SharedGpus, equal_shares
 from simulator.gpu.policies.gavel.share_rounds import Members, ShareRounds, fastest_first
 from simulator.gpu.profiles.scaling import packed_share
-from simulator.gpu.rounds import GpuJob, Placed, View, check_seconds
+from simulator.gpu.rounds import GpuJob, GpuMachine, Placed, View, check_seconds
 from simulator.gpu.scheduler import RoundScheduler
 from traces.arrays import Float64s, Int64s
 from traces.counted import counted
@@ -70,6 +73,7 @@ class Gandiva:
         reset_s: float = 0.0,
         seed: int = 0,
         tries: bool = True,
+        per_server: bool = True,
     ) -> None:
         check_seconds("gandiva", round_s=round_s, pause_s=pause_s, reset_s=reset_s)
         if slices and pause_s is not None and pause_s >= round_s:
@@ -77,7 +81,7 @@ class Gandiva:
         self.round_s, self.pause_s, self.least_together = round_s, pause_s, least_together
         self.slices, self.migrates, self.grows = slices, migrates, grows
         self.packed_pairs = self.failed_trials = 0
-        self.tries = tries
+        self.tries, self.per_server = tries, per_server
         self._measured: dict[tuple[int, int, str], float] = {}  # two jobs on a GPU type -> their progress in a trial
         self.settled = False  # no job waits: the decision remains valid until a job arrives or ends
         self.guests: dict[int, int] = {}
@@ -93,16 +97,19 @@ class Gandiva:
         self._slice = {job.number: self._slice.get(job.number, -1.0) for job in view.jobs}
         self._home = {job.number: self._home.get(job.number, {}) for job in view.jobs}
         order = sorted(view.jobs, key=self._turn)
-        chosen, left = [], view.machine.total
-        for job in order:
-            if job.gpus <= left:
-                chosen.append(job)
-                left -= job.gpus
         free = view.machine.gpus.copy()
-        placed = self._together(chosen, free, view.machine.widest)
-        waiting = self._spread([job for job in order if job.number not in placed], free, placed)
+        if self.per_server:
+            self._assign(order, view.machine)
+            placed = self._at_home(order, free, view.machine.widest)
+            waiting = [job for job in order if job.number not in placed]
+            running = [job for job in order if job.number in placed]
+        else:
+            running = _first_that_fit(order, view.machine.total)
+            placed = self._together(running, free, view.machine.widest)
+            waiting = self._spread([job for job in order if job.number not in placed], free, placed)
+            running = [job for job in running if job.number in placed]
         self.settled = not waiting
-        self._pack(waiting, [job for job in chosen if job.number in placed], placed, view.machine.types)
+        self._pack(waiting, running, placed, view.machine.types)
         for number in placed:
             self._slice[number], self._home[number] = view.now_s, placed[number]
         if self.grows and not waiting:
@@ -113,6 +120,33 @@ class Gandiva:
         """Rank a job: with slices by the time since its last slice, longest first; else jobs with own GPUs first."""
         has_own = bool(job.placed) and job.number not in self.guests
         return (self._slice[job.number] if self.slices else float(not has_own), job.submit_s, job.number)
+
+    def _assign(self, jobs: list[GpuJob], machine: GpuMachine) -> None:
+        """Give each new job a home on the fewest nodes: GPUs that are no job's home, else the nodes with least load."""
+        load = np.zeros(len(machine.gpus), dtype=np.int64)  # GPUs of the homes on each node
+        for home in self._home.values():
+            take(load, {node: -gpus for node, gpus in home.items()})
+        for job in jobs:
+            if self._home[job.number]:
+                continue
+            found = packed((machine.gpus - load).clip(0), job.gpus, fewest_nodes(job.gpus, machine.widest))
+            self._home[job.number] = found = found or _least_loaded(load, machine, job.gpus)
+            take(load, {node: -gpus for node, gpus in found.items()})
+
+    def _at_home(self, jobs: list[GpuJob], free: Int64s, widest: int) -> dict[int, Placed]:
+        """Place jobs in order at their homes; with migration, others where the fewest nodes are free; subtract."""
+        placed: dict[int, Placed] = {}
+        for job in jobs:
+            if _holds(free, self._home[job.number]):
+                placed[job.number] = self._home[job.number]
+                take(free, placed[job.number])
+        for job in jobs if self.migrates else []:
+            if job.number not in placed and job.gpus <= int(free.sum()):
+                found = packed(free, job.gpus, fewest_nodes(job.gpus, widest))
+                if found:
+                    placed[job.number] = found
+                    take(free, found)
+        return placed
 
     def _together(self, chosen: list[GpuJob], free: Int64s, widest: int) -> dict[int, Placed]:
         """Place each job where it was, if that is free, else on the fewest nodes; subtract from `free`.
@@ -262,6 +296,31 @@ def _both(job: GpuJob, other: GpuJob, kind: str) -> float:
     if job.model is None or other.model is None:
         return 0.0
     return packed_share(job.model, other.model, kind, job.gpus) + packed_share(other.model, job.model, kind, job.gpus)
+
+
+def _first_that_fit(jobs: list[GpuJob], gpus: int) -> list[GpuJob]:
+    """Return the first jobs that together need at most so many GPUs; a job that does not fit lets others pass."""
+    chosen = []
+    for job in jobs:
+        if job.gpus <= gpus:
+            chosen.append(job)
+            gpus -= job.gpus
+    return chosen
+
+
+def _least_loaded(load: Int64s, machine: GpuMachine, gpus: int) -> Placed:
+    """Return a home of `gpus` GPUs, at most the widest node's on each node, always on the node with the least load.
+
+    `load` (nodes,) counts the GPUs of all homes. Ties by the node's number.
+    """
+    home: Placed = {}
+    while gpus > 0:
+        able = [node for node in range(len(load)) if node not in home]
+        wanted = min(gpus, machine.widest, int(machine.gpus[able].max()))
+        able = [node for node in able if machine.gpus[node] >= wanted]
+        home[min(able, key=lambda node: (load[node] / machine.gpus[node], node))] = wanted
+        gpus -= wanted
+    return home
 
 
 def _holds(free: Int64s, placed: Placed) -> bool:
