@@ -138,7 +138,7 @@ def of_sia() -> Iterator[Headline]:
 
 
 def of_pollux() -> Iterator[Headline]:
-    """Compare with Tiresias on the 160 jobs of two of Pollux's workloads; under it jobs keep what their users ask for."""
+    """Compare with Tiresias on the 160 jobs of two of Pollux's workloads; it keeps what users ask for."""
     with tempfile.TemporaryDirectory() as folder:
         known = pollux_files.profiles(Path(folder))
     for workload in (1, 6):
