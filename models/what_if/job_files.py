@@ -10,7 +10,7 @@ Both files are CSV with a heading. `--trace` has a row per job; `--jobs` has row
 | `run_s` | trace only: run time on those GPUs, s; may be empty where `model` and `work` are given |
 | `start_s`, `user`, `group` | trace only, optional: recorded start, user, virtual cluster |
 | `model` | name in the profiles; empty: drawn |
-| `batch` | samples of a step over all GPUs; counts for jobs with `work` whose profile has `statistics.csv` |
+| `batch` | samples of a step over all GPUs, for which its steps are measured; empty: the usual one |
 | `counted_batch` | without `batch`: largest batch that a scheduler counts on, while the job chooses its own |
 | `work` | total work, in steps of the model's own batch |
 | `least_gpus`, `most_gpus` | an elastic job may run on so many GPUs |
@@ -33,11 +33,12 @@ import polars as pl
 from models.what_if.changes import GpuScene
 from models.what_if.profiled import profiled
 from models.what_if.schedulers import SchedulerOutcome, without_unplaceable
-from simulator.gpu.algorithms.placement import fewest_nodes
+from simulator.gpu.algorithms.placement import fewest_nodes, packed_whole
 from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import GpuJobs, of_arrays
 from simulator.gpu.profiles.profile import Profile
 from simulator.gpu.profiles.scaling import throughput
+from simulator.gpu.training import Training
 from traces.arrays import Float64s, Int64s
 from traces.counted import counted
 from traces.errors import InputError
@@ -51,6 +52,7 @@ FACTS = ("model", "least_gpus", "most_gpus", "app", *_NUMBERS)
 _TRACE = ("job_id", "submit_s", "gpus", "run_s")
 _TRACE_TOO = ("start_s", "user", "group", *FACTS)
 MOST_GPUS = 1_000_000  # of one job
+LONGEST_S = 1e9  # of a job whose run time follows from its work
 
 
 def trace_scene(
@@ -147,15 +149,22 @@ def _unique(rows: Sequence[CsvRow]) -> None:
 
 
 def _run_s(row: CsvRow, gpus: int, profiles: Mapping[str, Profile], cluster: GpuCluster) -> float:
-    """The run time: as given, else that of the model's work at its own batch, on the fewest nodes."""
+    """The run time: as given, else that of the model's work at the given batch or its own, on the fewest nodes."""
     if row.text("run_s"):
         return row.number("run_s", above=True)
     if not (row.text("model") and row.text("work")):
         raise row.error("run_s is empty: give it, or model and work with --profiles")
     profile = _profile(row, profiles)
-    nodes = min(gpus, fewest_nodes(gpus, cluster.machine().widest))
-    samples = row.number("work", above=True) * (profile.batch or profile.local_batch)
-    return samples / throughput(profile, cluster.reference, gpus, nodes)
+    widest, work = cluster.machine().widest, row.number("work", above=True)
+    if profile.statistics is not None:
+        own = profile.batch or float(profile.statistics.batches[0])
+        training = Training(profile, work, row.number("batch", above=True) if row.text("batch") else own)
+        training.place((cluster.reference,), packed_whole(gpus, widest))
+        if (ended_s := training.run(LONGEST_S)) is None:
+            raise row.error(f"work {row.text('work')[:20]} would take over 30 years")
+        return ended_s
+    nodes = min(gpus, fewest_nodes(gpus, widest))
+    return work * (profile.batch or profile.local_batch) / throughput(profile, cluster.reference, gpus, nodes)
 
 
 def _recorded(rows: Sequence[CsvRow], submit_s: Float64s) -> Float64s | None:

@@ -55,9 +55,9 @@ def _unmeasured(jobs: GpuJobs, cluster: GpuCluster) -> list[str]:
         if missing:
             as_type = profile.nearest_type(missing[0])
             said.append(f"{profile.model} was not measured on {', '.join(missing)} and runs there as on {as_type}")
-        if jobs.batch is None or jobs.work is None or profile.statistics is None:  # the batch does not count
+        if jobs.batch is None:
             continue
-        own = (jobs.model == index) & ~np.isnan(jobs.batch) & ~np.isnan(jobs.work)
+        own = (jobs.model == index) & ~np.isnan(jobs.batch)
         a_gpu = (jobs.batch / jobs.gpus)[own]
         batches = [steps.points[:, 2] for steps in profile.steps.values()]
         least, most = min(own.min() for own in batches), max(own.max() for own in batches)

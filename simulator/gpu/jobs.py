@@ -99,6 +99,26 @@ class GpuJobs:
             model, elastic = np.where(is_named, self.named, model), np.where(is_named, self.elastic, elastic)
         return replace(self, model=model, elastic=elastic)
 
+    def at_their_batch(self, *, trains: bool) -> GpuJobs:
+        """Return the jobs whose profile is that of the batch that the user gives, where one is given.
+
+        With `trains`, jobs that say their work keep their profile, because their training counts the batch.
+        """
+        if self.batch is None:
+            return self
+        fixed = (self.model >= 0) & ~np.isnan(self.batch)
+        if trains and self.work is not None:
+            trained = np.array([profile.statistics is not None for profile in self.profiles], dtype=np.bool_)
+            fixed &= ~(trained[self.model] & ~np.isnan(self.work))
+        profiles, model = list(self.profiles), self.model.copy()
+        pairs = np.column_stack([self.model, self.batch / self.gpus])[fixed]
+        if not len(pairs):
+            return self
+        every, own = np.unique(pairs, axis=0, return_inverse=True)
+        model[fixed] = len(profiles) + own.reshape(-1)
+        profiles += [self.profiles[int(index)].with_batch(float(samples)) for index, samples in every]
+        return replace(self, profiles=tuple(profiles), model=model)
+
     @property
     def drawn_models(self) -> Bools:
         """Whether the model of each job is drawn, (jobs,)."""

@@ -59,6 +59,7 @@ def simulate(
             "leave such jobs out or declare a larger cluster"
         )
     found = scheduler(name)
+    jobs = jobs.at_their_batch(trains=isinstance(found, RoundScheduler))
     if isinstance(found, RoundScheduler):
         policy: Any = found.build(settings)
         machine, lines = cluster.machine(), list[str]()

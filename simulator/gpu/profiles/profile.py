@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -128,6 +128,11 @@ class Profile:
     def nearest_type(self, gpu_type: str) -> str:
         """Return `gpu_type` if the model was measured on it, else the first type on which it was."""
         return gpu_type if gpu_type in self.steps else next(iter(self.steps))
+
+    @lru_cache(maxsize=10_000)  # noqa: B019 - profiles live as long as the process
+    def with_batch(self, local_batch: float) -> Profile:
+        """Return the profile for jobs of so many samples per GPU; such a job was not measured in pairs."""
+        return replace(self, local_batch=local_batch, packed={})
 
     def stages(self, gpu_type: str) -> int:
         """Return the GPUs of a replica; 0 on a type where a model with stages was not measured, so does not run."""

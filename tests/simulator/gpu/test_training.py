@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
+from simulator.gpu.cluster import of_nodes
+from simulator.gpu.jobs import of_arrays
 from simulator.gpu.policies.sia import Sia
 from simulator.gpu.profiles import performance
 from simulator.gpu.profiles.performance import BatchLimits, StepModel, best_batch, fitted, gain
@@ -304,3 +307,24 @@ def test_wrong_stages_are_refused(tmp_path: Path, row: str, reason: str) -> None
     (tmp_path / "steps.csv").write_text(PIPELINES + row + "\n")
     with pytest.raises(InputError, match=reason):
         read_profiles(tmp_path)
+
+
+def test_a_batch_counts_for_the_speed_of_a_job_without_work(profile: Profile) -> None:
+    """10 samples a GPU: 1.2 s on two GPUs of one node, 1.5 s on two nodes; with the usual 20, 1.7 s and 2.0 s."""
+    cluster = of_nodes(np.array([2, 2]), ("T4", "T4"), "T4")
+    jobs = replace(
+        of_arrays(np.zeros(2), np.array([2, 2]), np.full(2, 100.0)),
+        profiles=(profile,),
+        model=np.zeros(2, dtype=np.int64),
+        batch=np.array([20.0, np.nan]),
+    )
+    own = jobs.at_their_batch(trains=False)
+    machine = cluster.machine()
+    asked, usual = own.objects()
+    assert speed(asked, {0: 1, 1: 1}, machine) == pytest.approx(1.2 / 1.5)
+    assert speed(usual, {0: 1, 1: 1}, machine) == pytest.approx(1.7 / 2.0)
+    again = jobs.at_their_batch(trains=False)
+    assert [one is other for one, other in zip(own.profiles, again.profiles, strict=True)] == [True, True]
+    working = replace(jobs, work=np.array([100.0, np.nan]))
+    assert working.at_their_batch(trains=True).model.tolist() == [0, 0]  # the training counts the batch
+    assert working.at_their_batch(trains=False).model.tolist() == [1, 0]
