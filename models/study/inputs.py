@@ -205,5 +205,5 @@ def read_jobs(
 
 def _line_of(data: DataFolder, job: dict[str, object]) -> str:
     """file:line of a job's newest record."""
-    files = warehouse.read(data, "SELECT path FROM trace_files WHERE sha256 = ?", (job["trace_sha256"],))
+    files = warehouse.read(data, "SELECT path FROM trace_files WHERE sha256 = ?", (str(job["trace_sha256"]),))
     return f"{files['path'][0] if len(files) else 'trace'}:{job['line']}"

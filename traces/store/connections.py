@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from traces.errors import InputError, WorkError
 from traces.store import memory, staging
-from traces.store.quoting import sql_text, sql_value
+from traces.store.quoting import SqlValue, sql_text, sql_value
 
 if TYPE_CHECKING:
     import duckdb
@@ -37,9 +37,7 @@ def set_up(connection: duckdb.DuckDBPyConnection, spill: Path, limit: str | None
         connection.execute(f"SET memory_limit = {sql_text(limit or f'{memory.duckdb_limit()}B')}")
 
 
-def ask(
-    connection: duckdb.DuckDBPyConnection, sql: str, params: Sequence[str | float | None]
-) -> duckdb.DuckDBPyConnection:
+def ask(connection: duckdb.DuckDBPyConnection, sql: str, params: Sequence[SqlValue]) -> duckdb.DuckDBPyConnection:
     """Run one SELECT whose `?` stand for `params`; return the connection with its result.
 
     The values reach a prepared statement as SQL literals, because for parameters of its own DuckDB imports pandas,

@@ -12,7 +12,7 @@ from traces.errors import WorkError
 from traces.files.whole import whole_file
 from traces.store import raw_files
 from traces.store.connections import ask, first_line, in_memory
-from traces.store.quoting import sql_name, sql_text
+from traces.store.quoting import SqlValue, sql_name, sql_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -94,7 +94,7 @@ def as_frame(arrow: Any) -> pl.DataFrame:
     return frame
 
 
-def query(sql: str, frames: Mapping[str, pl.DataFrame | Path | str], params: Sequence[Any] = ()) -> pl.DataFrame:
+def query(sql: str, frames: Mapping[str, pl.DataFrame | Path | str], params: Sequence[SqlValue] = ()) -> pl.DataFrame:
     """Run one SELECT over named frames and Parquet globs, in an in-memory DuckDB."""
     import polars as pl
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import glob
+from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
+from typing import TypeAlias
 
 
 def sql_text(value: str) -> str:
@@ -11,10 +14,17 @@ def sql_text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def sql_value(value: str | float | None) -> str:
-    """Return text, a finite number or None as an SQL literal."""
+SqlValue: TypeAlias = str | float | datetime | Sequence[str] | None
+
+
+def sql_value(value: SqlValue) -> str:
+    """Return text, a finite number, an instant, None or a list of texts as an SQL literal."""
     if isinstance(value, str):
         return sql_text(value)
+    if isinstance(value, datetime):
+        return f"{'TIMESTAMP' if value.tzinfo is None else 'TIMESTAMPTZ'} {sql_text(value.isoformat())}"
+    if isinstance(value, Sequence):
+        return f"[{', '.join(map(sql_text, value))}]"
     return "NULL" if value is None else repr(value)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from traces import schema
 from traces.cache.closure import code_digest
@@ -22,7 +22,7 @@ from traces.store import connections, derived, raw_files, settle, staging
 from traces.store.connections import first_line, in_memory
 from traces.store.folder import LAKE, DataFolder
 from traces.store.frames import as_frame
-from traces.store.quoting import parquet
+from traces.store.quoting import SqlValue, parquet
 
 if TYPE_CHECKING:
     import duckdb
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _OPEN: ContextVar[tuple[Path, duckdb.DuckDBPyConnection] | None] = ContextVar("open warehouse", default=None)
 
 
-def read(data: DataFolder, sql: str, params: Sequence[Any] = (), memory: str | None = None) -> pl.DataFrame:
+def read(data: DataFolder, sql: str, params: Sequence[SqlValue] = (), memory: str | None = None) -> pl.DataFrame:
     """Run one SELECT on the warehouse, read-only; `params` replace `?`, and `memory` limits DuckDB's memory.
 
     Raises InputError where there is no warehouse or it has another schema version.
@@ -41,7 +41,7 @@ def read(data: DataFolder, sql: str, params: Sequence[Any] = (), memory: str | N
 
 
 def batches(
-    data: DataFolder, sql: str, params: Sequence[Any] = (), rows: int = 100_000, memory: str | None = None
+    data: DataFolder, sql: str, params: Sequence[SqlValue] = (), rows: int = 100_000, memory: str | None = None
 ) -> Iterator[pl.DataFrame]:
     """Yield the result of `read` some rows at a time, for tables that do not fit in memory; at least one frame."""
     with _connected(data, memory) as connection:  # its own, because another query on it would end the stream

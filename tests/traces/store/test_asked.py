@@ -4,14 +4,36 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import pytest
 
 from traces.store.connections import ask, in_memory
+from traces.store.quoting import SqlValue
+
+INSTANT = datetime(2024, 2, 29, 23, 59, 59, 999_999)
 
 
-@pytest.mark.parametrize("value", ["it's", "?", "'; DROP TABLE x; --", "ü\n\\", "", 3, -2.5, 1e300, True, None])
-def test_a_parameter_comes_back(value: str | float | None) -> None:
+@pytest.mark.parametrize(
+    "value",
+    [
+        INSTANT,
+        INSTANT.replace(tzinfo=UTC),
+        "it's",
+        "?",
+        "'; DROP TABLE x; --",
+        "ü\n\\",
+        "",
+        ["it's", '"'],
+        [],
+        3,
+        -2.5,
+        1e300,
+        True,
+        None,
+    ],
+)
+def test_a_parameter_comes_back(value: SqlValue) -> None:
     with in_memory() as connection:
         for _ in range(2):  # the statement of the last query is replaced
             assert ask(connection, "SELECT ? AS value, '?' AS text", [value]).fetchall() == [(value, "?")]
