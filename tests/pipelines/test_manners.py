@@ -214,7 +214,7 @@ def test_completion_knows_the_commands() -> None:
         ("baton simulate --scheduler s", {"sjf", "slurm"}),
         ("baton simulate --compare fifo,e", {"fifo,easy"}),
         ("baton train --scheduler c", {"conservative"}),
-        ("baton whatif --schedulers t", {"tetris", "tiresias", "tiresias-gittins", "themis"}),
+        ("baton whatif --schedulers t", {"tetris", "tiresias", "tiresias-gittins", "tiresias-rounds", "themis"}),
         ("baton whatif --schedulers easy,", {f"easy,{name}" for name in ("fifo", "conservative", "mirage", "sjf")}),
         ("baton whatif --schedulers yarn,e", set()),
     ],
