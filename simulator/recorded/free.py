@@ -204,6 +204,14 @@ def _restore(jobs: RecordedJobs, given: Given, state: RecordedState, running: In
 
 
 @kernel
+def _begin_now(jobs: RecordedJobs, given: Given, state: RecordedState, job: int, now: int, starts: Int64s) -> None:
+    """Start a pending job, which runs as long as recorded."""
+    leave(state, job)
+    begin(jobs, state, job, now, now + given.run_s[job])
+    starts[job] = now
+
+
+@kernel
 def _end_until(jobs: RecordedJobs, state: RecordedState, now: int) -> None:
     """End the jobs whose end has come."""
     i = 0
@@ -225,9 +233,7 @@ def _release(
         job = state.pending[i]
         state.held[job] = given.held[job]
         if given.held[job] == 1 and given.start_s[job] <= now:
-            leave(state, job)
-            begin(jobs, state, job, now, now + given.run_s[job])
-            starts[job] = now
+            _begin_now(jobs, given, state, job, now, starts)
             started += from_s <= jobs.submit_s[job] < until_s
         else:
             i += 1
@@ -260,9 +266,7 @@ def _start(
                 if state.held[ahead] == 1 and asks_no_more(jobs, ahead, job):
                     may = False
         if may:
-            leave(state, job)
-            begin(jobs, state, job, now, now + given.run_s[job])
-            starts[job] = now
+            _begin_now(jobs, given, state, job, now, starts)
             started += from_s <= jobs.submit_s[job] < until_s
         else:
             i += 1
