@@ -20,11 +20,11 @@ SqlValue: TypeAlias = str | float | datetime | Sequence[str] | None
 def sql_value(value: SqlValue) -> str:
     """Return text, a finite number, an instant, None or a list of texts as an SQL literal."""
     if isinstance(value, str):
-        return sql_text(value)
+        return " || chr(0) || ".join(map(sql_text, value.split("\0")))  # no literal holds a NUL
     if isinstance(value, datetime):
         return f"{'TIMESTAMP' if value.tzinfo is None else 'TIMESTAMPTZ'} {sql_text(value.isoformat())}"
     if isinstance(value, Sequence):
-        return f"[{', '.join(map(sql_text, value))}]"
+        return f"[{', '.join(map(sql_value, value))}]"
     return "NULL" if value is None else repr(value)
 
 

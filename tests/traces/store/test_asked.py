@@ -21,6 +21,8 @@ INSTANT = datetime(2024, 2, 29, 23, 59, 59, 999_999)
         INSTANT.replace(tzinfo=UTC),
         "it's",
         "?",
+        "a\0b; DROP",
+        "\0",
         "'; DROP TABLE x; --",
         "ü\n\\",
         "",
