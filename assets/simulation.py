@@ -19,6 +19,7 @@ from models.what_if import replays
 from simulator.tables import CALIBRATION, SIMULATED_STARTS
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
+from traces.errors import InputError
 from traces.store import derived
 from traces.store import warehouse as canonical
 from traces.units import HOUR_S
@@ -108,7 +109,7 @@ def simulation_calibration(context: dg.AssetExecutionContext, baton: Baton) -> d
     kinds={"numba", "parquet"},
     owners=OWNERS,
     metadata=computed_by(what_ifs.__name__, but=(registry.__name__,)),
-    description="Mean wait under another scheduler, with more or fewer nodes, or with tighter time limits.",
+    description="Mean wait in the cluster as recorded, with other nodes, time limits, arrivals, or without backfill.",
 )
 def simulation_what_if(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
     data, cluster = baton.folder, context.partition_key
@@ -118,16 +119,23 @@ def simulation_what_if(context: dg.AssetExecutionContext, baton: Baton) -> dg.Ma
     code = code_digest(
         what_ifs.__name__, but=(registry.__name__,)
     )  # the registry names the worlds of tables; policies have no effect here
-    made_from = digest(canonical.made_from(data, cluster), settings.nodes, code)
-    (frame,), reused = derived.read_or_compute(
-        data, [WHAT_IF], cluster, made_from, lambda: [what_ifs.what_if(data, settings)]
-    )
+    made_from = digest(canonical.made_from(data, cluster), settings.fit_from, code)
+    try:
+        (frame,), reused = derived.read_or_compute(
+            data, [WHAT_IF], cluster, made_from, lambda: [what_ifs.what_if(data, settings)]
+        )
+    except InputError as error:  # a log of less than a week
+        return materialization(rows=0, why=str(error))
     base = frame.filter(pl.col("change") == "as it is")
     return materialization(
         rows=len(frame),
         reused=reused,
         version=made_from,
-        **numbers(**{f"as_it_is_{name}_h": value / 3600 for name in WAITS for value in base[f"{name}_wait_s"]}),
+        **numbers(
+            **{f"as_it_is_{name}_h": value / 3600 for name in WAITS for value in base[f"{name}_wait_s"]},
+            recorded_mean_h=base["recorded_mean_wait_s"][0] / 3600,
+        ),
+        trust=f"{base['trust'][0]}: {base['trust_why'][0]}",
         changes=table(frame),
     )
 

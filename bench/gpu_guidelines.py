@@ -29,9 +29,9 @@ from bench.results import Benchmark, BenchmarkRun
 from features.failures.savings import SHOWS_ON_ONE_GPU
 from features.failures.signatures import signatures
 from models.what_if.changes import GpuScene
-from models.what_if.cluster import mean_interval
 from models.what_if.differences import rows
 from models.what_if.schedulers import PlannedGpuReplay, SchedulerOutcome, replays, without_unplaceable
+from models.what_if.trust import mean_interval
 from simulator.gpu.cluster import of_nodes
 from simulator.gpu.jobs import GpuJobs
 from simulator.gpu.policies.guided import INTERFERENCE

@@ -197,13 +197,12 @@ CHAMPION_DRIFT = Table(
 
 WHAT_IF = Table(
     "what_if",
-    "One row a change of the cluster: the trace replayed with it, against the replay of the cluster as it is",
+    "One row a change of the cluster as recorded: its replay anew every day, against the replay without the change",
     (
         CLUSTER,
         Column("change", TEXT, "", "what differs; 'as it is' for the base of all others", nullable=False),
-        Column("scheduler", TEXT, "", "scheduler of the replay", nullable=False),
-        Column("capacity_nodes", INT, "nodes", "nodes: declared, else the most ever in use", nullable=False),
-        Column("jobs", INT, "jobs", "jobs replayed", nullable=False),
+        Column("capacity_nodes", INT, "nodes", "most nodes usable at once", nullable=False),
+        Column("jobs", INT, "jobs", "jobs compared: submitted in the window, and ran", nullable=False),
         Column("mean_wait_s", FLOAT, "s", "mean wait in the replay", nullable=False),
         Column("p50_wait_s", FLOAT, "s", "median", nullable=False),
         Column("p95_wait_s", FLOAT, "s", "95th percentile", nullable=False),
@@ -211,6 +210,13 @@ WHAT_IF = Table(
         Column("wait_change_s", FLOAT, "s", "mean of wait minus base wait; negative is better", nullable=False),
         Column("wait_change_low_s", FLOAT, "s", "its 95 % interval, blocks of 7 days; null under two blocks"),
         Column("wait_change_high_s", FLOAT, "s", "upper end of it"),
+        Column("wait_change_whole_s", FLOAT, "s", "the same of a replay of the window in one piece", nullable=False),
+        Column("verdict", TEXT, "", "less, more, no change, or cannot tell", nullable=False),
+        Column("recorded_mean_wait_s", FLOAT, "s", "recorded mean wait of the base's jobs", nullable=False),
+        Column("base_spearman", FLOAT, "", "Spearman's rho of the base's waits with the recorded; null if undefined"),
+        Column("trust", TEXT, "", "figures; direction: the base is too far from the record for more", nullable=False),
+        Column("trust_why", TEXT, "", "distance of the base from the record", nullable=False),
+        Column("said", TEXT, "", "assumptions, one a line", nullable=False),
     ),
     key=("cluster", "change"),
 )  # fmt: skip

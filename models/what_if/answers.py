@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from models.study.inputs import eligible_s, read_record, read_workload
+from models.tables import WHAT_IF, frame
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.store.folder import DataFolder
@@ -21,16 +22,48 @@ if TYPE_CHECKING:
     from simulator.workload import Workload
 
 
+REPORTED = ("nodes=+10%", "nodes=-10%", "ask=1.2", "backfill=off", "arrivals=+20%")  # changes of the pipeline
+
+
 def what_if(data: DataFolder, settings: ClusterSettings) -> pl.DataFrame:
-    """Make the rows of the table `what_if`: replay the trace once for each change.
+    """Make the rows of the table `what_if`: replay the cluster as recorded, with each of REPORTED that it allows.
 
-    The cluster has its declared nodes, else the most that were ever in use at once. Raises InputError for a cluster
-    without jobs that ran.
+    Raises InputError as `models.what_if.recorded.answer.read_recorded_scene` does.
     """
-    from models.what_if.cluster import what_if_cluster as changed_replays
+    from models.what_if.recorded.answer import answer_recorded, feasible, read_recorded_scene
 
-    workload, _keys = read_workload(data, settings.name)
-    return changed_replays(workload, settings.name, settings.nodes)
+    scene = read_recorded_scene(data, settings)
+    result, daily = answer_recorded(scene, settings.name, feasible(scene, REPORTED))
+    base, by_change = result["base"], dict[str, dict[str, dict[str, Any]]]()
+    for row in result["results"]:
+        by_change.setdefault(row["change"], {})[f"{row['horizon']} {row['figure']}"] = row
+    rows, nodes = [], {change: outcome.scene.most_nodes for change, outcome in daily}
+    for change, found in by_change.items():
+        mean = found["daily mean_wait_s"]
+        low, high = mean["difference_ci95"] or (None, None)
+        rows.append(
+            {
+                "cluster": settings.name,
+                "change": change,
+                "capacity_nodes": nodes[change],
+                "jobs": mean["jobs"],
+                "mean_wait_s": mean["value"],
+                "p50_wait_s": found["daily median_wait_s"]["value"],
+                "p95_wait_s": found["daily p95_wait_s"]["value"],
+                "mean_bounded_slowdown": found["daily mean_bounded_slowdown"]["value"],
+                "wait_change_s": mean["difference"],
+                "wait_change_low_s": low,
+                "wait_change_high_s": high,
+                "wait_change_whole_s": found["whole mean_wait_s"]["difference"],
+                "verdict": mean["verdict"],
+                "recorded_mean_wait_s": base["recorded"]["mean_wait_s"],
+                "base_spearman": base["spearman"],
+                "trust": base["trust"]["level"],
+                "trust_why": base["trust"]["why"],
+                "said": "\n".join(result["said"]),
+            }
+        )
+    return frame(WHAT_IF, rows)
 
 
 def flat_replays(
@@ -43,11 +76,10 @@ def flat_replays(
 ) -> tuple[Workload, int, list[SchedulerOutcome]]:
     """The cluster's jobs, its nodes, and the outcomes of the jobs under each flat scheduler and change.
 
-    window: the first and the last submission (epoch s) of the jobs. Nodes are those of `what_if`. Raises InputError for
-    an impossible change and for a window without jobs.
+    window: the first and the last submission (epoch s) of the jobs. Nodes are those declared, else the most in use.
+    Raises InputError for an impossible change and for a window without jobs.
     """
     from models.what_if import flat
-    from models.what_if.cluster import replayed_capacity
 
     workload, _keys = read_workload(data, settings.name)
     from_s, until_s = window
@@ -57,7 +89,7 @@ def flat_replays(
     if not inside.any():
         raise InputError(f"cluster {settings.name!r} has no job that ran in that time; give a wider window")
     workload = workload.take(inside)
-    capacity = replayed_capacity(workload, settings.nodes)
+    capacity = flat.replayed_capacity(workload, settings.nodes)
     outcomes = flat.replays(flat.combinations(workload, capacity, schedulers, changes), report)
     return workload, capacity, outcomes
 

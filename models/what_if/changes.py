@@ -198,14 +198,14 @@ def _mix(scene: GpuScene, value: str, change: str) -> GpuScene:
     mix = {}
     for part in value.split(","):
         model, _colon, share = part.partition(":")
-        mix[model.strip()] = _number(share, change)
+        mix[model.strip()] = finite(share, change)
     return replace(scene, jobs=scene.jobs.drawn(scene.seed, mix))
 
 
 def _elastic(scene: GpuScene, value: str, change: str) -> GpuScene:
     """Change the share of gangs that may run on more GPUs than they request: `elastic=0.5`."""
     _check_profiles(scene, change)
-    drawn = draw.elastic(scene.jobs.number, scene.jobs.gpus, _number(value, change), scene.seed)
+    drawn = draw.elastic(scene.jobs.number, scene.jobs.gpus, finite(value, change), scene.seed)
     elastic = np.where(scene.jobs.drawn_models, drawn, scene.jobs.elastic)  # a named model keeps its elasticity
     return replace(scene, jobs=replace(scene.jobs, elastic=elastic))
 
@@ -215,7 +215,7 @@ def _quota(scene: GpuScene, group: str, value: str, change: str) -> GpuScene:
         raise InputError(f"change {change!r}: unknown group {group!r}: known are {', '.join(scene.jobs.groups)}")
     if scene.queues:
         raise InputError(f"change {change!r}: quotas do not count where queues are declared: change their capacities")
-    quotas = {**scene.quotas, group: round(_number(value, change))}
+    quotas = {**scene.quotas, group: round(finite(value, change))}
     if sum(quotas.values()) > scene.cluster.gpus or min(quotas.values()) < 0:
         raise InputError(
             f"change {change!r}: the quotas add up to {sum(quotas.values())} GPUs, the cluster has {scene.cluster.gpus}"
@@ -261,11 +261,12 @@ def relative(now: float, value: str, change: str) -> float:
     return {"+": now + amount, "-": now - amount, "": amount}[match[1]]
 
 
-def _number(value: str, change: str) -> float:
+def finite(value: str, change: str) -> float:
+    """Parse a number. Raises InputError for other text, and for an infinite one."""
     try:
         number = float(value)
     except ValueError:
         number = float("nan")
     if not np.isfinite(number):
-        raise InputError(f"change {change!r}: {value!r} is not a number")
+        raise InputError(f"change {change!r}: {value[:40]!r} is not a number")
     return number

@@ -17,8 +17,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from models.tables import WHAT_IF_GROUPS, WHAT_IF_SCHEDULERS, frame
-from models.what_if.cluster import mean_interval
 from models.what_if.schedulers import PlannedGpuReplay, SchedulerOutcome
+from models.what_if.trust import mean_interval, trust, waits
 from simulator.gpu.jobs import GpuJobs
 from simulator.metrics import spearman
 from traces.arrays import Float64s
@@ -91,7 +91,7 @@ def rows(jobs: GpuJobs, outcomes: Sequence[SchedulerOutcome]) -> Iterator[dict[s
 
 
 def base_beside_record(jobs: GpuJobs, outcomes: Sequence[SchedulerOutcome]) -> dict[str, Any]:
-    """Compare the waits of the base with the recorded ones: mean, median and 90th percentile, s, and Spearman's rho.
+    """Compare the waits of the base with the recorded ones: `models.what_if.trust.waits`, Spearman's rho, and trust.
 
     `jobs` counts those whose wait is recorded. Without any, figures are None, as is the correlation of equal waits.
     The base's waits are the means over its draws.
@@ -100,21 +100,17 @@ def base_beside_record(jobs: GpuJobs, outcomes: Sequence[SchedulerOutcome]) -> d
     wait_s = np.mean([one.times["start_s"] - jobs.submit_s for one in base.outcomes], axis=0)
     recorded_s = np.full(len(jobs), np.nan) if jobs.recorded_wait_s is None else jobs.recorded_wait_s
     known = ~np.isnan(recorded_s)
-    rho = spearman(wait_s[known], recorded_s[known])
+    rho: float | None = spearman(wait_s[known], recorded_s[known])
+    rho = None if rho is None or np.isnan(rho) else rho
+    recorded, found = waits(recorded_s[known]), waits(wait_s[known])
     return {
         "scheduler": base.scheduler,
         "jobs": int(known.sum()),
-        "recorded": _waits(recorded_s[known]),
-        "replayed": _waits(wait_s[known]),
-        "spearman": None if np.isnan(rho) else rho,
+        "recorded": recorded,
+        "replayed": found,
+        "spearman": rho,
+        "trust": trust(recorded["mean_wait_s"], found["mean_wait_s"], rho),
     }
-
-
-def _waits(wait_s: Float64s) -> dict[str, float | None]:
-    if not len(wait_s):
-        return {"mean_wait_s": None, "median_wait_s": None, "p90_wait_s": None}
-    median, p90 = np.quantile(wait_s, [0.5, 0.9])
-    return {"mean_wait_s": float(wait_s.mean()), "median_wait_s": float(median), "p90_wait_s": float(p90)}
 
 
 def group_rows(jobs: GpuJobs, outcomes: Sequence[SchedulerOutcome]) -> Iterator[dict[str, Any]]:

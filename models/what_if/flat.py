@@ -1,8 +1,7 @@
 """What-if for flat schedulers: give out whole nodes in another order, with one thing changed or nothing.
 
-The world is that of `models.what_if.cluster`, on which the report bases its advice: one pool of nodes, jobs in one
-queue, planned with time limits. Outcomes have the form of `models.what_if.schedulers`, with nodes instead of GPUs, so
-that the same code computes their differences.
+The world is one pool of nodes with jobs in one queue, planned with time limits. Outcomes have the form of
+`models.what_if.schedulers`, with nodes instead of GPUs, so that the same code computes their differences.
 """
 
 from __future__ import annotations
@@ -17,12 +16,17 @@ from models.what_if.changes import AS_IT_IS, arrival_rate, limit_of, relative
 from models.what_if.schedulers import SchedulerOutcome
 from simulator.gpu.jobs import GpuJobs, of_arrays
 from simulator.metrics import schedule_summary
-from simulator.workload import Workload
+from simulator.workload import Workload, peak_in_use
 from traces.arrays import Float64s, Int64s
 from traces.counted import counted
 from traces.errors import InputError
 
 KNOWN = ("nodes", "limit", "arrivals")
+
+
+def replayed_capacity(workload: Workload, nodes: int | None) -> int:
+    """Nodes of the replayed cluster: those declared, else the most ever in use at once; enough for the largest job."""
+    return max(nodes or peak_in_use(workload), int(workload.size.max()))
 
 
 class PlannedFlatReplay(NamedTuple):

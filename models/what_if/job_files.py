@@ -115,21 +115,22 @@ def with_facts(jobs: GpuJobs, path: Path, profiles: Mapping[str, Profile]) -> Gp
     return _with_facts(jobs, {at[row.text("job_id")]: row for row in rows}, profiles)
 
 
-def write_times(path: Path, jobs: GpuJobs, outcomes: Sequence[SchedulerOutcome]) -> None:
+def write_times(path: Path, ids: Sequence[str], outcomes: Sequence[SchedulerOutcome]) -> None:
     """Write a Parquet file with a row per replay and job: when it started and ended, and the GPU time that it had.
+
+    ids: (jobs,) in the order of `SchedulerOutcome.times`.
 
     Columns: scheduler, change, seed, job_id, submit_s, start_s, end_s, preemptions, gpu_s and one gpu_s a GPU type;
     times are the trace's own seconds (epoch s of a log). A column that a replay lacks is null. Raises InputError for a
     path that cannot be written.
     """
-    ids = jobs.number.astype(np.str_) if jobs.ids is None else jobs.ids
     frames = [
         pl.DataFrame(
             {
-                "scheduler": pl.Series([one.scheduler] * len(jobs), dtype=pl.String),
-                "change": pl.Series([one.change] * len(jobs), dtype=pl.String),
-                "seed": pl.Series([one.seed] * len(jobs), dtype=pl.Int64),
-                "job_id": ids.tolist(),
+                "scheduler": pl.Series([one.scheduler] * len(ids), dtype=pl.String),
+                "change": pl.Series([one.change] * len(ids), dtype=pl.String),
+                "seed": pl.Series([one.seed] * len(ids), dtype=pl.Int64),
+                "job_id": pl.Series(ids, dtype=pl.String),
                 **one.times,
             }
         )

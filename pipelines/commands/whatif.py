@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
@@ -14,6 +15,7 @@ from simulator.names import SCHEDULERS, check_together, gpu_schedulers
 from traces.counted import counted
 from traces.errors import InputError
 from traces.files.queue_tree import queues_in
+from traces.units import HOUR_S
 
 if TYPE_CHECKING:
     from models.what_if.gpu_answers import Question
@@ -40,12 +42,12 @@ def whatif(
         typer.Option(
             "--schedulers",
             autocompletion=completion.what_if_schedulers,
-            help="Schedulers; the first is the baseline: yarn,tiresias.",
+            help="Other schedulers, the first is the baseline: yarn,tiresias. Default: the cluster's own.",
         ),
     ] = "",
     change: Annotated[
         list[str] | None,
-        typer.Option("--change", help="One change: nodes=+10%, type=T4:12,A100:4, limit=24h, ..."),
+        typer.Option("--change", help="A change: nodes=+10%, limit=24h, 'priority.user.NAME=+6h and ask=1.2', ..."),
     ] = None,
     nodes: Nodes = None,
     gpus_per_node: GpusPerNode = None,
@@ -70,6 +72,9 @@ def whatif(
     ] = None,
     from_: Annotated[str | None, typer.Option("--from", help="Jobs submitted from this date on (UTC).")] = None,
     to: Annotated[str | None, typer.Option("--to", help="Jobs submitted before this date (UTC).")] = None,
+    horizon: Annotated[
+        str, typer.Option("--horizon", help="Replay the cluster anew from the record this often: 24h, 7-0.")
+    ] = "24h",
     profiles: Annotated[
         str,
         typer.Option("--profiles", help="Speeds of models: none, published, or a file or folder."),
@@ -95,8 +100,9 @@ def whatif(
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Predict what other schedulers, nodes or limits would change; print differences with intervals.
+    """Predict what other nodes, limits, priorities or schedulers would change; print differences with intervals.
 
+    Without --schedulers the answer is for the cluster as its log records it, anew every day and in one piece.
     Schedulers that share GPUs are compared on the jobs that ran on GPUs. Schedulers that allocate whole nodes (easy,
     conservative, mirage) are compared on all jobs. The two kinds cannot be compared with each other.
 
@@ -118,6 +124,8 @@ def whatif(
             tuple(chosen), tuple(change or ()), seeds, profiles, facts, tuple(set_ or ()), strict, seed, None, *window
         )
         if trace is not None:
+            if not chosen:
+                raise InputError("--trace needs schedulers: --schedulers yarn,tiresias (the first is the baseline)")
             answer = _on_trace(trace, _machine(machine, nodes, gpus_per_node), question, workers, tree or ())
             _end(out, answer, jobs_out, is_json=json)
             return
@@ -128,7 +136,14 @@ def whatif(
         settings = clusters.resolve(folder, cluster=cluster, nodes=nodes, gpus_per_node=gpus_per_node)
         settings = settings if tree is None else replace(settings, queues=tree)
         contents.check_clusters(folder, [settings.name])
-        if _allocates_nodes(folder, settings.name, chosen):
+        if not chosen:
+            if gpus_per_node is not None or seeds > 1 or facts or set_ or tree or strict or profiles != "none":
+                raise InputError(
+                    "--gpus-per-node, --seeds, --jobs, --queues, --set, --profiles and --strict apply only to "
+                    "--schedulers that share GPUs: name them, or omit these"
+                )
+            answer = _as_recorded(folder, settings, change or [], window, horizon, seed)
+        elif _allocates_nodes(folder, settings.name, chosen):
             if gpus_per_node is not None or seeds > 1 or facts or set_ or tree:
                 raise InputError(
                     "--gpus-per-node, --seeds, --jobs, --queues and --set apply only to schedulers that share GPUs: "
@@ -141,11 +156,12 @@ def whatif(
 
 
 class _Answer(NamedTuple):
-    """The output of `--json`, and the jobs and replays behind it."""
+    """The output of `--json`, the ids of the jobs, the replays behind it, and how to print it."""
 
     result: dict[str, Any]
-    jobs: GpuJobs
+    ids: list[str]
     outcomes: list[SchedulerOutcome]
+    write: Callable[[TextIO, dict[str, Any]], None]
 
 
 def _end(out: TextIO, answer: _Answer, jobs_out: Path | None, *, is_json: bool) -> None:
@@ -153,20 +169,18 @@ def _end(out: TextIO, answer: _Answer, jobs_out: Path | None, *, is_json: bool) 
     if jobs_out is not None:
         from models.what_if.job_files import write_times
 
-        write_times(jobs_out, answer.jobs, answer.outcomes)
+        write_times(jobs_out, answer.ids, answer.outcomes)
     for line in answer.result["said"]:
         options.say(line)
     if is_json:
         options.write_json(out, answer.result)
     else:
-        _print(out, answer.result)
+        answer.write(out, answer.result)
 
 
 def _chosen(schedulers: str) -> list[str]:
-    """Return the names of --schedulers. Raises InputError for unknown schedulers."""
+    """Return the names of --schedulers, none for the cluster's own. Raises InputError for unknown schedulers."""
     chosen = options.names(schedulers)
-    if not chosen:
-        raise InputError("whatif needs schedulers: --schedulers yarn,tiresias (the first is the baseline)")
     check_together(chosen)
     return chosen
 
@@ -178,6 +192,30 @@ def _allocates_nodes(folder: DataFolder, cluster: str, chosen: list[str]) -> boo
     from models.what_if.gpu_answers import ran_on_gpus
 
     return not set(chosen) <= set(gpu_schedulers()) or not ran_on_gpus(folder, cluster)
+
+
+def _as_recorded(
+    folder: DataFolder,
+    settings: ClusterSettings,
+    changes: list[str],
+    window: tuple[int | None, int | None],
+    horizon: str,
+    seed: int,
+) -> _Answer:
+    """Replay the cluster as recorded and build the output of `--json`. Nothing is stored."""
+    from models.what_if.recorded.answer import answer_recorded, job_times, read_recorded_scene
+    from reports.text.what_if import write_recorded
+    from traces.progress import Progress
+
+    span_s = options.duration_s(horizon)
+    if span_s < HOUR_S:
+        raise InputError(f"--horizon {horizon!r} is shorter than an hour; write 24h or 7-0")
+    with Progress("following the log", 1, stays=False) as progress:
+        scene = read_recorded_scene(folder, settings, window, span_s, seed)
+        progress.advance("rules and record")
+    with Progress("replaying", 1 + len(dict.fromkeys(changes)), stays=False) as progress:
+        result, daily = answer_recorded(scene, settings.name, changes, progress.advance)
+    return _Answer(result, *job_times(scene, daily), write_recorded)
 
 
 def _on_nodes(
@@ -262,7 +300,10 @@ def _answer(
     seed: int,
 ) -> _Answer:
     """Build the output of `--json` from the replays."""
+    import numpy as np
+
     from models.what_if import differences
+    from reports.text.what_if import write_schedulers
 
     result = {
         "cluster": cluster,
@@ -276,83 +317,5 @@ def _answer(
         "results": list(differences.rows(jobs, outcomes)),
         "groups": list(differences.group_rows(jobs, outcomes)),
     }
-    return _Answer(result, jobs, outcomes)
-
-
-_SHOWN = {
-    "mean_jct_s": ("mean completion time", "duration"),
-    "p50_jct_s": ("median completion time", "duration"),
-    "p99_jct_s": ("99th percentile of completion times", "duration"),
-    "mean_queueing_s": ("mean time without GPUs", "duration"),
-    "makespan_s": ("first submission to last end", "duration"),
-    "utilization": ("GPUs in use", "percent"),
-    "fragmentation": ("GPUs free while jobs wait", "percent"),
-    "worst_rho": ("largest finish-time fairness rho", "number"),
-    "mean_rho": ("mean finish-time fairness rho", "number"),
-    "preemptions": ("preemptions", "count"),
-    "lost_gpu_h": ("GPU hours lost to restarts", "number"),
-}  # figure -> (heading, format)
-
-
-def _print(out: TextIO, result: dict[str, Any]) -> None:
-    """Print each replay: figures, differences from the first replay, intervals; then the groups that gain or lose."""
-    from reports.format import FORMATS, text
-
-    machine = counted(result["nodes"], "node") if result["gpus"] is None else counted(result["gpus"], "GPU")
-    out.write(f"{text(result['cluster'])}: {counted(result['jobs'], 'job')} on {machine}\n")
-    if result["results"]:
-        first = result["results"][0]
-        out.write(f"baseline: {first['scheduler']}, {text(first['change'])}\n")
-    out.write("".join(f"{line}\n" for line in _beside_record(result["base"])))
-    last = None
-    for row in result["results"]:
-        title = (row["scheduler"], row["change"])
-        if title != last:
-            out.write(f"\n{row['scheduler']}, {text(row['change'])}\n")
-            last = title
-        name, unit = _SHOWN[row["figure"]]
-        kind = FORMATS[unit]
-        line = f"  {name:<36}{kind(row['value']):>16}"
-        if row["difference_ci95"] is not None:
-            low, high = row["difference_ci95"]
-            words = ("shorter", "longer") if unit == "duration" else ("less", "more")
-            amount = f"{kind(abs(row['difference']))} {words[row['difference'] > 0]}"
-            line += f"   {amount} than the baseline (95 % interval of the difference {kind(low)} to {kind(high)})"
-        if result["draws"] > 1:
-            line += f"   [{kind(row['draws'][0])} to {kind(row['draws'][1])} over {result['draws']} random draws]"
-        out.write(line + "\n")
-    sure = [row for row in result["groups"] if row["difference_ci95"] and 0 not in _signs(row["difference_ci95"])]
-    for word, sign in (("sooner", -1), ("later", 1)):
-        parts = [row for row in sure if _signs(row["difference_ci95"]) == {sign}]
-        parts.sort(key=lambda row: -abs(row["difference_s"] * row["jobs"]))
-        out.write(f"\ngroups whose jobs complete {word} (the 95 % interval excludes 0){'' if parts else ': none'}\n")
-        for row in parts[:10]:
-            out.write(
-                f"  {row['dimension']} {text(row['name'])}: {FORMATS['duration'](row['difference_s'])} per job, "
-                f"{counted(row['jobs'], 'job')} ({row['scheduler']}, {text(row['change'])})\n"
-            )
-
-
-def _beside_record(base: dict[str, Any]) -> list[str]:
-    """Describe in sentences how far the waits of the base are from the recorded ones."""
-    from reports.format import FORMATS
-
-    if not base["jobs"]:
-        return ["the log has no starts, so the error of the baseline is unknown"]
-    shown = FORMATS["duration"]
-
-    def waits(of: dict[str, float]) -> str:
-        return f"{shown(of['mean_wait_s'])} (median {shown(of['median_wait_s'])}, p90 {shown(of['p90_wait_s'])})"
-
-    rho = "" if base["spearman"] is None else f"; Spearman's correlation job by job: {base['spearman']:.2f}"
-    error_s = abs(base["recorded"]["mean_wait_s"] - base["replayed"]["mean_wait_s"])
-    return [
-        f"mean wait recorded: {waits(base['recorded'])}; replayed under {base['scheduler']}: "
-        f"{waits(base['replayed'])}; n = {counted(base['jobs'], 'job')}{rho}",
-        f"the baseline is off by {shown(error_s)} in the mean: do not trust a smaller difference",
-    ]
-
-
-def _signs(ends: list[float]) -> set[int]:
-    """Return {1} or {-1} for an interval that excludes 0, else {0}."""
-    return {1} if ends[0] > 0 else {-1} if ends[1] < 0 else {0}
+    ids = jobs.number.astype(np.str_) if jobs.ids is None else jobs.ids
+    return _Answer(result, ids.tolist(), outcomes, write_schedulers)

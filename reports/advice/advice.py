@@ -16,7 +16,7 @@ import polars as pl
 from features.conventions import INDICATIVE_BELOW_BLOCKS, REACTIVE
 from reports import format as fmt
 from reports.advice.record_advice import by_cause
-from reports.advice.trust import DIRECTION_ONLY, distance_s, trust_in_replays
+from reports.advice.trust import trust_in_replays
 from reports.hand_over import against_rule, best_on_select, headline_comparison, world
 from reports.layout import Action
 from reports.source import Source
@@ -25,11 +25,8 @@ from simulator.metrics import NOTICED_WAIT_S
 NEARLY_ALL = "95 % of the jobs that started waited at most"
 WORTH = 0.1  # of the mean wait, or of the cost of a handover; a smaller gain is not recommended first
 WORTH_TIME = 0.01  # of all time held of the cluster's main resource
-AS_IT_IS, NEVER_OFFERED = "as it is", ("exact time limits", "fifo scheduling")
-_WORDS = {
-    "half the slack in time limits": "Ask users for tighter time limits (simulated: without half of the unused part)",
-    "easy scheduling": "Try EASY backfill (`baton whatif --schedulers mirage,easy`)",
-}
+AS_IT_IS = "as it is"
+_WORDS = {"ask=1.2": "Ask users for tighter time limits (simulated: 1.2 times the run time of each job)"}
 _BOUND = "It is an upper bound, counted in the log and not simulated."
 
 
@@ -95,17 +92,17 @@ def _replays(source: Source) -> tuple[Action | None, Action | None, Action | Non
     """Return the best simulated changes: the best free one, the fewest further nodes, and a free one of small effect.
 
     All three shorten the mean wait beyond chance and beyond the replay's own distance from the record. The first two
-    are worth it (WORTH); the third is the best free change that is not. Each may be None.
+    are worth it (WORTH); the third is the best free change that is not. Each may be None. Changes of the load are not
+    an administrator's to make and are left out.
     """
     replays = source.rows("what_if")
     base = replays.filter(pl.col("change") == AS_IT_IS).to_dicts() if not replays.is_empty() else []
     if not base or not base[0]["mean_wait_s"]:
         return None, None, None
-    trust, error_s = trust_in_replays(source, base[0]["mean_wait_s"]), distance_s(source, base[0]["mean_wait_s"])
-    if error_s is None or trust.startswith(DIRECTION_ONLY):
+    if base[0]["trust"] != "figures":
         return None, None, None
-    sure = replays.filter((pl.col("wait_change_high_s") < 0) & ~pl.col("change").is_in(NEVER_OFFERED))
-    sure = sure.filter(pl.col("wait_change_s") < -error_s)
+    trust = trust_in_replays(source, base[0])
+    sure = replays.filter((pl.col("verdict") == "less") & ~pl.col("change").str.starts_with("arrivals"))
     sure = sure.with_columns(is_worth=pl.col("wait_change_s") <= -WORTH * base[0]["mean_wait_s"])
     same = pl.col("capacity_nodes") == base[0]["capacity_nodes"]
     free = sure.filter(same).sort("wait_change_s")

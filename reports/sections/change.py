@@ -42,15 +42,16 @@ def _replays(source: Source, section: Section) -> None:
         TableView(
             "what_if",
             "The same jobs on a changed cluster",
-            "Both sides of each comparison are replays in the simulator with every job on whole nodes; the section "
-            "on the accuracy of the simulation compares its waits with the log. Change: mean wait minus that on the "
-            f"unchanged cluster, below 0 is shorter, with its 95 % interval over blocks of {BLOCK_DAYS} days. "
-            f"{source.caption(base['jobs'], 'jobs')}",
+            "Both sides of each comparison are replays of the cluster as recorded, with its inferred rules, anew from "
+            "the record every day. Change: mean wait minus that on the unchanged cluster, below 0 is shorter, with its "
+            f"95 % interval over blocks of {BLOCK_DAYS} days. A replay cannot tell a change smaller than its own "
+            f"distance from the record. {base['trust_why'].capitalize()}. {source.caption(base['jobs'], 'jobs')}",
             columns(
-                "change|what differs", "scheduler|scheduler|name", "capacity_nodes|nodes|count",
-                "mean_wait_s|mean wait|duration", "p50_wait_s|median|duration", "p95_wait_s|p95|duration",
+                "change|what differs", "capacity_nodes|nodes|count", "mean_wait_s|mean wait|duration",
+                "p50_wait_s|median|duration", "p95_wait_s|p95|duration",
                 "mean_bounded_slowdown|bounded slowdown|number", "wait_change_s|change|duration",
-                "interval|95 %|interval_s",
+                "interval|95 %|interval_s", "wait_change_whole_s|change in one piece|duration",
+                "verdict|what the replay can tell|name",
             ),
             [{**row, "interval": _interval(row)} for row in (base, *others)],
         )
@@ -58,14 +59,19 @@ def _replays(source: Source, section: Section) -> None:
 
 
 def _best_replay(base: dict[str, Any], others: list[dict[str, Any]]) -> str:
-    """Describe the best change; only one whose interval excludes zero counts as a change."""
-    start = f"In simulation the mean wait is {fmt.duration(base['mean_wait_s'])} on the unchanged cluster"
+    """Describe the best change; only one that the replay can tell counts."""
+    start = (
+        f"The log records a mean wait of {fmt.duration(base['recorded_mean_wait_s'])}. In simulation it is "
+        f"{fmt.duration(base['mean_wait_s'])} on the unchanged cluster"
+    )
+    if base["trust"] != "figures":
+        start += f", which is too far off to say more than directions ({base['trust_why']})"
     known = [row for row in others if row["wait_change_high_s"] is not None]
     if not known:
         return f"{start}. The log is too short to distinguish the effect of a change from chance."
-    sure = [row for row in known if row["wait_change_high_s"] < 0]
+    sure = [row for row in known if row["verdict"] == "less"]
     if not sure:
-        return f"{start}. No change tried here shortens it by more than chance."
+        return f"{start}. No change tried here shortens it by more than chance and the replay's own error."
     best = sure[0]
     words = f"{start} and {fmt.duration(best['mean_wait_s'])} with {fmt.text(best['change'])}"
     free = [row for row in sure if row["capacity_nodes"] == base["capacity_nodes"]]

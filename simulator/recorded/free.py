@@ -47,8 +47,10 @@ class Given(NamedTuple):
     """What a replay takes from the record, int64; shape (jobs,) where not said otherwise."""
 
     run_s: Int64s  # NEVER for a job cancelled in the queue
+    present: Int64s  # 1: is submitted; a job that is absent still runs to its end if it does so at an anchor
     start_s: Int64s  # recorded starts, used for held jobs alone
-    end_s: Int64s  # ends and cancellations, used for cancellations alone
+    end_s: Int64s  # ends, used for jobs that run at an anchor, and cancellations; a job that has no end: at its limit
+    limit_s: Int64s  # recorded limits, used for jobs that run at an anchor
     held: Int64s  # 1: starts when it did
     cancelled: Int64s  # (cancelled jobs,) rows in order of cancellation
     usable: Int64s  # usable nodes, one value every TICK_S from the first submission on; the last remains valid
@@ -71,6 +73,13 @@ class Followed:
     held: Int64s  # as `Given.held`
 
 
+class LimitsOfUsers(NamedTuple):
+    """Limits of single users, int64, shape (users,); NEVER for none. `RecordedRules` limits every user."""
+
+    max_jobs: Int64s  # running jobs
+    max_nodes: Int64s  # nodes held; a single wider job is allowed
+
+
 def free_starts(record: RecordedTrace, jobs: RecordedJobs, rules: RecordedRules, usable: Int64s) -> Int64s:
     """Return the simulated start of each job that ran, s, shape (jobs,); NEVER for a job cancelled in the queue.
 
@@ -90,11 +99,19 @@ def free_starts(record: RecordedTrace, jobs: RecordedJobs, rules: RecordedRules,
 
 def given_by(record: RecordedTrace, held: Int64s, usable: Int64s) -> Given:
     """Return what a replay of the record takes as given; a job that ran at its end runs to its limit."""
-    run_s = np.where(record.end_s < NEVER, record.end_s - record.start_s, record.limit_s)
     cancelled = np.flatnonzero(~record.ran)
     cancelled = cancelled[np.argsort(record.end_s[cancelled], kind="stable")]
-    run_s = np.where(record.ran, run_s, NEVER)
-    return Given(run_s, record.start_s, record.end_s, held, cancelled, np.ascontiguousarray(usable, np.int64))
+    end_s = np.where(record.ran & (record.end_s == NEVER), record.start_s + record.limit_s, record.end_s)
+    return Given(
+        run_s=np.where(record.ran, end_s - record.start_s, NEVER),
+        present=np.ones(len(record), np.int64),
+        start_s=record.start_s,
+        end_s=end_s,
+        limit_s=record.limit_s,
+        held=held,
+        cancelled=cancelled,
+        usable=np.ascontiguousarray(usable, np.int64),
+    )
 
 
 def follow_to(cluster: RecordedCluster, anchors_s: Sequence[int], until_s: int) -> Followed:
@@ -115,7 +132,12 @@ def follow_to(cluster: RecordedCluster, anchors_s: Sequence[int], until_s: int) 
 
 
 def anchored_starts(
-    given: Given, anchors: Sequence[Anchor], jobs: RecordedJobs, rules: RecordedRules, until_s: int
+    given: Given,
+    anchors: Sequence[Anchor],
+    jobs: RecordedJobs,
+    rules: RecordedRules,
+    until_s: int,
+    own: LimitsOfUsers | None = None,
 ) -> Int64s:
     """Return the simulated start of each job submitted from the first anchor to `until_s`, s, shape (jobs,).
 
@@ -129,8 +151,13 @@ def anchored_starts(
     ends = (*(anchor.at_s for anchor in anchors[1:]), until_s)
     for (from_s, running, pending), end_s in zip(anchors, ends, strict=True):
         state, begun = new_state(jobs, users), np.full(len(starts), NEVER, np.int64)
-        _restore(jobs, given, state, running, pending)
-        _play(jobs, rules, given, state, scratch, from_s, end_s, begun)
+        if own is not None:
+            state = state._replace(own_max_jobs=own.max_jobs, own_max_nodes=own.max_nodes)
+        limit_s = jobs.limit_s.copy()
+        limit_s[running] = given.limit_s[running]  # a change of limits leaves running jobs alone
+        asked = jobs._replace(limit_s=limit_s)
+        _restore(asked, given, state, running, pending)
+        _play(asked, rules, given, state, scratch, from_s, end_s, begun)
         first, last = np.searchsorted(jobs.submit_s, (from_s, end_s))
         starts[first:last] = begun[first:last]
     return starts
@@ -164,14 +191,15 @@ def _play(
     arrived = int(np.searchsorted(jobs.submit_s, from_s))
     withdrawn, awaited = 0, 0
     for job in range(arrived, count):
-        awaited += jobs.submit_s[job] < until_s and given.run_s[job] < NEVER
+        awaited += jobs.submit_s[job] < until_s and given.run_s[job] < NEVER and given.present[job] == 1
     while withdrawn < len(given.cancelled) and given.end_s[given.cancelled[withdrawn]] < from_s:
         withdrawn += 1
     now = from_s
     while awaited > 0 and now <= until_s - 1 + HORIZON_S:
         _end_until(jobs, state, now)
         while arrived < count and jobs.submit_s[arrived] <= now:
-            enter(state, arrived)
+            if given.present[arrived] == 1:
+                enter(state, arrived)
             arrived += 1
         while withdrawn < len(given.cancelled) and given.end_s[given.cancelled[withdrawn]] <= now:
             leave(state, given.cancelled[withdrawn])
@@ -196,11 +224,12 @@ def _play(
 
 @kernel
 def _restore(jobs: RecordedJobs, given: Given, state: RecordedState, running: Int64s, pending: Int64s) -> None:
-    """Fill an empty state with jobs that run since their recorded starts, and with pending jobs."""
+    """Fill an empty state with jobs that run since their recorded starts, and with the present pending jobs."""
     for job in running:
-        begin(jobs, state, job, given.start_s[job], given.start_s[job] + given.run_s[job])
+        begin(jobs, state, job, given.start_s[job], given.end_s[job])
     for job in pending:
-        enter(state, job)
+        if given.present[job] == 1:
+            enter(state, job)
 
 
 @kernel

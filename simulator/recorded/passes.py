@@ -4,7 +4,7 @@ The pass takes the pending jobs in queue order. It skips held jobs, and jobs who
 hold more than `max_nodes` nodes. These counts include jobs placed before in this pass; a single wider job is allowed.
 Every other job gets the earliest place in the profile of free nodes that delays no job before it, planned by time
 limits (conservative backfill, as in Slurm: sched_config.html). A job whose place is now may start; the pass starts no
-job.
+job. `RecordedRules` may limit how many jobs are planned and how far ahead, or forbid jobs to overtake.
 """
 
 from __future__ import annotations
@@ -61,12 +61,14 @@ def make_pass(
     """Make a pass at `now` with `usable` nodes: set `could_start_s`; return whether `target` (a row or NONE) may start.
 
     The target need not be in the queue, and the pass ends at it. `may_start` gives the result for other jobs.
+
+    Over 50 lines: what can become of a job in the order in which it is tried.
     """
     scalars, pending = state.scalars, state.pending
     _begin_pass(jobs, state, scratch, target)
     free = usable - scalars[BUSY]
     steps = 0  # of the profile, which is built when the first job does not fit
-    i = 0
+    i, planned = 0, 0
     while i <= scalars[PENDING]:
         if target != NONE and (i == scalars[PENDING] or goes_ahead(state, target, pending[i])):
             job = target
@@ -85,6 +87,14 @@ def make_pass(
                 return False
             state.could_start_s[job] = NONE
             continue
+        if planned >= rules.depth:
+            return _end_pass(state, i - 1, target)
+        if scratch.placed_jobs[user] >= rules.user_depth:
+            if job == target:
+                return False
+            state.could_start_s[job] = NONE
+            continue
+        planned += 1
         if steps == 0 and size > free:
             steps = _profile(jobs, state, scratch, now, usable, i - 1)
         place = now if steps == 0 else _earliest(scratch, steps, size, jobs.limit_s[job])
@@ -99,13 +109,21 @@ def make_pass(
                 state.could_start_s[job] = now
         else:
             state.could_start_s[job] = NONE
-        if steps > 0 and place < NEVER:
+            if rules.backfill == 0:
+                return _end_pass(state, i, target)
+        if steps > 0 and place < NEVER and place - now <= rules.plan_s:
             steps = _reserve(scratch, steps, place, place + jobs.limit_s[job], size)
         if free <= 0:
-            if target == NONE:
-                for k in range(i, scalars[PENDING]):
-                    state.could_start_s[pending[k]] = NONE
-            return False
+            return _end_pass(state, i, target)
+    return False
+
+
+@kernel
+def _end_pass(state: RecordedState, first: int, target: int) -> bool:
+    """End a pass before the pending jobs from position `first` on, none of which may start."""
+    if target == NONE:
+        for k in range(first, state.scalars[PENDING]):
+            state.could_start_s[state.pending[k]] = NONE
     return False
 
 

@@ -46,10 +46,10 @@ class RecordedTrace:
         """Return the number of users; users are numbered from 0."""
         return int(self.user.max()) + 1 if len(self) else 0
 
-    def take(self, index: NDArray[np.bool_]) -> RecordedTrace:
-        """Return the jobs of a mask; users keep their numbers."""
+    def take(self, index: NDArray[np.bool_] | Int64s) -> RecordedTrace:
+        """Return the jobs of a mask, or of rows in their order; users keep their numbers."""
         columns = {name: getattr(self, name)[index] for name in ARRAYS}
-        keys = [key for key, kept in zip(self.job_key, index, strict=True) if kept]
+        keys = [self.job_key[row] for row in np.arange(len(self))[index]]
         return RecordedTrace(**columns, job_key=keys, name=self.name[index] if len(self.name) else self.name)
 
 

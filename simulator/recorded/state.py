@@ -39,6 +39,10 @@ class RecordedRules(NamedTuple):
     max_nodes: int  # nodes held by a user; a single wider job is allowed
     overtaken: int  # 1: jobs that were overtaken are held
     siblings: int  # 1: a job waits for its user's held jobs ahead that ask for no more than it does
+    backfill: int = 1  # 0: a job that cannot start keeps every job behind it waiting
+    depth: int = NEVER  # pending jobs that a pass plans (bf_max_job_test of slurm.conf)
+    user_depth: int = NEVER  # of one user (bf_max_job_user)
+    plan_s: int = NEVER  # a place further ahead than this is not reserved (bf_window)
 
 
 class RecordedState(NamedTuple):
@@ -53,6 +57,8 @@ class RecordedState(NamedTuple):
     counted: Int64s  # (jobs,) rows that still count against their users' limits although their nodes are free
     user_jobs: Int64s  # (users,) running jobs and counted jobs
     user_nodes: Int64s  # (users,) their nodes
+    own_max_jobs: Int64s  # (users,) as `RecordedRules.max_jobs`, of a single user; the lower of the two holds
+    own_max_nodes: Int64s  # (users,) the same for `max_nodes`
     could_start_s: Int64s  # (jobs,) instant since which the pass would start it, NONE if it would not
     held: Int64s  # (jobs,) 1: kept from starting by something that the log does not show
     scalars: Int64s  # PENDING, RUNNING, COUNTED (jobs), BUSY (nodes in use), CEILING (most that are usable, or NEVER)
@@ -77,6 +83,8 @@ def new_state(jobs: RecordedJobs, users: int, remembered: int = 0) -> RecordedSt
         counted=np.zeros(count, np.int64),
         user_jobs=np.zeros(users, np.int64),
         user_nodes=np.zeros(users, np.int64),
+        own_max_jobs=np.full(users, NEVER, np.int64),
+        own_max_nodes=np.full(users, NEVER, np.int64),
         could_start_s=np.full(count, NONE, np.int64),
         held=np.zeros(count, np.int64),
         scalars=scalars,
@@ -106,10 +114,9 @@ def over_limit(
 ) -> bool:
     """Whether the user's limits hold the job back if the user had `more_jobs` and `more_nodes` more than now."""
     user, size = jobs.user[job], jobs.size[job]
-    allowed = max(rules.max_nodes, size)
-    return bool(
-        state.user_jobs[user] + more_jobs >= rules.max_jobs or state.user_nodes[user] + more_nodes + size > allowed
-    )
+    allowed = max(min(rules.max_nodes, state.own_max_nodes[user]), size)
+    most_jobs = min(rules.max_jobs, state.own_max_jobs[user])
+    return bool(state.user_jobs[user] + more_jobs >= most_jobs or state.user_nodes[user] + more_nodes + size > allowed)
 
 
 @kernel

@@ -167,12 +167,12 @@ def _picked(data: DataFolder, nodes: int) -> str:
 def test_only_a_change_beyond_chance_is_called_one(full_data: DataFolder) -> None:
     section = section_data(full_data, CLUSTER, "change")
     assert section["sentences"][0] == (
-        "In simulation the mean wait is 1 h on the unchanged cluster and 20 min with +2 nodes (+12 %). Without "
-        "more nodes, the largest reduction is to 50 min with easy scheduling."
+        "The log records a mean wait of 1 h 2 min. In simulation it is 1 h on the unchanged cluster and 20 min with "
+        "nodes=+10%. Without more nodes, the largest reduction is to 50 min with ask=1.2."
     )
     rows = section["tables"]["what_if"]
     assert [row["change"] for row in rows] == [
-        "as it is", "+2 nodes (+12 %)", "easy scheduling", "exact time limits"
+        "as it is", "nodes=+10%", "ask=1.2", "backfill=off"
     ]  # fmt: skip
     assert rows[0]["interval"] is None and rows[3]["interval"] == [-400.0, 200.0]
 

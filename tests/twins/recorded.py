@@ -82,23 +82,36 @@ class PlainRecordedCluster:
                     return False, starting
                 self.could_start.pop(job, None)
                 continue
+            if len(counted) >= self.rules.depth:
+                self._give_up(queue[at:], target)
+                return False, starting
+            if sum(other.user == job.user for other in counted) >= self.rules.user_depth:
+                if job is target:
+                    return False, starting
+                self.could_start.pop(job, None)
+                continue
             place = self.earliest(holds, now, usable, job)
             if job is target:
                 return place == now, starting
             counted.append(job)
-            if place is not None:
+            if place is not None and place <= now + self.rules.plan_s:
                 holds.append((place, place + job.limit_s, job.size))
             if place == now:
                 starting.append(job)
                 self.could_start.setdefault(job, now)
             else:
                 self.could_start.pop(job, None)
-            if usable - sum(size for begin, _, size in holds if begin <= now) <= 0:
-                if target is None:
-                    for other in queue[at + 1 :]:
-                        self.could_start.pop(other, None)
+            full = usable - sum(size for begin, _, size in holds if begin <= now) <= 0
+            if full or (place != now and not self.rules.backfill):
+                self._give_up(queue[at + 1 :], target)
                 return False, starting
         return False, starting
+
+    def _give_up(self, behind: list[PlainRecordedJob], target: PlainRecordedJob | None) -> None:
+        """Note that the jobs behind the last planned one may not start."""
+        if target is None:
+            for other in behind:
+                self.could_start.pop(other, None)
 
     @staticmethod
     def earliest(holds: list[tuple[int, int, int]], now: int, usable: int, job: PlainRecordedJob) -> int | None:

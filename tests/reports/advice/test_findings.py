@@ -21,7 +21,6 @@ from reports.advice.trust import trust_in_replays
 from reports.build import build_report, section_data
 from reports.causes import CAUSES, shares
 from reports.source import Names, Source
-from simulator.tables import SIMULATED_STARTS
 from tests.reports import warehouse
 from traces import schema
 from traces.clusters import ClusterSettings
@@ -264,18 +263,20 @@ def test_a_log_of_one_user_does_not_show_what_others_held(tmp_path: Path) -> Non
 # --- what to do: replays, how far to trust them -----------------------------------------------------------------------
 
 
-def _replays(source: Source, *rows: tuple[str, int, float, float, float, float]) -> Source:
+def _replays(source: Source, *rows: tuple[str, int, float, float, float, float, str], trust: str = "figures") -> Source:
     named = [
-        {"cluster": "lab", "change": change, "scheduler": "mirage", "capacity_nodes": nodes, "jobs": 40,
+        {"cluster": "lab", "change": change, "capacity_nodes": nodes, "jobs": 40,
          "mean_wait_s": mean, "p50_wait_s": mean, "p95_wait_s": mean, "mean_bounded_slowdown": 2.0,
-         "wait_change_s": diff, "wait_change_low_s": low, "wait_change_high_s": high}
-        for change, nodes, mean, diff, low, high in rows
+         "wait_change_s": diff, "wait_change_low_s": low, "wait_change_high_s": high, "wait_change_whole_s": diff,
+         "verdict": verdict, "recorded_mean_wait_s": 5000.0, "base_spearman": 0.9, "trust": trust,
+         "trust_why": "the base's mean wait is off by 2 %", "said": ""}
+        for change, nodes, mean, diff, low, high, verdict in rows
     ]  # fmt: skip
     _add(source.data, "what_if", frame(WHAT_IF, named))
     return Source(source.data, "lab")
 
 
-BASE = ("as it is", 8, 4900.0, 0.0, 0.0, 0.0)  # the log has 5,000 s: the replay is off by 100
+BASE = ("as it is", 8, 4900.0, 0.0, 0.0, 0.0, "no change")
 
 
 @pytest.fixture
@@ -284,73 +285,47 @@ def waiting(tmp_path: Path) -> Source:
     return _with_causes(_data(tmp_path, _jobs(40, wait_s=5000)))
 
 
-EASY = "Try EASY backfill (`baton whatif --schedulers mirage,easy`)"
+ASK = "Ask users for tighter time limits (simulated: 1.2 times the run time of each job)"
 
 
 def test_what_is_free_comes_before_what_is_bought(waiting: Source) -> None:
     source = _replays(
         waiting,
         BASE,
-        ("easy scheduling", 8, 3900.0, -1000.0, -1500.0, -500.0),
-        ("+1 nodes (+12 %)", 9, 2900.0, -2000.0, -2500.0, -1500.0),
-        ("exact time limits", 8, 100.0, -4800.0, -4850.0, -4750.0),  # nobody can have them
+        ("ask=1.2", 8, 3900.0, -1000.0, -1500.0, -500.0, "less"),
+        ("nodes=+10%", 9, 2900.0, -2000.0, -2500.0, -1500.0, "less"),
+        ("arrivals=-50%", 8, 100.0, -4800.0, -4850.0, -4750.0, "less"),  # nobody can order that
     )
     first, second = actions(source)
-    assert (first.do, first.interval) == (EASY, [-1500.0, -500.0])
+    assert (first.do, first.interval) == (ASK, [-1500.0, -500.0])
     assert "from 1 h 22 min to 1 h 5 min (by 17 min; 95 % interval 8.3 min to 25 min)" in first.effect
     assert second.do == "Add 1 node (12 % more)"
 
 
-def test_a_change_within_chance_or_too_small_is_not_recommended(waiting: Source) -> None:
-    small = ("easy scheduling", 8, 4700.0, -200.0, -250.0, -150.0)
-    chance = ("+1 nodes (+12 %)", 9, 2000.0, -2000.0, -4500.0, 500.0)
+def test_a_change_that_the_replay_cannot_tell_or_too_small_is_not_recommended(waiting: Source) -> None:
+    small = ("ask=1.2", 8, 4700.0, -200.0, -250.0, -150.0, "less")
+    chance = ("nodes=+10%", 9, 2000.0, -2000.0, -4500.0, 500.0, "cannot tell")
     (only,) = actions(_replays(waiting, BASE, small, chance))
-    assert only.do == "No simulated change is worth making" and "try EASY backfill" in only.effect
+    assert only.do == "No simulated change is worth making" and "ask users for tighter" in only.effect
     (only,) = actions(_replays(waiting, BASE, chance))
     assert only.do == "No simulated change is certain to help"
 
 
-def test_an_effect_within_the_replays_own_error_or_of_a_replay_far_from_the_record_is_not_offered(
-    waiting: Source,
-) -> None:
-    easy = ("easy scheduling", 8, 3000.0, -1000.0, -1500.0, -500.0)
-    off = ("as it is", 8, 4000.0, 0.0, 0.0, 0.0)  # by 1,000 s, as much as the effect
-    assert actions(_replays(waiting, off, easy))[0].do == "No simulated change is certain to help"
-    assert actions(_replays(waiting, ("as it is", 8, 4001.0, 0.0, 0.0, 0.0), easy))[0].do == EASY
-    far = ("as it is", 8, 1000.0, 0.0, 0.0, 0.0)  # a fifth of the recorded mean
-    assert actions(_replays(waiting, far, ("easy scheduling", 8, 10.0, -4500.0, -4600.0, -4400.0)))[0].do != EASY
+def test_an_effect_of_a_replay_far_from_the_record_is_not_offered(waiting: Source) -> None:
+    ask = ("ask=1.2", 8, 3000.0, -1000.0, -1500.0, -500.0, "less")
+    assert actions(_replays(waiting, BASE, ask))[0].do == ASK
+    assert actions(_replays(waiting, BASE, ask, trust="direction"))[0].do == "No simulated change is certain to help"
 
 
 @pytest.mark.parametrize(
-    ("simulated", "verdict"),
-    [
-        (1.1, "Trust direction and size"),
-        (0.6, "Trust the order of magnitude"),
-        (0.2, "Trust the direction, not the size"),
-        (4.0, "Trust the direction, not the size"),
-    ],
+    ("trust", "words"), [("figures", "Trust direction and size"), ("direction", "Trust the direction, not the size")]
 )
-def test_trust_is_the_distance_from_the_record(waiting: Source, simulated: float, verdict: str) -> None:
-    waits = [100 * number + 60 for number in range(40)]
-    rows = pl.DataFrame(
-        {
-            "cluster": "lab", "job_key": [str(n) for n in range(40)], "scheduler": "mirage", "capacity_nodes": 8,
-            "submit_utc": [warehouse.START] * 40, "nodes": 1, "recorded_wait_s": waits,
-            "simulated_wait_s": [round(wait * simulated) for wait in waits],
-        }
-    ).select(SIMULATED_STARTS.names)  # fmt: skip
-    _add(waiting.data, "simulated_starts", rows)
-    words = trust_in_replays(Source(waiting.data, "lab"), 4000.0)
-    assert words.startswith(f"{verdict}. ") and "recorded waits is 1.00" in words
-    assert "The log has 0 whole weeks, so the interval is only indicative." in words
-
-
-def test_without_starts_the_mean_waits_are_compared(waiting: Source) -> None:
-    words = trust_in_replays(waiting, 1000.0)
-    assert (
-        words.startswith("Trust the direction, not the size. ")
-        and "mean wait of 17 min; the recorded mean wait is 1 h 23 min." in words
-    )
+def test_trust_is_that_of_the_base(waiting: Source, trust: str, words: str) -> None:
+    base = _replays(waiting, BASE, trust=trust).rows("what_if").to_dicts()[0]
+    found = trust_in_replays(waiting, base)
+    assert found.startswith(f"{words}. ") and "recorded waits is 0.90" in found
+    assert "mean wait of 1 h 22 min; the recorded mean wait is 1 h 23 min" in found
+    assert "The log has 0 whole weeks, so the interval is only indicative." in found
 
 
 def test_a_policy_that_costs_clearly_less_is_offered(full_data: DataFolder) -> None:

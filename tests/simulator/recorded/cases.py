@@ -47,6 +47,10 @@ rules = st.builds(
     max_nodes=st.sampled_from([3, NEVER]),
     overtaken=st.integers(0, 1),
     siblings=st.integers(0, 1),
+    backfill=st.sampled_from([1, 1, 0]),
+    depth=st.sampled_from([1, 3, NEVER, NEVER]),
+    user_depth=st.sampled_from([1, NEVER, NEVER]),
+    plan_s=st.sampled_from([0, 500, NEVER, NEVER]),
 )
 
 

@@ -89,3 +89,26 @@ def test_each_span_begins_at_the_recorded_state() -> None:
     assert anchored_starts(given_here, shown.anchors, jobs_of(late), rules, 3600).tolist() == [NEVER, 1000, 4000]
     whole = followed(late, rules, [50])
     assert anchored_starts(given_here, whole.anchors, jobs_of(late), rules, 3600).tolist() == [NEVER, 1000, 3500]
+
+
+# A holds 4 of the 6 nodes from 0 to 2000, its limit. B (6 nodes) pends since 100; C (2 nodes, 1,500 s) comes at 200.
+RUNNING = recorded([(0, 0, 2000, 4, 2000), (100, 2000, 2500, 6, 900), (200, 200, 1700, 2, 1500)])
+
+
+def test_a_shorter_limit_leaves_the_jobs_that_run_at_an_anchor_alone() -> None:
+    """A still ends at 2000, and the plan knows that, so that C may run before B."""
+    shown = followed(RUNNING, PLAIN, [150])
+    short = jobs_of(RUNNING)._replace(limit_s=np.array([500, 900, 1500]))
+    cut = given_by(RUNNING, shown.held, shown.usable)._replace(run_s=np.array([500, 500, 1500]))
+    assert anchored_starts(cut, shown.anchors, short, PLAIN, 400).tolist() == [NEVER, NEVER, 200]
+    late = followed(RUNNING, PLAIN, [50])
+    assert anchored_starts(cut, late.anchors, short, PLAIN, 400).tolist() == [NEVER, 2000, 200]
+
+
+def test_an_absent_job_that_pends_at_an_anchor_is_gone_and_a_running_one_stays() -> None:
+    shown = followed(RUNNING, PLAIN, [150])
+    long = jobs_of(RUNNING)._replace(limit_s=np.array([2000, 900, 5000]))  # C would wait behind B
+    here = given_by(RUNNING, shown.held, shown.usable)
+    assert anchored_starts(here, shown.anchors, long, PLAIN, 400).tolist() == [NEVER, NEVER, 2500]
+    gone = here._replace(present=np.array([0, 0, 1]))
+    assert anchored_starts(gone, shown.anchors, long, PLAIN, 400).tolist() == [NEVER, NEVER, 200]

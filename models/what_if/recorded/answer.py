@@ -1,0 +1,165 @@
+"""Answer an operator's question about a cluster of the warehouse in the cluster as recorded.
+
+`read_recorded_scene` reads the log, `answer_recorded` makes the replays. Nothing is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from models.study import extent
+from models.study.inputs import declared_dates, read_record
+from models.what_if.changes import AS_IT_IS
+from models.what_if.recorded.changes import changed_recorded
+from models.what_if.recorded.outcomes import SCHEDULER, RecordedOutcome, base_beside, group_rows, outcome_of, rows
+from models.what_if.recorded.scene import LEAST_WINDOW_S, RecordedScene, follow_window
+from models.what_if.schedulers import SchedulerOutcome
+from simulator.recorded.parameters import LEAST_FIT_S
+from simulator.recorded.record import RecordedTrace
+from traces import instants
+from traces.clusters import ClusterSettings
+from traces.counted import counted
+from traces.errors import InputError
+from traces.store import warehouse
+from traces.store.folder import DataFolder
+from traces.units import DAY_S, HOUR_S
+
+MOST_WINDOW_S = 84 * DAY_S  # of the newest log, by default
+
+
+def read_recorded_scene(
+    data: DataFolder,
+    settings: ClusterSettings,
+    window: tuple[int | None, int | None] = (None, None),
+    span_s: int = DAY_S,
+    seed: int = 0,
+    *,
+    also_whole: bool = True,
+) -> RecordedScene:
+    """Read the cluster's log and follow it through the window: the newest twelve weeks, unless it is given (epoch s).
+
+    Raises InputError for a cluster whose log holds no week of jobs that ran, and for a window shorter than a week.
+    """
+    record = read_record(data, settings.name, extent.first_calibrated_s(data, settings.name))
+    if not record.ran.any():
+        raise InputError(f"the log of cluster {settings.name!r} holds no job with a submission and a start")
+    from_s, until_s = _window(record, window, declared_dates(settings).fit_from_s)
+    about = _about(data, settings.name, record)
+    scene = follow_window(record, about, from_s, until_s, span_s, also_whole=also_whole)
+    if not scene.judged.any():
+        raise InputError(
+            f"no job of cluster {settings.name!r} that ran was submitted from {instants.text(from_s)} to "
+            f"{instants.text(until_s)}"
+        )
+    return scene
+
+
+def answer_recorded(
+    scene: RecordedScene, cluster: str, changes: Sequence[str], report: Callable[[str], None] = lambda _name: None
+) -> tuple[dict[str, Any], list[tuple[str, RecordedOutcome]]]:
+    """Replay the scene as it is and with each change, anew every day and in one piece; `report` is called for each.
+
+    Returns the output of `baton whatif --json`, and the daily replays by the name of the change. Raises InputError for
+    a change that is not understood.
+    """
+    scenes = {change: changed_recorded(scene, change) for change in dict.fromkeys(changes)}
+    horizons = ("daily", "whole") if scene.whole is not None else ("daily",)
+    bases = {horizon: outcome_of(scene, is_whole=horizon == "whole") for horizon in horizons}
+    report(AS_IT_IS)
+    results, groups, daily, said = [], [], [(AS_IT_IS, bases["daily"])], list(scene.assumptions)
+    for horizon in horizons:
+        results += list(rows(bases[horizon], bases[horizon], AS_IT_IS, horizon))
+    for change, other in scenes.items():
+        said += other.assumptions
+        for horizon in horizons:
+            outcome = outcome_of(other, is_whole=horizon == "whole")
+            results += list(rows(bases[horizon], outcome, change, horizon))
+            if outcome.unstarted != bases[horizon].unstarted:
+                said.append(
+                    f"{change}: {counted(outcome.unstarted, 'job')} had not started ten days after the end of "
+                    f"{'the window' if horizon == 'whole' else 'their week'} and count with that wait"
+                )
+            if horizon == "daily":
+                daily.append((change, outcome))
+                groups += list(group_rows(bases[horizon], outcome, change))
+        report(change)
+    result = {
+        "cluster": cluster,
+        "jobs": int(scene.judged.sum()),
+        "from_utc": instants.text(scene.from_s),
+        "until_utc": instants.text(scene.until_s),
+        "nodes": scene.most_nodes,
+        "seed": scene.seed,
+        "said": list(dict.fromkeys(said)),
+        "base": base_beside(bases["daily"]),
+        "base_whole": base_beside(bases["whole"]) if "whole" in bases else None,
+        "results": results,
+        "groups": groups,
+    }
+    return result, daily
+
+
+def job_times(
+    scene: RecordedScene, daily: Sequence[tuple[str, RecordedOutcome]]
+) -> tuple[list[str], list[SchedulerOutcome]]:
+    """Return the ids of the jobs of the window, and each daily replay in the form of `job_files.write_times`."""
+    jobs = scene.judged
+    gpus = scene.about["gpus"].fill_null(0).to_numpy()[jobs].astype(np.float64)
+    outcomes = []
+    for change, outcome in daily:
+        run_s = outcome.scene.run_s[jobs].astype(np.float64)
+        start_s = np.where(np.isnan(outcome.wait_s), np.nan, outcome.start_s)[jobs]
+        times = {
+            "submit_s": scene.record.submit_s[jobs].astype(np.float64),
+            "start_s": start_s,
+            "end_s": start_s + run_s,
+            "preemptions": np.zeros(len(run_s)),
+            "gpu_s": gpus * run_s,
+        }
+        outcomes.append(SchedulerOutcome(SCHEDULER, change, scene.seed, {}, {}, (), times))
+    return scene.about.filter(jobs)["job_id"].to_list(), outcomes
+
+
+def feasible(scene: RecordedScene, changes: Sequence[str]) -> list[str]:
+    """The changes that are possible in the scene."""
+    possible = []
+    for change in changes:
+        with suppress(InputError):
+            changed_recorded(scene, change)
+            possible.append(change)
+    return possible
+
+
+def _window(record: RecordedTrace, asked: tuple[int | None, int | None], fit_from_s: int | None) -> tuple[int, int]:
+    """Return the window, epoch s; by default the newest MOST_WINDOW_S that four weeks of log precede."""
+    first, last = int(record.submit_s[0]), int(record.submit_s[-1]) + 1
+    until_s = last if asked[1] is None else min(asked[1], last)
+    from_s = asked[0]
+    if from_s is None:
+        learned_s = max(first, fit_from_s or first) + LEAST_FIT_S
+        from_s = max(until_s - MOST_WINDOW_S, learned_s if until_s - learned_s >= LEAST_WINDOW_S else first)
+    from_s = max(from_s, first)
+    from_s = from_s if asked[0] is not None else -(-from_s // HOUR_S) * HOUR_S
+    if until_s - from_s < LEAST_WINDOW_S:
+        raise InputError(
+            f"the window from {instants.text(from_s)} to {instants.text(max(until_s, from_s))} is shorter than a week, "
+            f"which is too little to compare replays; the log holds jobs from {instants.text(first)} to "
+            f"{instants.text(last)}"
+        )
+    return from_s, until_s
+
+
+def _about(data: DataFolder, cluster: str, record: RecordedTrace) -> pl.DataFrame:
+    """The names of each job of the record, in its order."""
+    names = warehouse.read(
+        data,
+        'SELECT job_key, user_name AS "user", account, partition, qos, job_id, '
+        "greatest(coalesce(allocated_gpus, 0), 0) AS gpus FROM jobs WHERE cluster = ?",
+        (cluster,),
+    ).unique("job_key", keep="first")
+    return pl.DataFrame({"job_key": record.job_key}).join(names, on="job_key", how="left", maintain_order="left")

@@ -1,0 +1,187 @@
+"""Waits of a recorded scene as it was and with changes: figures, paired differences, and how far to trust the base.
+
+Differences are the changed replay less the base, job by job, over the jobs that both hold. Intervals draw blocks of
+seven days (decision 9). A difference smaller than the base's own distance from the record in that figure, or with an
+interval that includes 0, is one that the replay cannot tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from models.what_if.recorded.changes import DIMENSIONS
+from models.what_if.recorded.replays import starts_of, usable_nodes_of
+from models.what_if.recorded.scene import RecordedScene
+from models.what_if.trust import WAITS, mean_interval, trust, verdict, waits
+from simulator.metrics import bounded_slowdown, spearman
+from simulator.recorded.follow import HORIZON_S, TICK_S
+from simulator.recorded.record import NEVER
+from traces.arrays import Bools, Float64s, Int64s
+from traces.units import HOUR_S
+
+PARTS = 3  # the window is divided into so many, to show whether they agree
+SCHEDULER = "recorded"  # the name of the cluster's own scheduler in outputs
+SHOWN_NAMES = 20  # of a dimension, those with most jobs
+SIZES = ((1, "1"), (4, "2-4"), (16, "5-16"), (NEVER, "17-up"))  # most nodes of a class, and its name
+
+
+class RecordedOutcome(NamedTuple):
+    """One replay of a scene."""
+
+    scene: RecordedScene
+    wait_s: Float64s  # (jobs,) at most HORIZON_S; NaN for jobs that were not submitted in it
+    copied_s: Int64s  # (copies,) starts of `RecordedScene.copied`, epoch s; NEVER
+    unstarted: int  # jobs that had not started ten days after their stretch
+    is_whole: bool  # replayed in one piece
+
+    @property
+    def start_s(self) -> Float64s:
+        """Starts, epoch s, shape (jobs,)."""
+        return self.scene.record.submit_s + self.wait_s
+
+
+def outcome_of(scene: RecordedScene, *, is_whole: bool = False) -> RecordedOutcome:
+    """Replay the scene anew every day, or in one piece."""
+    starts, counted = starts_of(scene, is_whole=is_whole), scene.judged & scene.present
+    wait_s = np.where(counted, np.minimum(starts.jobs - scene.record.submit_s, HORIZON_S), np.nan)
+    return RecordedOutcome(scene, wait_s, starts.copies, int((counted & (starts.jobs == NEVER)).sum()), is_whole)
+
+
+def recorded_wait_s(scene: RecordedScene) -> Float64s:
+    """Recorded waits, s, shape (jobs,); NaN for jobs that do not count."""
+    wait_s: Float64s = np.where(scene.judged, scene.record.start_s - scene.record.submit_s, np.nan)
+    return wait_s
+
+
+def base_beside(base: RecordedOutcome) -> dict[str, Any]:
+    """Compare the waits of the base with the recorded ones: the figures, Spearman's rho, the parts, and the trust."""
+    scene, jobs = base.scene, base.scene.judged
+    recorded_s = recorded_wait_s(scene)
+    recorded, replayed = waits(recorded_s[jobs]), waits(base.wait_s[jobs])
+    rho: float | None = spearman(base.wait_s[jobs], recorded_s[jobs])
+    rho = None if rho is None or np.isnan(rho) else rho
+    return {
+        "jobs": int(jobs.sum()),
+        "recorded": recorded,
+        "replayed": replayed,
+        "spearman": rho,
+        "held_share": float(scene.held[jobs].mean()),
+        "trust": trust(recorded["mean_wait_s"], replayed["mean_wait_s"], rho),
+        "groups": [
+            {
+                "dimension": dimension,
+                "name": name,
+                "jobs": int(mask.sum()),
+                "recorded": waits(recorded_s[mask]),
+                "replayed": waits(base.wait_s[mask]),
+            }
+            for dimension, name, mask in groups(scene, jobs)
+            if dimension in ("partition", "size")
+        ],
+    }
+
+
+def rows(base: RecordedOutcome, changed: RecordedOutcome, change: str, horizon: str) -> Iterator[dict[str, Any]]:
+    """Yield a row per figure of one change: value, difference to the base, intervals, parts, and the verdict."""
+    both = base.scene.judged & changed.scene.present & base.scene.present
+    submit_s = base.scene.record.submit_s[both]
+    before, after = _of_jobs(base, both), _of_jobs(changed, both)
+    was, is_now, recorded = figures(base, both), figures(changed, both), waits(recorded_wait_s(base.scene)[both])
+    for figure, value in is_now.items():
+        is_mean = figure in after
+        change_of_jobs = after[figure] - before[figure] if is_mean else np.zeros(0)
+        error = abs(was[figure] - (recorded[figure] or 0.0)) if figure in WAITS else None
+        difference = value - was[figure]
+        ci95 = mean_interval(change_of_jobs, submit_s) if is_mean else None
+        yield {
+            "scheduler": SCHEDULER,
+            "change": change,
+            "horizon": horizon,
+            "figure": figure,
+            "jobs": int(both.sum()),
+            "value": value,
+            "ci95": mean_interval(after[figure], submit_s) if is_mean else None,
+            "difference": difference,
+            "difference_ci95": ci95,
+            "base_error": error,
+            "parts": _parts(change_of_jobs, submit_s, base.scene) if is_mean else None,
+            "verdict": verdict(difference, ci95, error or 0.0, is_mean=is_mean),
+        }
+
+
+def group_rows(base: RecordedOutcome, changed: RecordedOutcome, change: str) -> Iterator[dict[str, Any]]:
+    """Yield the mean difference of waits by size, partition, QOS, account and user: who gains and who loses."""
+    both = base.scene.judged & changed.scene.present & base.scene.present
+    difference = changed.wait_s - base.wait_s
+    for dimension, name, mask in groups(base.scene, both):
+        yield {
+            "change": change,
+            "dimension": dimension,
+            "name": name,
+            "jobs": int(mask.sum()),
+            "mean_wait_s": float(changed.wait_s[mask].mean()),
+            "difference_s": float(difference[mask].mean()),
+            "difference_ci95": mean_interval(difference[mask], base.scene.record.submit_s[mask]),
+        }
+
+
+def groups(scene: RecordedScene, jobs: Bools) -> Iterator[tuple[str, str, Bools]]:
+    """Yield (dimension, name, mask of jobs) of each size class, and of the names with most jobs of each dimension."""
+    low = 0
+    for high, name in SIZES:
+        mask = jobs & (scene.record.size > low) & (scene.record.size <= high)
+        low = high
+        if mask.any():
+            yield "size", name, mask
+    for dimension in reversed(DIMENSIONS):
+        column = scene.about[dimension]
+        counts = column.filter(jobs).drop_nulls().value_counts().sort(["count", dimension], descending=[True, False])
+        if len(counts) < 2 and dimension != "user":
+            continue
+        for name in counts[dimension].head(SHOWN_NAMES):
+            yield dimension, name, jobs & (column == name).fill_null(value=False).to_numpy()
+
+
+def figures(outcome: RecordedOutcome, jobs: Bools) -> dict[str, float]:
+    """Waits, bounded slowdown (tau 10 s), and node hours that a shorter limit cuts off.
+
+    A replay in one piece also has the utilization; days that begin anew have no common state of the nodes.
+    """
+    scene = outcome.scene
+    cut_s = np.maximum(scene.record.end_s - scene.record.start_s - scene.run_s, 0)[jobs]
+    return {
+        **{name: value or 0.0 for name, value in waits(outcome.wait_s[jobs]).items()},
+        "mean_bounded_slowdown": float(_of_jobs(outcome, jobs)["mean_bounded_slowdown"].mean()),
+        "cut_node_h": float((cut_s * scene.record.size[jobs]).sum() / HOUR_S),
+        **({"utilization": _utilization(outcome)} if outcome.is_whole else {}),
+    }
+
+
+def _of_jobs(outcome: RecordedOutcome, jobs: Bools) -> dict[str, Float64s]:
+    """The values of the jobs behind the figures that are means over jobs."""
+    wait_s = outcome.wait_s[jobs]
+    return {"mean_wait_s": wait_s, "mean_bounded_slowdown": bounded_slowdown(wait_s, outcome.scene.run_s[jobs])}
+
+
+def _utilization(outcome: RecordedOutcome) -> float:
+    """The share of the usable node time of the window that jobs hold; jobs submitted before it are as recorded."""
+    scene, record = outcome.scene, outcome.scene.record
+    earlier = record.ran & (record.submit_s < scene.from_s)
+    start_s = np.concatenate([record.start_s[earlier], outcome.start_s[~np.isnan(outcome.wait_s)], outcome.copied_s])
+    ours = np.concatenate([np.flatnonzero(earlier), np.flatnonzero(~np.isnan(outcome.wait_s)), scene.copied])
+    inside_s = np.minimum(start_s + scene.run_s[ours], scene.until_s) - np.maximum(start_s, scene.from_s)
+    offered = 0
+    for stretch in scene.daily:
+        tick_s, usable = usable_nodes_of(scene, stretch)
+        offered += int(usable[(tick_s >= stretch.from_s) & (tick_s < stretch.until_s)].sum()) * TICK_S
+    return float((np.maximum(inside_s, 0) * record.size[ours]).sum() / max(offered, 1))
+
+
+def _parts(difference: Float64s, submit_s: Int64s, scene: RecordedScene) -> list[float | None]:
+    """The mean difference in each part of the window, in order; None without jobs."""
+    edges = np.linspace(scene.from_s, scene.until_s, PARTS + 1)
+    part = np.searchsorted(edges, submit_s, side="right") - 1
+    return [float(difference[part == k].mean()) if (part == k).any() else None for k in range(PARTS)]

@@ -1,0 +1,160 @@
+"""The recorded scene and its replays: the base repeats what its rules made, and a change alters what it names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from models.what_if.recorded.changes import changed_recorded
+from models.what_if.recorded.outcomes import outcome_of
+from models.what_if.recorded.replays import starts_of, usable_nodes_of
+from models.what_if.recorded.scene import RecordedScene, follow_window, follow_window_steps
+from simulator.recorded.record import NEVER
+from tests.models.what_if.recorded import cases
+from traces.errors import InputError
+from traces.units import DAY_S, HOUR_S
+
+
+@pytest.fixture(scope="module")
+def scene() -> RecordedScene:
+    return cases.scene()
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_the_base_repeats_a_record_that_its_rules_made(scene: RecordedScene, is_whole: bool) -> None:
+    starts, jobs = starts_of(scene, is_whole=is_whole).jobs, scene.judged
+    assert jobs.sum() > 300
+    assert (starts == scene.record.start_s)[jobs].all()
+    assert (starts[~jobs] == NEVER).all()
+
+
+def test_without_four_weeks_before_the_window_the_rules_come_from_it() -> None:
+    record = cases.record()
+    from_s = cases.FIRST_S + 7 * DAY_S
+    reports: list[str] = []
+    found = follow_window(record, cases.about(record), from_s, from_s + 14 * DAY_S, report=reports.append)
+    assert "inferred from the weeks that are replayed" in found.assumptions[0] and len(found.daily) == 1
+    assert len(reports) == follow_window_steps(record, from_s, from_s + 14 * DAY_S) == 2
+    later = cases.scene(14)
+    assert not later.assumptions and len(later.daily) == 2
+    assert follow_window_steps(record, later.from_s, later.until_s) == 3
+
+
+def mean_wait_s(scene: RecordedScene, *, is_whole: bool = False) -> float:
+    outcome = outcome_of(scene, is_whole=is_whole)
+    return float(np.nanmean(outcome.wait_s))
+
+
+@pytest.mark.parametrize(
+    ("change", "sign"),
+    [
+        ("nodes=+2", -1),
+        ("arrivals=+50%", 1),
+        ("arrivals=50%", -1),
+        ("max_jobs=1", 1),
+        ("backfill=off", 1),
+        ("limit=2h", -1),
+    ],
+)
+def test_a_change_moves_the_mean_wait_as_it_must(scene: RecordedScene, change: str, sign: int) -> None:
+    for is_whole in (False, True):
+        difference = mean_wait_s(changed_recorded(scene, change), is_whole=is_whole) - mean_wait_s(
+            scene, is_whole=is_whole
+        )
+        assert np.sign(difference) == sign and abs(difference) > 60
+
+
+def test_a_change_that_takes_nothing_away_changes_nothing(scene: RecordedScene) -> None:
+    base = starts_of(scene).jobs
+    for change in ("limit=30-0", "ask=100", "max_jobs=5000", "backfill.depth=5000", "backfill.window=60-0", "nodes=+0"):
+        assert (starts_of(changed_recorded(scene, change)).jobs == base).all(), change
+
+
+def test_nodes_can_be_away_between_two_dates(scene: RecordedScene) -> None:
+    out = changed_recorded(scene, "nodes=-2@2024-02-10..2024-02-12")
+    (stretch,) = [stretch for stretch in out.daily if stretch.from_s <= cases.FIRST_S + 40 * DAY_S < stretch.until_s]
+    tick_s, usable = usable_nodes_of(out, stretch)
+    before = usable_nodes_of(scene, stretch)[1]
+    away = (tick_s >= cases.FIRST_S + 40 * DAY_S) & (tick_s < cases.FIRST_S + 42 * DAY_S)
+    assert (usable[away] == before[away] - 2).all() and (usable[~away] == before[~away]).all()
+    assert out.most_nodes == scene.most_nodes and changed_recorded(scene, "nodes=-1").most_nodes == scene.most_nodes - 1
+
+
+def test_jobs_that_run_when_a_day_begins_are_not_cut_by_a_new_limit(scene: RecordedScene) -> None:
+    """Both replays of a day begin with the same nodes taken, for as long as recorded."""
+    short = changed_recorded(scene, "limit=20m")
+    first = scene.daily[0].shown.anchors[0]
+    assert len(first.running)
+    day = (scene.record.submit_s >= first.at_s) & (scene.record.submit_s < first.at_s + 2 * HOUR_S) & scene.judged
+    free = starts_of(short).jobs[day]
+    alone = starts_of(replace(short, run_s=scene.run_s)).jobs[day]
+    assert (free >= first.at_s).all() and (free <= alone).all()
+    assert starts_of(short).jobs[day].sum() > 0
+
+
+def test_a_user_who_is_gone_submits_nothing_and_copies_are_more_jobs(scene: RecordedScene) -> None:
+    gone = changed_recorded(scene, "arrivals.user.user1=0")
+    ours = (scene.about["user"] == "user1").to_numpy() & scene.judged
+    outcome = outcome_of(gone)
+    assert np.isnan(outcome.wait_s[ours]).all() and not np.isnan(outcome.wait_s[scene.judged & ~ours]).any()
+    twice = changed_recorded(scene, "arrivals.user.user1=+100%")
+    copied = starts_of(twice).copies
+    inside = (scene.record.submit_s[twice.copied] >= scene.from_s) & (
+        scene.record.submit_s[twice.copied] + twice.copied_later_s < scene.until_s
+    )
+    assert (np.unique(scene.record.user[twice.copied]) == [1]).all() and (copied[inside] < NEVER).all()
+    assert (copied[inside] >= (scene.record.submit_s[twice.copied] + twice.copied_later_s)[inside]).all()
+
+
+def test_a_user_put_first_waits_less_and_others_more(scene: RecordedScene) -> None:
+    first = outcome_of(changed_recorded(scene, "priority.user.user2=+12h")).wait_s - outcome_of(scene).wait_s
+    ours = scene.judged & (scene.about["user"] == "user2").to_numpy()
+    assert first[ours].mean() < -60 and first[scene.judged & ~ours].mean() > 0
+
+
+def test_a_limit_of_one_user_binds_that_user_alone(scene: RecordedScene) -> None:
+    bound = outcome_of(changed_recorded(scene, "max_nodes.user.user3=1")).wait_s - outcome_of(scene).wait_s
+    ours = scene.judged & (scene.about["user"] == "user3").to_numpy()
+    assert bound[ours].mean() > 600 and bound[scene.judged & ~ours].mean() <= 0
+    loose = changed_recorded(changed_recorded(scene, "max_jobs=1"), "max_jobs.user.user3=UNLIMITED")
+    all_bound = outcome_of(changed_recorded(scene, "max_jobs=1")).wait_s
+    assert (outcome_of(loose).wait_s - all_bound)[ours].mean() < -600
+
+
+def test_changes_are_made_together(scene: RecordedScene) -> None:
+    both = changed_recorded(scene, "nodes=+1 and ask=1.0")
+    assert both.most_nodes == scene.most_nodes + 1 and (both.limit_s <= scene.limit_s).all()
+    assert (both.limit_s[scene.judged] == scene.run_s[scene.judged]).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("nodes", "is not understood; write NAME=VALUE"),
+        ("colour=red", "unknown change 'colour': known are nodes, limit"),
+        ("nodes=-4", "leaves 2 nodes of 6: a job needs 4"),
+        ("nodes=-1@2024-02-12..2024-02-10", "write two dates in their order"),
+        ("nodes=-1@soon", "write nodes=-8@2023-01-10..2023-01-17"),
+        ("nodes.user.user1=+1", "concerns all jobs"),
+        ("limit=0", "a limit of 0 s"),
+        ("limit.colour.red=1h", "unknown dimension 'colour': known are user, account, partition, qos"),
+        ("limit.user.nobody=1h", "no job of the window has user 'nobody', so nothing would show; most jobs have user"),
+        ("limit.qos.high=1h", "the log holds no qos of a job"),
+        ("ask=0.5", "allowed is 1 to 100"),
+        ("ask=nan", "is not a number"),
+        ("arrivals=1000", "allowed is 0.01 to 100"),
+        ("max_jobs=0", "is not a whole number from 1 on"),
+        ("max_jobs.account.odd=2 and max_jobs.partition.gpu=x", "is not a whole number from 1 on"),
+        ("priority=+6h", "raises every job alike"),
+        ("priority.user.user1=+1000", "jobs are served first come, first served; write a time"),
+        ("priority.age=2", "jobs are served first come, first served"),
+        ("backfill=maybe", "write backfill=off or backfill=on"),
+        ("backfill.window=long", "duration 'long' is not understood"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(scene: RecordedScene, change: str, why: str) -> None:
+    with pytest.raises(InputError) as refused:
+        changed_recorded(scene, change)
+    assert why in str(refused.value)
