@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from pipelines.commands import (
+    advise,
     calibrate,
     emulate,
     explain,
@@ -39,8 +40,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _COMMANDS = (
-    run, explain, wait, calibrate, traces, simulate, export, models, release, report, whatif, profile_template, emulate,
-    tune,
+    run, explain, wait, calibrate, traces, simulate, export, models, release, report, whatif, advise, profile_template,
+    emulate, tune,
 )  # fmt: skip
 for module in _COMMANDS:
     module.register(app)

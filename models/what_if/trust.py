@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from features.bootstrap import interval, start_weights
+from features.bootstrap import interval, resampled_percentiles, start_weights
 from traces.arrays import Float64s, Int64s
 from traces.units import DAY_S
 
 MOST_OFF = 0.25  # share by which the base's mean wait may be off; beyond it only directions count
 LEAST_RHO = 0.6  # Spearman's rho of the base's waits with the recorded ones
 WAITS = ("mean_wait_s", "median_wait_s", "p90_wait_s", "p95_wait_s")
+QUANTILES = {"median_wait_s": 50.0, "p90_wait_s": 90.0, "p95_wait_s": 95.0}  # figure of WAITS: percent
+QUANTILE_DRAWS = 300
 CANNOT_TELL, LESS, MORE, SAME = "cannot tell", "less", "more", "no change"  # verdicts
 
 
@@ -27,6 +31,22 @@ def mean_interval(values: Int64s | Float64s, submit_s: Int64s) -> list[float] | 
     counts = np.bincount(where).astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         return interval((weights @ sums) / (weights @ counts))
+
+
+def quantile_intervals(
+    before_s: Float64s, after_s: Float64s, submit_s: Int64s, percents: Sequence[float]
+) -> list[list[float] | None]:
+    """95 % intervals of the differences of percentiles, `after_s` less `before_s` of the same jobs, (jobs,) each.
+
+    Blocks are those of `mean_interval`. None within one block.
+    """
+    days, where = np.unique(submit_s // DAY_S, return_inverse=True)
+    weights = start_weights(days * DAY_S, QUANTILE_DRAWS)
+    if weights is None:
+        return [None] * len(percents)
+    drawn, once = weights[:, where], np.ones((len(weights), 1))
+    after, before = (resampled_percentiles(values[None], drawn, once, percents) for values in (after_s, before_s))
+    return [interval(column) for column in (after - before).T]
 
 
 def waits(wait_s: Float64s) -> dict[str, float | None]:
@@ -48,15 +68,15 @@ def trust(recorded_mean_s: float | None, replayed_mean_s: float | None, rho: flo
     return {"level": "figures" if is_close else "direction", "why": why}
 
 
-def verdict(difference: float, ci95: list[float] | None, error: float, *, is_mean: bool) -> str:
+def verdict(difference: float, ci95: list[float] | None, error: float, *, is_sampled: bool) -> str:
     """Say whether a difference is one that the replay can tell, and its direction.
 
-    It cannot tell a difference smaller than the base's own `error` in the figure. For a mean over jobs it cannot if the
-    interval includes 0 or is unknown.
+    It cannot tell a difference smaller than the base's own `error` in the figure. If the figure varies with the jobs
+    that happened to be submitted (`is_sampled`), it cannot if the interval includes 0 or is unknown.
     """
     if difference == 0.0 and (ci95 is None or ci95[0] == ci95[1]):
         return SAME
-    is_unsure = is_mean and (ci95 is None or ci95[0] <= 0.0 <= ci95[1])
+    is_unsure = is_sampled and (ci95 is None or ci95[0] <= 0.0 <= ci95[1])
     if is_unsure or abs(difference) < error:
         return CANNOT_TELL
     return LESS if difference < 0.0 else MORE

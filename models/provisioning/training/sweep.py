@@ -7,7 +7,6 @@ estimator. It stops a trial whose costs so far are above the median of the other
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,12 +22,12 @@ from models.provisioning.learning.hyperparameters import Value, tunable, with_va
 from models.provisioning.protocol import PairTable
 from models.provisioning.registry import make_policy
 from models.provisioning.stopping import stopping_rows
+from models.provisioning.training.journals import open_search
 from traces.counted import counted
 from traces.errors import InputError
 from traces.progress import Progress
 
 SHARES = (0.4, 0.6, 0.8)  # of the pairs, the oldest, before each instant; the pairs until the next instant are judged
-UNPRUNED = 4  # trials that always run to their end
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ def sweep(
 
     bounds = tunable(policy)
     splits(pairs)
-    study = _opened(policy, journal, seed)
+    study = open_search(policy, journal, seed)
     if not study.trials:
         own = make_policy(policy)
         study.enqueue_trial({name: getattr(own, name) for name in bounds})
@@ -152,29 +151,6 @@ def _suggested(trial: Any, name: str, bounds: Any) -> Value:
     if bounds.whole:
         return int(trial.suggest_int(name, int(bounds.low), int(bounds.high), log=bounds.log))
     return float(trial.suggest_float(name, bounds.low, bounds.high, log=bounds.log))
-
-
-def _opened(policy: str, journal: Path, seed: int) -> Any:
-    """The search in that journal, new or resumed."""
-    import optuna
-    from optuna.storages.journal import JournalFileBackend
-
-    optuna.logging.set_verbosity(logging.ERROR)
-    journal.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        storage = optuna.storages.JournalStorage(JournalFileBackend(str(journal)))
-        earlier = {one.study_name: one for one in optuna.get_all_study_summaries(storage)}
-        begun = earlier[policy].n_trials if policy in earlier else 0
-        return optuna.create_study(
-            storage=storage,
-            study_name=policy,
-            load_if_exists=True,
-            sampler=optuna.samplers.TPESampler(seed=seed * 100_003 + begun),
-            pruner=optuna.pruners.MedianPruner(n_startup_trials=UNPRUNED),
-        )
-    except (ValueError, KeyError, OSError) as error:
-        text = " ".join(str(error).split())[:200]
-        raise InputError(f"{journal}: not a journal of a search ({text}); remove it") from error
 
 
 def _finished(study: Any) -> list[Any]:

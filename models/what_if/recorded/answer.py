@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -32,25 +33,57 @@ from traces.units import DAY_S, HOUR_S
 MOST_WINDOW_S = 84 * DAY_S  # of the newest log, by default
 
 
+class RecordedLog(NamedTuple):
+    """A cluster's log as what-ifs read it."""
+
+    record: RecordedTrace
+    about: pl.DataFrame  # as `RecordedScene.about`
+    fit_from_s: int | None  # declared: the log counts from here on, epoch s
+
+    def window(self, asked: tuple[int | None, int | None]) -> tuple[int, int]:
+        """Return the window, epoch s; by default the newest MOST_WINDOW_S that four weeks of log precede.
+
+        Raises InputError for one shorter than a week.
+        """
+        first, last = int(self.record.submit_s[0]), int(self.record.submit_s[-1]) + 1
+        until_s = last if asked[1] is None else min(asked[1], last)
+        from_s = asked[0]
+        if from_s is None:
+            learned_s = max(first, self.fit_from_s or first) + LEAST_FIT_S
+            from_s = max(until_s - MOST_WINDOW_S, learned_s if until_s - learned_s >= LEAST_WINDOW_S else first)
+            from_s = -(-from_s // HOUR_S) * HOUR_S
+        from_s = max(from_s, first)
+        if until_s - from_s < LEAST_WINDOW_S:
+            raise InputError(
+                f"the window from {instants.text(from_s)} to {instants.text(max(until_s, from_s))} is shorter than a "
+                f"week, which is too little to compare replays; the log holds jobs from {instants.text(first)} to "
+                f"{instants.text(last)}"
+            )
+        return from_s, until_s
+
+
+def read_recorded_log(data: DataFolder, settings: ClusterSettings) -> RecordedLog:
+    """Read the cluster's log. Raises InputError if it holds no job that ran."""
+    record = read_record(data, settings.name, extent.first_calibrated_s(data, settings.name))
+    if not record.ran.any():
+        raise InputError(f"the log of cluster {settings.name!r} holds no job with a submission and a start")
+    return RecordedLog(record, _about(data, settings.name, record), declared_dates(settings).fit_from_s)
+
+
 def read_recorded_scene(
     data: DataFolder,
     settings: ClusterSettings,
     window: tuple[int | None, int | None] = (None, None),
     span_s: int = DAY_S,
     seed: int = 0,
-    *,
-    also_whole: bool = True,
 ) -> RecordedScene:
-    """Read the cluster's log and follow it through the window: the newest twelve weeks, unless it is given (epoch s).
+    """Read the cluster's log and follow it through the window (`RecordedLog.window`).
 
-    Raises InputError for a cluster whose log holds no week of jobs that ran, and for a window shorter than a week.
+    Raises InputError for a log or a window that is too short, and for a window without jobs that ran.
     """
-    record = read_record(data, settings.name, extent.first_calibrated_s(data, settings.name))
-    if not record.ran.any():
-        raise InputError(f"the log of cluster {settings.name!r} holds no job with a submission and a start")
-    from_s, until_s = _window(record, window, declared_dates(settings).fit_from_s)
-    about = _about(data, settings.name, record)
-    scene = follow_window(record, about, from_s, until_s, span_s, also_whole=also_whole)
+    log = read_recorded_log(data, settings)
+    from_s, until_s = log.window(window)
+    scene = replace(follow_window(log.record, log.about, from_s, until_s, span_s), seed=seed)
     if not scene.judged.any():
         raise InputError(
             f"no job of cluster {settings.name!r} that ran was submitted from {instants.text(from_s)} to "
@@ -133,25 +166,6 @@ def feasible(scene: RecordedScene, changes: Sequence[str]) -> list[str]:
             changed_recorded(scene, change)
             possible.append(change)
     return possible
-
-
-def _window(record: RecordedTrace, asked: tuple[int | None, int | None], fit_from_s: int | None) -> tuple[int, int]:
-    """Return the window, epoch s; by default the newest MOST_WINDOW_S that four weeks of log precede."""
-    first, last = int(record.submit_s[0]), int(record.submit_s[-1]) + 1
-    until_s = last if asked[1] is None else min(asked[1], last)
-    from_s = asked[0]
-    if from_s is None:
-        learned_s = max(first, fit_from_s or first) + LEAST_FIT_S
-        from_s = max(until_s - MOST_WINDOW_S, learned_s if until_s - learned_s >= LEAST_WINDOW_S else first)
-    from_s = max(from_s, first)
-    from_s = from_s if asked[0] is not None else -(-from_s // HOUR_S) * HOUR_S
-    if until_s - from_s < LEAST_WINDOW_S:
-        raise InputError(
-            f"the window from {instants.text(from_s)} to {instants.text(max(until_s, from_s))} is shorter than a week, "
-            f"which is too little to compare replays; the log holds jobs from {instants.text(first)} to "
-            f"{instants.text(last)}"
-        )
-    return from_s, until_s
 
 
 def _about(data: DataFolder, cluster: str, record: RecordedTrace) -> pl.DataFrame:

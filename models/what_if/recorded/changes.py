@@ -1,7 +1,7 @@
 """Changes of the recorded cluster in an operator's notation: `nodes=+4`, `limit.partition.gpu=24h`, `priority.age=2`.
 
-A change is NAME=VALUE, or NAME.DIMENSION.WHO=VALUE for the jobs of one user, account, partition or QOS. Several are
-combined by " and ". docs/what-if.md lists them.
+A change is NAME=VALUE, or NAME.DIMENSION.WHO=VALUE for the jobs of one user, account, partition or QOS, or for those
+that ask for at most a limit or a number of nodes. Several are combined by " and ". docs/what-if.md lists them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from traces.errors import InputError
 from traces.units import HOUR_S
 
 DIMENSIONS = ("user", "account", "partition", "qos")
+MOST = ("limit", "nodes")  # dimensions of jobs that ask for at most so much
 TOGETHER = " and "  # between changes that are made together
 UNLIMITED = "UNLIMITED"
 SHOWN = 10  # names in an error
@@ -54,8 +55,15 @@ def _jobs_of(scene: RecordedScene, dimension: str, who: str, change: str) -> Boo
     """The jobs that a change concerns. Raises InputError for a dimension or a name that no job of the window has."""
     if not dimension:
         return np.ones(len(scene.record), np.bool_)
+    if dimension == "limit":
+        within: Bools = scene.record.limit_s <= limit_of(who, change)
+        return within
+    if dimension == "nodes":
+        return np.asarray(scene.record.size <= _whole(who, change))
     if dimension not in DIMENSIONS:
-        raise InputError(f"change {change!r}: unknown dimension {dimension[:40]!r}: known are {', '.join(DIMENSIONS)}")
+        raise InputError(
+            f"change {change!r}: unknown dimension {dimension[:40]!r}: known are {', '.join((*DIMENSIONS, *MOST))}"
+        )
     concerned: Bools = (scene.about[dimension] == who).fill_null(value=False).to_numpy()
     if not (concerned & scene.judged).any():
         names = scene.about.filter(scene.judged)[dimension].drop_nulls().value_counts(sort=True)[dimension]

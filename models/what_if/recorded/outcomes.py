@@ -15,7 +15,7 @@ import numpy as np
 from models.what_if.recorded.changes import DIMENSIONS
 from models.what_if.recorded.replays import starts_of, usable_nodes_of
 from models.what_if.recorded.scene import RecordedScene
-from models.what_if.trust import WAITS, mean_interval, trust, verdict, waits
+from models.what_if.trust import QUANTILES, WAITS, mean_interval, quantile_intervals, trust, verdict, waits
 from simulator.metrics import bounded_slowdown, spearman
 from simulator.recorded.follow import HORIZON_S, TICK_S
 from simulator.recorded.record import NEVER
@@ -56,6 +56,11 @@ def recorded_wait_s(scene: RecordedScene) -> Float64s:
     return wait_s
 
 
+def bounded_slowdowns(outcome: RecordedOutcome) -> Float64s:
+    """Bounded slowdown of each job (tau 10 s), shape (jobs,); NaN for jobs that do not count."""
+    return bounded_slowdown(outcome.wait_s, np.maximum(outcome.scene.run_s, 0))
+
+
 def base_beside(base: RecordedOutcome) -> dict[str, Any]:
     """Compare the waits of the base with the recorded ones: the figures, Spearman's rho, the parts, and the trust."""
     scene, jobs = base.scene, base.scene.judged
@@ -90,12 +95,14 @@ def rows(base: RecordedOutcome, changed: RecordedOutcome, change: str, horizon: 
     submit_s = base.scene.record.submit_s[both]
     before, after = _of_jobs(base, both), _of_jobs(changed, both)
     was, is_now, recorded = figures(base, both), figures(changed, both), waits(recorded_wait_s(base.scene)[both])
+    drawn = quantile_intervals(before["mean_wait_s"], after["mean_wait_s"], submit_s, list(QUANTILES.values()))
+    of_quantiles = dict(zip(QUANTILES, drawn, strict=True))
     for figure, value in is_now.items():
         is_mean = figure in after
         change_of_jobs = after[figure] - before[figure] if is_mean else np.zeros(0)
         error = abs(was[figure] - (recorded[figure] or 0.0)) if figure in WAITS else None
         difference = value - was[figure]
-        ci95 = mean_interval(change_of_jobs, submit_s) if is_mean else None
+        ci95 = mean_interval(change_of_jobs, submit_s) if is_mean else of_quantiles.get(figure)
         yield {
             "scheduler": SCHEDULER,
             "change": change,
@@ -108,7 +115,7 @@ def rows(base: RecordedOutcome, changed: RecordedOutcome, change: str, horizon: 
             "difference_ci95": ci95,
             "base_error": error,
             "parts": _parts(change_of_jobs, submit_s, base.scene) if is_mean else None,
-            "verdict": verdict(difference, ci95, error or 0.0, is_mean=is_mean),
+            "verdict": verdict(difference, ci95, error or 0.0, is_sampled=is_mean or figure in QUANTILES),
         }
 
 
@@ -162,8 +169,7 @@ def figures(outcome: RecordedOutcome, jobs: Bools) -> dict[str, float]:
 
 def _of_jobs(outcome: RecordedOutcome, jobs: Bools) -> dict[str, Float64s]:
     """The values of the jobs behind the figures that are means over jobs."""
-    wait_s = outcome.wait_s[jobs]
-    return {"mean_wait_s": wait_s, "mean_bounded_slowdown": bounded_slowdown(wait_s, outcome.scene.run_s[jobs])}
+    return {"mean_wait_s": outcome.wait_s[jobs], "mean_bounded_slowdown": bounded_slowdowns(outcome)[jobs]}
 
 
 def _utilization(outcome: RecordedOutcome) -> float:

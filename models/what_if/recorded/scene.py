@@ -106,13 +106,15 @@ def follow_window(
     report: Callable[[str], None] = lambda _name: None,
     *,
     also_whole: bool = True,
+    is_frozen: bool = False,
 ) -> RecordedScene:
     """Infer the rules of each week from the record before it, follow the record, and keep its state every `span_s`.
 
-    With less than LEAST_FIT_S of record before the window, the rules are inferred from the whole record once, and an
-    assumption says so. `report` is called `follow_window_steps` times.
+    `is_frozen` keeps the rules of the window's beginning. With less than LEAST_FIT_S of record before the window, the
+    rules are inferred from the whole record once, and an assumption says so. `report` is called `follow_window_steps`
+    times.
     """
-    fitted, is_hindsight = _fits(record, from_s, until_s)
+    fitted, is_hindsight = _fits(record, from_s, from_s + 1 if is_frozen else until_s)
     report("rules")
     begins = [from_s] if is_hindsight else [parameters.until_s for parameters in fitted]
     ends = [*begins[1:], until_s]

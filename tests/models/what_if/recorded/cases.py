@@ -61,9 +61,9 @@ def scene(days: int = 28) -> RecordedScene:
     return follow_window(of, about(of), FIRST_S + (DAYS - days) * DAY_S, FIRST_S + DAYS * DAY_S)
 
 
-def in_warehouse(root: Path) -> DataFolder:
-    """The jobs of the record that ran, as cluster `busy` of a data folder."""
-    of = record()
+def in_warehouse(root: Path, recorded: RecordedTrace | None = None) -> DataFolder:
+    """The jobs of the record that ran (default: of `record`), as cluster `busy` of a data folder."""
+    of = record() if recorded is None else recorded
     named = about(of)
     listed = []
     for row in range(len(of)):

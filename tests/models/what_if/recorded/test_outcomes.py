@@ -49,7 +49,7 @@ def test_a_base_off_by_a_quarter_or_out_of_order_shows_directions_only(
 
 
 @pytest.mark.parametrize(
-    ("difference", "ci95", "error", "is_mean", "found"),
+    ("difference", "ci95", "error", "is_sampled", "found"),
     [
         (-10.0, [-15.0, -5.0], 9.0, True, "less"),
         (10.0, [5.0, 15.0], 9.0, True, "more"),
@@ -62,9 +62,9 @@ def test_a_base_off_by_a_quarter_or_out_of_order_shows_directions_only(
     ],
 )
 def test_a_difference_counts_beyond_chance_and_beyond_the_bases_error(
-    difference: float, ci95: list[float] | None, error: float, is_mean: bool, found: str
+    difference: float, ci95: list[float] | None, error: float, is_sampled: bool, found: str
 ) -> None:
-    assert verdict(difference, ci95, error, is_mean=is_mean) == found
+    assert verdict(difference, ci95, error, is_sampled=is_sampled) == found
 
 
 def test_the_base_is_set_beside_the_record_as_a_whole_and_by_size(scene: RecordedScene) -> None:

@@ -139,7 +139,7 @@ def test_changes_are_made_together(scene: RecordedScene) -> None:
         ("nodes=-1@soon", "write nodes=-8@2023-01-10..2023-01-17"),
         ("nodes.user.user1=+1", "concerns all jobs"),
         ("limit=0", "a limit of 0 s"),
-        ("limit.colour.red=1h", "unknown dimension 'colour': known are user, account, partition, qos"),
+        ("limit.colour.red=1h", "unknown dimension 'colour': known are user, account, partition, qos, limit, nodes"),
         ("limit.user.nobody=1h", "no job of the window has user 'nobody', so nothing would show; most jobs have user"),
         ("limit.qos.high=1h", "the log holds no qos of a job"),
         ("ask=0.5", "allowed is 1 to 100"),
