@@ -77,7 +77,7 @@ def of_sia() -> Iterator[PeerRow]:
     """Compare with Sia's program, with both of its solvers."""
     with tempfile.TemporaryDirectory() as folder:
         jobs = sia_files.jobs("philly1_40", sia_files.profiles(Path(folder)))
-    policy = Sia(60.0, first_start=1, free_moves=1, whole_seconds=1)
+    policy = Sia(60.0, first_start=True, free_moves=True, whole_seconds=True)
     result = simulate_rounds(jobs, test_sia_references.MACHINE, policy)
     own = result.end_s - np.array([job.submit_s for job in jobs])
     for solver in ("sia", "hs_sia"):

@@ -96,11 +96,7 @@ def check(name: str, settings: Mapping[str, Setting]) -> None:
             raise InputError(f"parameter {name}.{key} has another name: write {found.renamed[key]}")
         if key not in found.parameters:
             raise InputError(f"unknown parameter {name}.{key}: known are {', '.join(found.parameters) or 'none'}")
-        if isinstance(found, EventScheduler):
-            why = found.refusal(key, value)
-        else:
-            why = None if isinstance(value, int | float) and value >= 0.0 else "it must be at least 0"
-        if why:
+        if why := found.refusal(key, value):
             shown = ",".join(f"{number:g}" for number in value) if isinstance(value, tuple) else f"{value:g}"
             raise InputError(f"{name}.{key} of {shown or 'no number'}: {why}")
     if isinstance(found, RoundScheduler):

@@ -129,15 +129,6 @@ class View(NamedTuple):
     jobs: Sequence[GpuJob]
 
 
-def check_seconds(policy: str, **settings: float | None) -> None:
-    """Raise InputError for a negative setting in seconds, or a round of 0 s."""
-    for name, value in settings.items():
-        if value is not None and not (value > 0.0 if name == "round_s" else value >= 0.0):
-            raise InputError(
-                f"{policy}: {name} of {value}: it must be {'above' if name == 'round_s' else 'at least'} 0"
-            )
-
-
 class RoundPolicy(Protocol):
     """A scheduler that decides about the whole cluster every `round_s` seconds."""
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from traces.errors import InputError
+
 if TYPE_CHECKING:
     from simulator.gpu.events.state import GpuState, Prices
     from simulator.gpu.rounds import RoundPolicy
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 Setting: TypeAlias = float | tuple[float, ...] | None  # number, list, or None: what the scheduler's `unset` says
 
 # What every scheduler of the compiled clock has, beside its own parameters.
-PRICES: Mapping[str, Setting] = {"restart_s": None, "first_start": 0.0}
+PRICES: Mapping[str, Setting] = {"restart_s": None, "first_start": False}
 PRICES_UNSET = {"restart_s": "the model's, 30 s without one"}
 
 
@@ -31,13 +33,10 @@ class EventScheduler:
     """(state, now): one decision at second `now`, a `simulator.compiled.kernel_part`."""
 
     own: Mapping[str, Setting] = field(default_factory=dict)
-    """Name -> default of its own parameters. A tuple is a list of GPU seconds, each above 0."""
+    """Name -> default of its own parameters. A bool is 0 or 1; a tuple is a list of GPU seconds, each above 0."""
 
     most: Mapping[str, float] = field(default_factory=dict)
     """Name of a parameter -> its upper bound, where it has one. No parameter may be negative."""
-
-    flags: tuple[str, ...] = ()
-    """Those of its own parameters that are 0 or 1."""
 
     increasing: tuple[str, ...] = ()
     """Those of its lists whose numbers must increase."""
@@ -97,16 +96,7 @@ class EventScheduler:
             return "its numbers must increase" if key in self.increasing and ordered != list(given) else None
         if value is None and default is None:
             return None
-        if value is None or isinstance(value, tuple):
-            return "it must be one number"
-        if key in (*self.flags, "first_start"):
-            return None if value in (0.0, 1.0) else "it must be 0 or 1"
-        most = self.most.get(key, float("inf"))
-        if value == float("inf"):
-            return "it must be finite"
-        if not 0.0 <= value <= most:
-            return "it must be at least 0" if most == float("inf") else f"it must be from 0 to {most:g}"
-        return None
+        return _number_refusal(value, isinstance(default, bool), self.most.get(key, float("inf")))
 
     @cached_property
     def run(self) -> Callable[[GpuState], tuple[float, int]]:
@@ -118,7 +108,10 @@ class EventScheduler:
 
 @dataclass(frozen=True)
 class RoundScheduler:
-    """A scheduler of the clock of rounds. The numbers among its keyword arguments are its parameters."""
+    """A scheduler of the clock of rounds. The numbers and flags (bool) among its keyword arguments are its parameters.
+
+    No parameter may be negative. Its constructor checks other bounds.
+    """
 
     policy: Callable[..., RoundPolicy]
 
@@ -128,6 +121,50 @@ class RoundScheduler:
         defaults = {key: item.default for key, item in inspect.signature(self.policy).parameters.items()}
         return {key: default for key, default in defaults.items() if isinstance(default, int | float)}
 
+    def refusal(self, key: str, value: Setting) -> str | None:
+        """Say what is wrong with a value of the parameter `key`; None if its type and sign are allowed."""
+        default = self.parameters[key]
+        why = _number_refusal(value, isinstance(default, bool))
+        if why is None and isinstance(default, int) and isinstance(value, int | float) and value % 1.0:
+            return "it must be a whole number"
+        return why
+
     def build(self, settings: Mapping[str, Any]) -> RoundPolicy:
         """Build the policy with these parameters. Raises InputError for a value outside its bounds."""
         return self.policy(**{key: type(self.parameters[key])(value) for key, value in settings.items()})
+
+
+def _number_refusal(value: Setting, is_flag: bool, most: float = float("inf")) -> str | None:
+    """Say what is wrong with a number of at least 0, or with a flag; None if it is allowed."""
+    if value is None or isinstance(value, tuple):
+        return "it must be one number"
+    if is_flag:
+        return None if value in (0.0, 1.0) else "it must be 0 or 1"
+    if value == float("inf"):
+        return "it must be finite"
+    if not 0.0 <= value <= most:
+        return "it must be at least 0" if most == float("inf") else f"it must be from 0 to {most:g}"
+    return None
+
+
+def check_seconds(policy: str, round_s: float, **settings: float | None) -> None:
+    """Raise InputError for a round of 0 s, or a negative setting in seconds."""
+    if not round_s > 0.0:
+        raise InputError(f"{policy}: round_s of {round_s:g}: it must be above 0")
+    check_range(policy, **settings)
+
+
+def check_range(policy: str, least: float = 0.0, below: float | None = None, **settings: float | None) -> None:
+    """Raise InputError for a setting under `least`, or not under `below`. None, not given, is allowed."""
+    for name, value in settings.items():
+        if value is not None and not (value >= least and (below is None or value < below)):
+            bound = "" if below is None else f" and below {below:g}"
+            raise InputError(f"{policy}: {name} of {value:g}: it must be at least {least:g}{bound}")
+
+
+def check_choice(policy: str, *allowed: float, **settings: float) -> None:
+    """Raise InputError for a setting that is none of the `allowed` numbers."""
+    for name, value in settings.items():
+        if value not in allowed:
+            *first, last = (f"{one:g}" for one in allowed)
+            raise InputError(f"{policy}: {name} of {value:g}: it must be {', '.join(first)} or {last}")

@@ -25,4 +25,4 @@ def decide(state: GpuState, now: float) -> None:
             start(state, job, kind, now)
 
 
-SCHEDULER = EventScheduler(decide, {"consolidate": 0.0}, flags=("consolidate",))
+SCHEDULER = EventScheduler(decide, {"consolidate": False})

@@ -46,8 +46,8 @@ from simulator.gpu.algorithms.random_pairs import RandomPairs
 from simulator.gpu.algorithms.time_shares import SharedGpus, equal_shares
 from simulator.gpu.policies.gavel.share_rounds import Members, ShareRounds, fastest_first
 from simulator.gpu.profiles.scaling import packed_share
-from simulator.gpu.rounds import GpuJob, GpuMachine, Placed, View, check_seconds
-from simulator.gpu.scheduler import RoundScheduler
+from simulator.gpu.rounds import GpuJob, GpuMachine, Placed, View
+from simulator.gpu.scheduler import RoundScheduler, check_seconds
 from traces.arrays import Float64s, Int64s
 from traces.counted import counted
 from traces.errors import InputError

@@ -30,8 +30,8 @@ from dataclasses import replace
 import numpy as np
 
 from simulator.gpu.algorithms.placement import fewest_nodes, packed, take
-from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View, check_seconds
-from simulator.gpu.scheduler import RoundScheduler
+from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View
+from simulator.gpu.scheduler import RoundScheduler, check_range, check_seconds
 from traces.arrays import Int64s
 from traces.counted import counted
 from traces.errors import InputError
@@ -60,12 +60,8 @@ class Guided:
         interference: float = 0.0,
     ) -> None:
         check_seconds("guided", round_s=round_s, hold_s=hold_s, prerun_s=prerun_s)
-        if not 0.0 <= small_share < 1.0:
-            raise InputError(f"guided: share {small_share} of the nodes for small jobs: it must be in [0, 1)")
-        if not 0.0 <= interference < 1.0:
-            raise InputError(f"guided: interference of {interference}: it must be in [0, 1)")
-        if pool_nodes < 0:
-            raise InputError(f"guided: pool_nodes of {pool_nodes}: it must be at least 0")
+        check_range("guided", below=1.0, small_share=small_share, interference=interference)
+        check_range("guided", pool_nodes=pool_nodes)
         self.isolate, self.interference = isolate, interference
         self.round_s, self.hold_s, self.small_share = round_s, hold_s, small_share
         self.defragment, self.prerun_s, self.no_retry = defragment, prerun_s, no_retry

@@ -48,8 +48,8 @@ import math
 
 from simulator.gpu.cohort import ANY, LOWER_PRIORITY, NEVER, Cohort, quota_gpus
 from simulator.gpu.pods import Pod, PodNodes, Scoring
-from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View, check_seconds
-from simulator.gpu.scheduler import RoundScheduler
+from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View
+from simulator.gpu.scheduler import RoundScheduler, check_choice, check_seconds
 from simulator.metrics import PODS_HELD
 from traces.counted import counted
 from traces.errors import InputError
@@ -79,8 +79,8 @@ class Kubernetes:
         within: float = NEVER,
     ) -> None:
         check_seconds("kubernetes", round_s=round_s, timeout_s=timeout_s)
-        _check_preemption("reclaim", reclaim, NEVER, LOWER_PRIORITY, ANY)
-        _check_preemption("within", within, NEVER, LOWER_PRIORITY)
+        check_choice("kubernetes", NEVER, LOWER_PRIORITY, ANY, reclaim=reclaim)
+        check_choice("kubernetes", NEVER, LOWER_PRIORITY, within=within)
         self._evicts = reclaim > NEVER or within > NEVER
         queue = queue or self._evicts
         self.round_s, self.timeout_s, self.preempt = round_s, timeout_s, preempt and not self._evicts
@@ -311,13 +311,6 @@ def _place_whole(nodes: PodNodes, job: GpuJob, now_s: float) -> bool:
             nodes.remove(job.number)
             return False
     return True
-
-
-def _check_preemption(name: str, value: float, *allowed: float) -> None:
-    """Raises InputError for a value that is not allowed."""
-    if value not in allowed:
-        *first, last = (f"{one:g}" for one in allowed)
-        raise InputError(f"kubernetes: {name} of {value:g}: it must be {', '.join(first)} or {last}")
 
 
 def _gpus_of_pod(job: GpuJob) -> float:

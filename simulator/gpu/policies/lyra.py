@@ -29,8 +29,8 @@ from simulator.gpu.algorithms.knapsack import choose
 from simulator.gpu.algorithms.placement import packed, take
 from simulator.gpu.algorithms.reclaim import choose_servers
 from simulator.gpu.profiles.draw import inference_servers
-from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View, check_seconds, speed
-from simulator.gpu.scheduler import RoundScheduler
+from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View, speed
+from simulator.gpu.scheduler import RoundScheduler, check_seconds
 from traces.arrays import Int64s
 from traces.counted import counted
 from traces.errors import InputError
@@ -60,9 +60,7 @@ class Lyra:
         pause_s: float | None = None,
     ) -> None:
         if not 0.0 <= inference_nodes <= MOST_INFERENCE:
-            raise InputError(
-                f"lyra: {inference_nodes:g} inference nodes per training node: allowed is 0 to {MOST_INFERENCE:g}"
-            )
+            raise InputError(f"lyra: inference_nodes of {inference_nodes:g}: it must be from 0 to {MOST_INFERENCE:g}")
         check_seconds("lyra", round_s=round_s, pause_s=pause_s)
         self.pause_s = pause_s
         self.inference_nodes, self.in_use, self.round_s, self.seed = inference_nodes, in_use, round_s, seed

@@ -41,10 +41,9 @@ from simulator.gpu.algorithms.allocation_search import GENERATIONS, AllocationPr
 from simulator.gpu.algorithms.placement import packed, take
 from simulator.gpu.profiles.profile import Profile
 from simulator.gpu.profiles.scaling import goodput
-from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View, check_seconds
-from simulator.gpu.scheduler import RoundScheduler
+from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View
+from simulator.gpu.scheduler import RoundScheduler, check_choice, check_range, check_seconds
 from traces.arrays import Float64s, Int64s
-from traces.errors import InputError
 
 
 class Pollux:
@@ -57,24 +56,19 @@ class Pollux:
         self,
         round_s: float = 60.0,
         objectives: int = 1,
-        avoid: int = 1,
+        avoid: bool = True,
         generations: int = GENERATIONS,
-        first_start: int = 0,
-        whole_seconds: int = 0,
+        first_start: bool = False,
+        whole_seconds: bool = False,
         tolerance: float = 0.0,
         seed: int = 0,
     ) -> None:
         check_seconds("pollux", round_s=round_s)
-        if objectives not in (1, 2):
-            raise InputError(f"pollux: objectives of {objectives}: it must be 1 or 2")
-        if generations < 1:
-            raise InputError(f"pollux: generations of {generations}: it must be at least 1")
-        for name, value in (("avoid", avoid), ("first_start", first_start), ("whole_seconds", whole_seconds)):
-            if value not in (0, 1):
-                raise InputError(f"pollux: {name} of {value}: it must be 0 or 1")
+        check_choice("pollux", 1, 2, objectives=objectives)
+        check_range("pollux", 1, generations=generations)
         self.round_s, self.generations = round_s, generations
-        self.avoid, self.by_utility = bool(avoid), objectives == 2
-        self.first_start, self.whole_seconds = bool(first_start), bool(whole_seconds)
+        self.avoid, self.by_utility = avoid, objectives == 2
+        self.first_start, self.whole_seconds = first_start, whole_seconds
         self.fit_tolerance = tolerance or None
         self.settled = False  # whether no job is elastic: the decision remains valid until a job arrives or ends
         self._random = np.random.default_rng(seed)

@@ -38,8 +38,8 @@ from simulator.gpu.algorithms.configurations import Configuration, Pool, configu
 from simulator.gpu.algorithms.placement import packed, take
 from simulator.gpu.profiles.profile import Profile
 from simulator.gpu.profiles.scaling import goodput
-from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View, check_seconds
-from simulator.gpu.scheduler import RoundScheduler
+from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View
+from simulator.gpu.scheduler import RoundScheduler, check_range, check_seconds
 from simulator.gpu.training import Training
 from traces.arrays import Float64s, Int64s
 from traces.errors import InputError
@@ -59,25 +59,16 @@ class Sia:
         round_s: float = 360.0,
         most_times: int = 4,
         limit_s: float = 5.0,
-        project: int = 1,
-        first_start: int = 0,
-        free_moves: int = 0,
-        whole_seconds: int = 0,
+        project: bool = True,
+        first_start: bool = False,
+        free_moves: bool = False,
+        whole_seconds: bool = False,
     ) -> None:
         check_seconds("sia", round_s=round_s)
-        if most_times < 1:
-            raise InputError(f"sia: an elastic job may have {most_times} times its GPUs: it must be at least 1")
+        check_range("sia", 1, most_times=most_times)
         self.round_s, self.most_times, self.limit_s = round_s, most_times, limit_s
-        for name, value in (
-            ("project", project),
-            ("first_start", first_start),
-            ("free_moves", free_moves),
-            ("whole_seconds", whole_seconds),
-        ):
-            if value not in (0, 1):
-                raise InputError(f"sia: {name} of {value}: it must be 0 or 1")
-        self.project, self.first_start = bool(project), bool(first_start)
-        self.free_moves, self.whole_seconds = bool(free_moves), bool(whole_seconds)
+        self.project, self.first_start = project, first_start
+        self.free_moves, self.whole_seconds = free_moves, whole_seconds
         self.timed_out = 0  # rounds in which the solver timed out
         self._pools: dict[str, Pool] = {}
         self._nodes: dict[str, Int64s] = {}

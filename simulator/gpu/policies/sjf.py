@@ -27,4 +27,4 @@ def decide(state: GpuState, now: float) -> None:
         start_in_order(state, sorted_jobs, now, state.knobs[0] > 0.0)
 
 
-SCHEDULER = EventScheduler(decide, {"consolidate": 0.0, "pass": 1.0}, flags=("consolidate", "pass"))
+SCHEDULER = EventScheduler(decide, {"consolidate": False, "pass": True})

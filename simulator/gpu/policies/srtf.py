@@ -30,4 +30,4 @@ def decide(state: GpuState, now: float) -> None:
     follow(state, sort(state), now, EVERY if state.knobs[0] > 0.0 else 0)
 
 
-SCHEDULER = EventScheduler(decide, {"consolidate": 0.0}, flags=("consolidate",))
+SCHEDULER = EventScheduler(decide, {"consolidate": False})

@@ -35,11 +35,10 @@ from simulator.gpu.algorithms.auction import auction, worst_off
 from simulator.gpu.algorithms.bundles import Bundle, bundle_of, fitted, joined, spreads
 from simulator.gpu.algorithms.fairness import GangTrial, ideal_s, left_s, rho
 from simulator.gpu.algorithms.placement import packed, take
-from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View, check_seconds, speed
-from simulator.gpu.scheduler import RoundScheduler
+from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View, speed
+from simulator.gpu.scheduler import RoundScheduler, check_range, check_seconds
 from traces.arrays import Int64s
 from traces.counted import counted
-from traces.errors import InputError
 
 
 class _Gang(NamedTuple):
@@ -72,8 +71,7 @@ class Themis:
         seed: int = 0,
     ) -> None:
         check_seconds("themis", round_s=round_s, lease_s=lease_s)
-        if not 0.0 <= filter_share < 1.0:
-            raise InputError(f"themis: filter f of {filter_share}: it must be in [0, 1)")
+        check_range("themis", below=1.0, filter_share=filter_share)
         self.round_s, self.lease_s, self.filter_share = round_s, lease_s, filter_share
         self._chance = np.random.default_rng(seed)
         self._lease_end_s: dict[int, float] = {}  # job -> end of its lease

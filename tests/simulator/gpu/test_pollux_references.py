@@ -43,11 +43,11 @@ def completion_times(
 
 
 def pollux() -> Pollux:
-    return Pollux(objectives=2, first_start=1, whole_seconds=1)
+    return Pollux(objectives=2, first_start=True, whole_seconds=True)
 
 
 def tiresias() -> TiresiasRounds:
-    return TiresiasRounds(first_start=1, whole_seconds=1)
+    return TiresiasRounds(first_start=True, whole_seconds=True)
 
 
 @pytest.mark.parametrize("workload", [2, 6, 7])

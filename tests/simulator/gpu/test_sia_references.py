@@ -50,7 +50,7 @@ def test_a_job_alone_takes_as_long_as_in_the_authors_program(known: dict[str, Pr
 
 def test_mean_completion_and_restarts_are_those_of_the_authors_program(known: dict[str, Profile]) -> None:
     jobs = sia_files.jobs("philly1_40", known)
-    result = simulate_rounds(jobs, MACHINE, Sia(60.0, first_start=1, free_moves=1, whole_seconds=1))
+    result = simulate_rounds(jobs, MACHINE, Sia(60.0, first_start=True, free_moves=True, whole_seconds=True))
     mean_s = (result.end_s - [job.submit_s for job in jobs]).mean()
     for solver in ("sia", "hs_sia"):
         theirs = sia_files.rows(f"sia_philly1_40_{solver}.csv.gz")

@@ -176,7 +176,7 @@ class Watched(Sia):
     """Sia whose decisions are kept: (GPUs, most GPUs that the job had run on before)."""
 
     def __init__(self) -> None:
-        super().__init__(60.0, project=1)
+        super().__init__(60.0, project=True)
         self.kept: list[tuple[int, int]] = []
 
     def decide(self, view: View) -> dict[int, Placed]:
@@ -212,11 +212,6 @@ def test_sia_names_a_job_whose_least_gpus_fit_nowhere(profile: Profile) -> None:
     job = GpuJob(7, 0.0, 1, 1000.0, model=profile, elastic=True, work=100.0, least=9)
     with pytest.raises(InputError, match="job 7 asks for 9 GPUs, but no kind of node has more than 4"):
         simulate_rounds([job], GpuMachine(np.array([4, 2]), ["T4", "A100"], "T4"), Sia())
-
-
-def test_sia_refuses_flags_that_are_neither_0_nor_1() -> None:
-    with pytest.raises(InputError, match="free_moves of 2: it must be 0 or 1"):
-        Sia(free_moves=2)
 
 
 def test_the_speed_of_a_job_with_a_batch_is_measured_with_that_batch(profile: Profile) -> None:

@@ -18,9 +18,8 @@ from simulator.gpu.algorithms import time_shares
 from simulator.gpu.algorithms.time_shares import SharedGpus
 from simulator.gpu.policies.gavel.max_min import Gavel
 from simulator.gpu.rounds import View
-from simulator.gpu.scheduler import RoundScheduler
+from simulator.gpu.scheduler import RoundScheduler, check_range
 from traces.arrays import Float64s
-from traces.errors import InputError
 
 
 class GavelMakespan(Gavel):
@@ -38,8 +37,7 @@ class GavelMakespan(Gavel):
         precision: float = 0.0,
     ) -> None:
         super().__init__(round_s, reset_s, pause_s, heterogeneity, seed)
-        if not 0.0 <= precision < 1.0:
-            raise InputError(f"{self.name}: precision of {precision}: it must be at least 0 and below 1")
+        check_range(self.name, below=1.0, precision=precision)
         self.precision = precision
 
     def _shares(self, view: View, shared: SharedGpus) -> Float64s:

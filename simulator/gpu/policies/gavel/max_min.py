@@ -30,8 +30,8 @@ import numpy as np
 from simulator.gpu.algorithms import time_shares
 from simulator.gpu.algorithms.time_shares import SharedGpus
 from simulator.gpu.policies.gavel.share_rounds import ShareRounds, fastest_first
-from simulator.gpu.rounds import Placed, View, check_seconds
-from simulator.gpu.scheduler import RoundScheduler
+from simulator.gpu.rounds import Placed, View
+from simulator.gpu.scheduler import RoundScheduler, check_seconds
 from traces.arrays import Float64s
 
 

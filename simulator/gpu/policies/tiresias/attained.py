@@ -48,8 +48,7 @@ def decide(state: GpuState, now: float) -> None:
 
 SCHEDULER = EventScheduler(
     decide,
-    {"promote": 8.0, "local": 1.0, "released": 0.0, "thresholds": (3250.0, 7200.0)},
-    flags=("local", "released"),
+    {"promote": 8.0, "local": True, "released": False, "thresholds": (3250.0, 7200.0)},
     increasing=("thresholds",),
     renamed={
         "threshold_1": "thresholds, as in tiresias.thresholds=3250,7200",

@@ -166,8 +166,8 @@ def _table(settings: Mapping[str, Setting]) -> Float64s:
 
 _OWN: dict[str, Setting] = {
     "promote": 8.0,
-    "local": 1.0,
-    "released": 0.0,
+    "local": True,
+    "released": False,
     "delta": None,
     "samples": (),
     "thresholds": (3250.0, 7200.0),
@@ -175,7 +175,6 @@ _OWN: dict[str, Setting] = {
 SCHEDULER = EventScheduler(
     decide,
     _OWN,
-    flags=("local", "released"),
     increasing=("thresholds",),
     unset={
         "delta": "the queue's upper threshold, or 3250 with `released`",

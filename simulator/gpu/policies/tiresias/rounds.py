@@ -28,10 +28,9 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.gpu.algorithms.placement import packed, take
-from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View, check_seconds
-from simulator.gpu.scheduler import RoundScheduler
+from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View
+from simulator.gpu.scheduler import RoundScheduler, check_seconds
 from traces.arrays import Int64s
-from traces.errors import InputError
 
 _NEAR = 1e-6  # tolerance for reaching the threshold, GPU s
 
@@ -49,18 +48,15 @@ class TiresiasRounds:
         self,
         round_s: float = 60.0,
         threshold: float = 57_600.0,
-        spread: int = 1,
+        spread: bool = True,
         pause_s: float = -1.0,
-        first_start: int = 0,
-        whole_seconds: int = 0,
+        first_start: bool = False,
+        whole_seconds: bool = False,
     ) -> None:
         check_seconds("tiresias-rounds", round_s=round_s, threshold=threshold)
-        for name, value in (("spread", spread), ("first_start", first_start), ("whole_seconds", whole_seconds)):
-            if value not in (0, 1):
-                raise InputError(f"tiresias-rounds: {name} of {value}: it must be 0 or 1")
-        self.round_s, self.threshold, self.spread = round_s, threshold, bool(spread)
+        self.round_s, self.threshold, self.spread = round_s, threshold, spread
         self.pause_s: float | None = None if pause_s < 0.0 else pause_s
-        self.first_start, self.whole_seconds = bool(first_start), bool(whole_seconds)
+        self.first_start, self.whole_seconds = first_start, whole_seconds
         self.wake_s = np.inf
         self._queues: tuple[list[int], list[int]] = ([], [])
 

@@ -52,5 +52,5 @@ def test_released_gandiva_packs_only_pairs_that_were_measured() -> None:
 
 
 def test_a_precision_of_one_is_refused() -> None:
-    with pytest.raises(InputError, match=r"gavel-makespan: precision of 1\.0: it must be at least 0 and below 1"):
+    with pytest.raises(InputError, match=r"gavel-makespan: precision of 1: it must be at least 0 and below 1"):
         GavelMakespan(precision=1.0)

@@ -255,13 +255,13 @@ def test_under_pressure_knowing_the_future_helps() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Lyra(-1.0), "lyra: -1 inference nodes per training node: allowed is 0 to 10"),
-        (lambda: Lyra(1e9), "lyra: 1e\\+09 inference nodes per training node: allowed is 0 to 10"),
-        (lambda: Gandiva(round_s=0.0), "gandiva: round_s of 0.0: it must be above 0"),
+        (lambda: Lyra(-1.0), "lyra: inference_nodes of -1: it must be from 0 to 10"),
+        (lambda: Lyra(1e9), "lyra: inference_nodes of 1e\\+09: it must be from 0 to 10"),
+        (lambda: Gandiva(round_s=0.0), "gandiva: round_s of 0: it must be above 0"),
         (lambda: Gandiva(round_s=2.0), "gandiva: slices of 2.0 s: they must be above 2.0 s, the pause"),
-        (lambda: Guided(interference=1.0), "guided: interference of 1.0: it must be in"),
-        (lambda: Guided(small_share=2.0), "guided: share 2.0 of the nodes for small jobs"),
-        (lambda: Sia(most_times=0), "sia: an elastic job may have 0 times its GPUs"),
+        (lambda: Guided(interference=1.0), "guided: interference of 1: it must be at least 0 and below 1"),
+        (lambda: Guided(small_share=2.0), "guided: small_share of 2: it must be at least 0 and below 1"),
+        (lambda: Sia(most_times=0), "sia: most_times of 0: it must be at least 1"),
     ],
 )
 def test_settings_that_are_refused(make: Callable[[], RoundPolicy], message: str) -> None:
@@ -270,9 +270,23 @@ def test_settings_that_are_refused(make: Callable[[], RoundPolicy], message: str
 
 
 def test_a_setting_is_refused_before_anything_is_replayed() -> None:
-    with pytest.raises(InputError, match="sia: an elastic job may have 0 times its GPUs"):
+    with pytest.raises(InputError, match="sia: most_times of 0: it must be at least 1"):
         check("sia", {"most_times": 0.0})
     check("gandiva", {"slices": 0.0, "round_s": 120.0})
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "allowed"),
+    [
+        ("sia", "free_moves", 2.0, "0 or 1"),
+        ("gandiva", "slices", 0.5, "0 or 1"),
+        ("pollux", "generations", 1.5, "a whole number"),
+        ("guided", "hold_s", float("inf"), "finite"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused(name: str, key: str, value: float, allowed: str) -> None:
+    with pytest.raises(InputError, match=f"{name}.{key} of {value:g}: it must be {allowed}"):
+        check(name, {key: value})
 
 
 def test_sia_names_the_job_that_fits_no_configuration() -> None:

@@ -124,8 +124,8 @@ def test_a_job_may_name_its_app_by_the_number_of_another_job() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"filter_share": 1.0}, "themis: filter f of 1.0"),
-        ({"lease_s": -1.0}, "themis: lease_s of -1.0: it must be at least 0"),
+        ({"filter_share": 1.0}, "themis: filter_share of 1: it must be at least 0 and below 1"),
+        ({"lease_s": -1.0}, "themis: lease_s of -1: it must be at least 0"),
     ],
 )
 def test_settings_that_are_refused(settings: dict[str, float], message: str) -> None:

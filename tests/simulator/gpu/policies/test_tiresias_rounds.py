@@ -47,11 +47,15 @@ def test_gangs_go_on_the_emptiest_nodes_or_on_the_fewest() -> None:
     jobs = [GpuJob(0, 0.0, 1, 100.0), GpuJob(1, 0.0, 1, 100.0), GpuJob(2, 0.0, 2, 100.0)]
     view = View(0.0, nodes(2, 2), jobs)
     assert TiresiasRounds().decide(view) == {0: {0: 1}, 1: {1: 1}, 2: {0: 1, 1: 1}}
-    assert TiresiasRounds(spread=0).decide(view) == {0: {0: 1}, 1: {0: 1}, 2: {1: 2}}
+    assert TiresiasRounds(spread=False).decide(view) == {0: {0: 1}, 1: {0: 1}, 2: {1: 2}}
 
 
 def test_starts_are_charged() -> None:
-    for settings, end_s in (({}, 100.0), ({"first_start": 1}, 130.0), ({"first_start": 1, "pause_s": 7.0}, 107.0)):
+    for settings, end_s in (
+        ({}, 100.0),
+        ({"first_start": True}, 130.0),
+        ({"first_start": True, "pause_s": 7.0}, 107.0),
+    ):
         assert run(TiresiasRounds(**settings), nodes(1), GpuJob(0, 0.0, 1, 100.0)).end_s[0] == end_s
 
 
