@@ -95,7 +95,7 @@ def flat_replays(
 
 
 def what_if_of_job(
-    data: DataFolder, cluster: str, job_key: str, changes: list[JobChange] | None = None
+    data: DataFolder, cluster: str, job_key: str, changes: list[JobChange] | None
 ) -> dict[str, Any] | None:
     """`models.what_if.job.what_if_job` of a job in the warehouse; None if the record cannot place it in a queue."""
     from models.what_if.job import what_if_job as changed_waits

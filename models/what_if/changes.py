@@ -11,6 +11,7 @@ import numpy as np
 from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import GpuJobs
 from simulator.gpu.profiles import draw
+from simulator.gpu.profiles.scaling import goodput
 from simulator.gpu.registry import SCHEDULERS, parameters, parsed
 from simulator.gpu.run import fits
 from simulator.gpu.scheduler import Setting
@@ -115,8 +116,6 @@ def _type(scene: GpuScene, value: str, change: str) -> GpuScene:
     """
     _check_profiles(scene, change)
     types = _types(scene, value, change)
-    from simulator.gpu.profiles.scaling import goodput
-
     before = scene.cluster.reference
     after = before if before in types else types[0]
     cluster = scene.cluster._replace(types=types, reference=after, labels=())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from models.what_if.profiled import profiled
 from models.what_if.schedulers import without_unplaceable
 from models.what_if.vectors import of_pods, with_vectors
 from simulator.gpu.cluster import PLAIN, GpuCluster, of_nodes
-from simulator.gpu.jobs import GpuJobs
+from simulator.gpu.jobs import GpuJobs, of_arrays
 from simulator.gpu.profiles.profile import Profile
 from traces.clusters import ClusterSettings
 from traces.counted import counted
@@ -187,26 +188,15 @@ def _jobs(rows: pl.DataFrame) -> tuple[GpuJobs, str]:
     by = "partition" if rows["partition"].n_unique() > 1 else by
     groups, group = _coded(rows[by])
     users, user = _coded(rows["user_name"])
-    count = len(rows)
-    if rows["user_name"].null_count() == count:
-        users, user = (), np.full(count, -1, dtype=np.int64)
-    jobs = GpuJobs(
-        number=np.arange(count, dtype=np.int64),
-        submit_s=rows["submit_s"].to_numpy().astype(np.float64),
-        gpus=rows["gpus"].to_numpy().astype(np.int64),
-        run_s=rows["run_s"].to_numpy().astype(np.float64),
-        need=np.ones((count, 1), dtype=np.int64),
-        group=group,
-        groups=groups,
+    if rows["user_name"].null_count() == len(rows):
+        users, user = (), np.full(len(rows), -1, dtype=np.int64)
+    submit_s, gpus, run_s = (rows[name].to_numpy() for name in ("submit_s", "gpus", "run_s"))
+    jobs = replace(
+        of_arrays(submit_s.astype(np.float64), gpus, run_s, group, groups),
         user=user,
         users=users,
-        model=np.full(count, -1, dtype=np.int64),
-        elastic=np.zeros(count, dtype=np.bool_),
         pod_gpus=rows["pod_gpus"].to_numpy().astype(np.int64),
         gpu_milli=rows["gpu_milli"].to_numpy().astype(np.int64),
-        priority=np.zeros(count, dtype=np.int64),
-        accepts=np.full(count, -1, dtype=np.int64),
-        models_asked=(),
         ids=rows["job_key"].to_numpy().astype(np.str_),
         recorded_wait_s=rows["wait_s"].cast(pl.Float64).fill_null(np.nan).to_numpy(),
         fails_s=rows["fails_s"].fill_null(np.nan).to_numpy(),

@@ -59,9 +59,9 @@ def trace_scene(
     path: Path,
     cluster: GpuCluster,
     profiles: Mapping[str, Profile],
-    seed: int = 0,
-    is_strict: bool = False,
-    queues: tuple[DeclaredQueue, ...] = (),
+    seed: int,
+    is_strict: bool,
+    queues: tuple[DeclaredQueue, ...],
 ) -> GpuScene:
     """Make the scene of a trace file on a declared machine. Errors: see `read_trace`, `profiled`, `check_groups`."""
     jobs = read_trace(path, profiles, cluster)
@@ -164,8 +164,8 @@ def _run_s(row: CsvRow, gpus: int, profiles: Mapping[str, Profile], cluster: Gpu
         if (ended_s := training.run(LONGEST_S)) is None:
             raise row.error(f"work {row.text('work')[:20]} would take over 30 years")
         return ended_s
-    nodes = min(gpus, fewest_nodes(gpus, widest))
-    return work * (profile.batch or profile.local_batch) / throughput(profile, cluster.reference, gpus, nodes)
+    samples = work * (profile.batch or profile.local_batch)
+    return samples / throughput(profile, cluster.reference, gpus, fewest_nodes(gpus, widest))
 
 
 def _recorded(rows: Sequence[CsvRow], submit_s: Float64s) -> Float64s | None:

@@ -20,7 +20,7 @@ NO_PROFILES = (
 
 
 def profiled(
-    jobs: GpuJobs, known: tuple[Profile, ...], cluster: GpuCluster, seed: int, is_strict: bool = False
+    jobs: GpuJobs, known: tuple[Profile, ...], cluster: GpuCluster, seed: int, is_strict: bool
 ) -> tuple[GpuJobs, list[str]]:
     """Return the jobs with models, and the assumptions as sentences. Without profiles jobs run as long as recorded.
 

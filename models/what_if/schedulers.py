@@ -21,10 +21,11 @@ from models.what_if.changes import AS_IT_IS, GpuScene, changed, is_drawn, parame
 from simulator.gpu.figures import figures, jct_s, queueing_s, rho
 from simulator.gpu.jobs import origin_s
 from simulator.gpu.registry import check, parameters, scheduler
-from simulator.gpu.run import simulate
+from simulator.gpu.run import fits, simulate
 from simulator.gpu.scheduler import EventScheduler
 from traces.arrays import Float64s
 from traces.counted import counted
+from traces.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -147,9 +148,6 @@ def replayed(one: PlannedGpuReplay) -> SchedulerOutcome:
 
 def without_unplaceable(scene: GpuScene) -> GpuScene:
     """The scene without jobs that its cluster or its queues can never start; their number is noted as an assumption."""
-    from simulator.gpu.run import fits
-    from traces.errors import InputError
-
     able = fits(scene.cluster, scene.jobs)
     if not able.any():
         raise InputError(

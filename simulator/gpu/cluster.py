@@ -75,7 +75,7 @@ def of_nodes(
     return GpuCluster(capacity, tuple(named), racks, reference, labels)
 
 
-def of_text(machine: str, plain: str = PLAIN) -> GpuCluster:
+def of_text(machine: str, plain: str) -> GpuCluster:
     """Build the cluster that a user writes: `6x4:T4,2x8:A100` is 6 nodes of 4 T4 and 2 of 8 A100.
 
     `plain` is the GPU type where none is written. Raises InputError for anything else.

@@ -73,10 +73,7 @@ class PodNodes:
 
     def fits(self, job: GpuJob) -> Bools:
         """Return which nodes can hold a pod of the job now, (nodes,): Kubernetes' filters."""
-        able = (self.devices >= job.gpu_milli).sum(axis=1) >= job.pod_gpus
-        if job.need and self.free.shape[1]:
-            able &= (self.free >= np.array(job.need) * job.pod_gpus).all(axis=1)
-        return np.asarray(able & self.accepts(job), dtype=np.bool_)
+        return self._have_room(job, slice(None)) & self.accepts(job)
 
     def place(self, job: GpuJob, now_s: float) -> bool:
         """Place a pod on the node with the highest score, ties by number; return whether one can hold it."""
@@ -150,10 +147,10 @@ class PodNodes:
         for pod in lower:
             self._take(pod, -1)
         gone = []
-        if self._fits_on(job, node):
+        if self._have_room(job, slice(node, node + 1))[0]:
             for pod in sorted(lower, key=lambda pod: (-pod.job.priority, pod.since_s, pod.job.number)):
                 self._take(pod, 1)
-                if not self._fits_on(job, node):
+                if not self._have_room(job, slice(node, node + 1))[0]:
                     self._take(pod, -1)
                     gone.append(pod)
             lower = gone
@@ -161,8 +158,9 @@ class PodNodes:
             self._take(pod, 1)
         return gone
 
-    def _fits_on(self, job: GpuJob, node: int) -> bool:
-        able = int((self.devices[node] >= job.gpu_milli).sum()) >= job.pod_gpus
+    def _have_room(self, job: GpuJob, nodes: slice) -> Bools:
+        """Return which of `nodes` have the free GPUs, CPUs and memory of a pod, (nodes,)."""
+        able = (self.devices[nodes] >= job.gpu_milli).sum(axis=1) >= job.pod_gpus
         if job.need and self.free.shape[1]:
-            able = able and bool((self.free[node] >= np.array(job.need) * job.pod_gpus).all())
-        return able
+            able &= (self.free[nodes] >= np.array(job.need) * job.pod_gpus).all(axis=1)
+        return np.asarray(able, dtype=np.bool_)

@@ -129,6 +129,16 @@ class View(NamedTuple):
     jobs: Sequence[GpuJob]
 
 
+def first_that_fit(jobs: Sequence[GpuJob], gpus: int) -> list[GpuJob]:
+    """Return the first jobs that together need at most so many GPUs; a job that does not fit lets others pass."""
+    chosen = []
+    for job in jobs:
+        if job.gpus <= gpus:
+            chosen.append(job)
+            gpus -= job.gpus
+    return chosen
+
+
 class RoundPolicy(Protocol):
     """A scheduler that decides about the whole cluster every `round_s` seconds."""
 
@@ -168,16 +178,11 @@ def shape(placed: Placed, machine: GpuMachine) -> tuple[tuple[str, ...], Placeme
     return types, rotated(tuple(placed[node] for node in sorted(placed)))
 
 
-def _extended(machine: GpuMachine, policy: RoundPolicy) -> GpuMachine:
-    """Return `machine` with the nodes that the policy may borrow."""
-    extended: Callable[[GpuMachine], GpuMachine] | None = getattr(policy, "extended", None)
-    return machine if extended is None else extended(machine)
-
-
 class _Clock:
     def __init__(self, jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPolicy) -> None:
         self.arriving = sorted(jobs, key=lambda job: (job.submit_s, job.number))[::-1]
-        self.machine, self.policy = _extended(machine, policy), policy
+        extended: Callable[[GpuMachine], GpuMachine] = getattr(policy, "extended", lambda own: own)
+        self.machine, self.policy = extended(machine), policy
         self.own_gpus = machine.total  # without borrowed nodes
         if not getattr(policy, "shares_gpus", False):
             for job in jobs:

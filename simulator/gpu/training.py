@@ -175,25 +175,19 @@ class Training:
         most = int(self.most / (gpus * (self.accumulation + 1)))
         self.local_batch = max(1, min(self.local_batch, most))
 
-    def _rate(self) -> tuple[float, tuple[float, float], tuple[float, float]]:
-        """Return the true progress, steps of the own batch per second, and the steps and gradient behind it."""
+    def _measure(self) -> float:
+        """Learn from a step and its gradient; return the true progress, in steps of the own batch per second."""
         step_s, sync_s = _steps_on(self.profile.steps[self.gpu_type], self.placement, self.local_batch)
         batch = sum(self.placement) * self.local_batch * (self.accumulation + 1)
-        gradient = self.statistics.at(batch, self.epoch)
-        progress = float(gain(gradient, np.array(batch / self.own)))
-        rate = progress / (step_s + self.accumulation * (step_s - sync_s)) / self.profile.slowdown
-        return rate, (step_s, sync_s), gradient
-
-    def _measure(self) -> float:
-        """Return the true progress per second, and learn from the steps and the gradient behind it."""
-        rate, seconds, self.gradient = self._rate()
+        self.gradient = self.statistics.at(batch, self.epoch)
         seen = self.seen.setdefault(self.gpu_type, {})
         point = (len(self.placement), sum(self.placement), float(self.local_batch))
         if point not in seen:
-            seen[point] = seconds
+            seen[point] = step_s, sync_s
             self.models[self.gpu_type] = fitted(seen, self.tolerance)
             self.fits += 1
-        return rate
+        progress = float(gain(self.gradient, np.array(batch / self.own)))
+        return progress / (step_s + self.accumulation * (step_s - sync_s)) / self.profile.slowdown
 
 
 @lru_cache(maxsize=100_000)

@@ -70,8 +70,6 @@ def tree_queues(gpus: int, jobs: GpuJobs, declared: Sequence[DeclaredQueue], wit
 
 def above_most(cluster: GpuCluster, jobs: GpuJobs, declared: Sequence[DeclaredQueue]) -> Bools:
     """Return which jobs ask for more GPUs than the most capacity of one of their queues, (jobs,): they never start."""
-    if not declared:
-        return np.zeros(len(jobs), dtype=np.bool_)
     queues = tree_queues(cluster.gpus, jobs, declared, with_users=False)
     return np.asarray(jobs.gpus > queues.table[MOST, queues.leaf[jobs.group]], dtype=np.bool_)
 

@@ -58,14 +58,6 @@ def costs(values: Float64s) -> Float64s:
     return np.asarray(np.round(np.minimum(values**POWER, CLIP), DECIMALS), dtype=np.float64)
 
 
-def cost(choices: Sequence[ConfigurationChoice], chosen: Sequence[int | None]) -> float:
-    """Return the objective that the programme minimises."""
-    return sum(
-        UNASSIGNED if index is None else float(costs(choice.values[index : index + 1])[0])
-        for choice, index in zip(choices, chosen, strict=True)
-    )
-
-
 class _Programme(NamedTuple):
     """The kinds of equal jobs and their columns, one per kind and configuration; a kind's columns are adjacent."""
 

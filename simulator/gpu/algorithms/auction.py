@@ -24,10 +24,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simulator.gpu.algorithms.bundles import Bundle, Part, fills, fits_alone, fitted
 from simulator.gpu.algorithms.chatter import no_chatter
+from simulator.gpu.algorithms.knapsack import folded
 from simulator.gpu.algorithms.placement import take
 from traces.arrays import Float64s, Int64s
 from traces.errors import WorkError
@@ -88,25 +88,11 @@ def _together(
     return AuctionOutcome(won, kept, programme.cut), placed
 
 
-def _folded(best: Float64s, gain: Float64s, counts: Sequence[int]) -> tuple[Float64s, NDArray[np.int32]]:
-    """Extend `best` (capacity + 1,), the largest sum of gains per number of GPUs, by a bid; return bundles too."""
-    grown = np.full_like(best, -np.inf)
-    bundle = np.zeros(len(best), dtype=np.int32)
-    for index, gpus in enumerate(counts):
-        if gpus >= len(best):
-            continue
-        with_bundle = best[: len(best) - gpus] + gain[index]
-        better = with_bundle > grown[gpus:] + 1e-12
-        grown[gpus:][better] = with_bundle[better]
-        bundle[gpus:][better] = index
-    return grown, bundle
-
-
 def _by_count(gains: Sequence[Float64s], counts: Sequence[Sequence[int]], capacity: int) -> AuctionOutcome:
     """Find the winners where only the number of GPUs counts, by dynamic programming."""
     before, bundles = [np.zeros(capacity + 1)], []
     for gain, numbers in zip(gains, counts, strict=True):
-        grown, bundle = _folded(before[-1], gain, numbers)
+        grown, bundle = folded(before[-1], gain, numbers)
         before.append(grown)
         bundles.append(bundle)
     won, left = [0] * len(gains), capacity
@@ -118,7 +104,7 @@ def _by_count(gains: Sequence[Float64s], counts: Sequence[Sequence[int]], capaci
     for number in range(len(gains) - 1, -1, -1):
         without = float(np.max(before[number] + after[::-1]))
         kept[number] = float(min(1.0, np.exp(total - gains[number][won[number]] - without)))
-        after, _ = _folded(after, gains[number], counts[number])
+        after, _ = folded(after, gains[number], counts[number])
     return AuctionOutcome(won, kept)
 
 

@@ -8,12 +8,13 @@ each type.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 
 import numpy as np
 
-from simulator.gpu.algorithms.placement import fewest_nodes, packed, take
+from simulator.gpu.algorithms.placement import fewest_nodes, packed, summed, take
 from traces.arrays import Int64s
 
 Part = tuple[str | None, int]  # (GPU type, GPUs on one node); (None, 1): one GPU of any type
@@ -35,10 +36,7 @@ def spreads(gpus: int, widest: int) -> list[list[int]]:
 
 def bundle_of(kind: str | None, spread: Sequence[int]) -> dict[Part, int]:
     """Return the bundle of one gang of GPUs of type `kind`, spread so over nodes."""
-    found: dict[Part, int] = {}
-    for size in spread:
-        found[kind, size] = found.get((kind, size), 0) + 1
-    return found
+    return dict(Counter((kind, size) for size in spread))
 
 
 @cache
@@ -56,15 +54,6 @@ def fills(gpus: int, sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
         for fill in found
         if all(size > gpus - sum(n * one for n, one in zip(fill, sizes, strict=True)) for size in sizes)
     ]
-
-
-def joined(bundles: Sequence[Bundle]) -> dict[Part, int]:
-    """Return all parts of `bundles` as one bundle."""
-    found: dict[Part, int] = {}
-    for bundle in bundles:
-        for part, count in bundle.items():
-            found[part] = found.get(part, 0) + count
-    return found
 
 
 def fits_alone(bundle: Bundle, free: Int64s, types: Sequence[str]) -> bool:
@@ -106,18 +95,13 @@ def fitted(
         if found is None:
             return None
         take(open_, found)
-        placed[number] = {
-            node: placed[number].get(node, 0) + found.get(node, 0) for node in {**placed[number], **found}
-        }
+        placed[number] = summed([placed[number], found])
     return placed
 
 
 def _enough(bundles: Sequence[Bundle], free: Int64s, types: Sequence[str]) -> bool:
     """Whether there are enough GPUs of each type, and in all, for `bundles`."""
-    needed: dict[str | None, int] = {}
-    for bundle in bundles:
-        for (kind, size), count in bundle.items():
-            needed[kind] = needed.get(kind, 0) + size * count
+    needed = summed({kind: size * count} for bundle in bundles for (kind, size), count in bundle.items())
     there = {kind: int(free[[own == kind for own in types]].sum()) for kind in needed if kind is not None}
     return all(needed[kind] <= gpus for kind, gpus in there.items()) and sum(needed.values()) <= int(free.sum())
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable, Mapping
+from typing import TypeVar
+
 import numpy as np
 
 from traces.arrays import Int64s
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 def packed(free: Int64s, gpus: int, most_nodes: int | None = None) -> dict[int, int] | None:
@@ -31,7 +36,7 @@ def packed(free: Int64s, gpus: int, most_nodes: int | None = None) -> dict[int, 
     return placed
 
 
-def node_gpus(free: Int64s, need: Int64s, pod_gpus: int = 1) -> Int64s:
+def node_gpus(free: Int64s, need: Int64s, pod_gpus: int) -> Int64s:
     """Return how many GPUs each node holds for a job, in whole pods of `pod_gpus`, (nodes,).
 
     free: (nodes, resources), GPUs first. need: (resources,) per GPU of the job.
@@ -41,10 +46,30 @@ def node_gpus(free: Int64s, need: Int64s, pod_gpus: int = 1) -> Int64s:
     return np.asarray(room - room % pod_gpus, dtype=np.int64)
 
 
-def take(free: Int64s, placed: dict[int, int]) -> None:
+def take(free: Int64s, placed: Mapping[int, int]) -> None:
     """Subtract the GPUs of `placed` from `free` (nodes,) in place."""
     for node, gpus in placed.items():
         free[node] -= gpus
+
+
+def give_back(free: Int64s, placed: Mapping[int, int]) -> None:
+    """Add the GPUs of `placed` to `free` (nodes,) in place."""
+    for node, gpus in placed.items():
+        free[node] += gpus
+
+
+def has_free(free: Int64s, placed: Mapping[int, int]) -> bool:
+    """Whether the GPUs of `placed` are all free in `free` (nodes,)."""
+    return all(free[node] >= gpus for node, gpus in placed.items())
+
+
+def summed(counts: Iterable[Mapping[Key, int]]) -> dict[Key, int]:
+    """Return the sum of several counts by key, such as the GPUs on each node of several places."""
+    total: dict[Key, int] = {}
+    for one in counts:
+        for key, count in one.items():
+            total[key] = total.get(key, 0) + count
+    return total
 
 
 def fewest_nodes(gpus: int, gpus_per_node: int) -> int:

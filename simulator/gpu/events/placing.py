@@ -200,13 +200,6 @@ def give_up(state: GpuState, job: int, now: float) -> None:
 
 
 @kernel
-def stop(state: GpuState, job: int, now: float) -> None:
-    """Stop a running job: free its GPUs and put it back to waiting; its restart is charged."""
-    move_gpus(state, job, -1)
-    give_up(state, job, now)
-
-
-@kernel
 def is_free_still(state: GpuState, job: int) -> bool:
     """Whether all resources in the job's slot are free now."""
     slot = state.whole[SLOT, job]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.gpu.algorithms.placement import node_gpus
+from simulator.gpu.algorithms.placement import fewest_nodes, node_gpus
 from simulator.gpu.cluster import GpuCluster
 from simulator.gpu.jobs import GpuJobs, origin_s
 from simulator.gpu.profiles.profile import RESTART_S
@@ -189,7 +189,7 @@ def _speeds(cluster: GpuCluster, jobs: GpuJobs, types: list[str]) -> tuple[Int64
         if model < 0:
             continue
         profile = jobs.profiles[model]
-        own = goodput(profile, cluster.reference, gpus, -(-gpus // widest), gpus)
+        own = goodput(profile, cluster.reference, gpus, fewest_nodes(gpus, widest), gpus)
         for at, name in enumerate(types):
             for nodes in range(1, min(most, gpus) + 1):
                 speed[index, at, nodes] = goodput(profile, name, gpus, nodes, gpus) / own

@@ -41,12 +41,12 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.gpu.algorithms.packing import pairs
-from simulator.gpu.algorithms.placement import fewest_nodes, packed, take
+from simulator.gpu.algorithms.placement import fewest_nodes, give_back, has_free, packed, summed, take
 from simulator.gpu.algorithms.random_pairs import RandomPairs
 from simulator.gpu.algorithms.time_shares import SharedGpus, equal_shares
 from simulator.gpu.policies.gavel.share_rounds import Members, ShareRounds, fastest_first
 from simulator.gpu.profiles.scaling import packed_share
-from simulator.gpu.rounds import GpuJob, GpuMachine, Placed, View
+from simulator.gpu.rounds import GpuJob, GpuMachine, Placed, View, first_that_fit
 from simulator.gpu.scheduler import RoundScheduler, check_seconds
 from traces.arrays import Float64s, Int64s
 from traces.counted import counted
@@ -104,7 +104,7 @@ class Gandiva:
             waiting = [job for job in order if job.number not in placed]
             running = [job for job in order if job.number in placed]
         else:
-            running = _first_that_fit(order, view.machine.total)
+            running = first_that_fit(order, view.machine.total)
             placed = self._together(running, free, view.machine.widest)
             waiting = self._spread([job for job in order if job.number not in placed], free, placed)
             running = [job for job in running if job.number in placed]
@@ -125,19 +125,19 @@ class Gandiva:
         """Give each new job a home on the fewest nodes: GPUs that are no job's home, else the nodes with least load."""
         load = np.zeros(len(machine.gpus), dtype=np.int64)  # GPUs of the homes on each node
         for home in self._home.values():
-            take(load, {node: -gpus for node, gpus in home.items()})
+            give_back(load, home)
         for job in jobs:
             if self._home[job.number]:
                 continue
             found = packed((machine.gpus - load).clip(0), job.gpus, fewest_nodes(job.gpus, machine.widest))
             self._home[job.number] = found = found or _least_loaded(load, machine, job.gpus)
-            take(load, {node: -gpus for node, gpus in found.items()})
+            give_back(load, found)
 
     def _at_home(self, jobs: list[GpuJob], free: Int64s, widest: int) -> dict[int, Placed]:
         """Place jobs in order at their homes; with migration, others where the fewest nodes are free; subtract."""
         placed: dict[int, Placed] = {}
         for job in jobs:
-            if _holds(free, self._home[job.number]):
+            if has_free(free, self._home[job.number]):
                 placed[job.number] = self._home[job.number]
                 take(free, placed[job.number])
         for job in jobs if self.migrates else []:
@@ -158,16 +158,16 @@ class Gandiva:
         spare, back = free.copy(), {}
         for job in chosen:
             home = self._home[job.number]
-            if home and (len(home) == fewest[job.number] or not self.migrates) and _holds(spare, home):
+            if home and (len(home) == fewest[job.number] or not self.migrates) and has_free(spare, home):
                 back[job.number] = home
                 take(spare, home)
         placed: dict[int, Placed] = {}
         for job in chosen:
             home = back.get(job.number, {})
-            if home and _holds(free, home):
+            if home and has_free(free, home):
                 found: Placed | None = home
             else:
-                take(spare, {node: -gpus for node, gpus in home.items()})
+                give_back(spare, home)
                 found = packed(spare.clip(0), job.gpus, fewest[job.number]) or packed(
                     free, job.gpus, fewest[job.number]
                 )
@@ -182,7 +182,7 @@ class Gandiva:
         waiting, left = [], int(free.sum())
         for job in jobs:
             home = self._home[job.number]
-            found = None if job.gpus > left else home if home and _holds(free, home) else packed(free, job.gpus)
+            found = None if job.gpus > left else home if home and has_free(free, home) else packed(free, job.gpus)
             if found is None:
                 waiting.append(job)
                 continue
@@ -269,12 +269,12 @@ class Gandiva:
             goes_on = all(job.placed.get(node, 0) >= gpus for node, gpus in base.items())
             more = {node: gpus - base.get(node, 0) for node, gpus in job.placed.items()} if goes_on else {}
             extra: Placed | None = {node: gpus for node, gpus in more.items() if gpus > 0}
-            if not extra or any(free[node] < gpus for node, gpus in extra.items()):
+            if not extra or not has_free(free, extra):
                 extra = packed(free, job.gpus)
             if extra is None:
                 continue
             take(free, extra)
-            placed[job.number] = {node: base.get(node, 0) + extra.get(node, 0) for node in {**base, **extra}}
+            placed[job.number] = summed([base, extra])
 
 
 def kept_shares(jobs: list[GpuJob], types: list[str]) -> Float64s:
@@ -298,16 +298,6 @@ def _both(job: GpuJob, other: GpuJob, kind: str) -> float:
     return packed_share(job.model, other.model, kind, job.gpus) + packed_share(other.model, job.model, kind, job.gpus)
 
 
-def _first_that_fit(jobs: list[GpuJob], gpus: int) -> list[GpuJob]:
-    """Return the first jobs that together need at most so many GPUs; a job that does not fit lets others pass."""
-    chosen = []
-    for job in jobs:
-        if job.gpus <= gpus:
-            chosen.append(job)
-            gpus -= job.gpus
-    return chosen
-
-
 def _least_loaded(load: Int64s, machine: GpuMachine, gpus: int) -> Placed:
     """Return a home of `gpus` GPUs, at most the widest node's on each node, always on the node with the least load.
 
@@ -321,10 +311,6 @@ def _least_loaded(load: Int64s, machine: GpuMachine, gpus: int) -> Placed:
         home[min(able, key=lambda node: (load[node] / machine.gpus[node], node))] = wanted
         gpus -= wanted
     return home
-
-
-def _holds(free: Int64s, placed: Placed) -> bool:
-    return all(free[node] >= gpus for node, gpus in placed.items())
 
 
 SCHEDULER = RoundScheduler(Gandiva)

@@ -46,6 +46,7 @@ from __future__ import annotations
 
 import math
 
+from simulator.gpu.algorithms.placement import summed
 from simulator.gpu.cohort import ANY, LOWER_PRIORITY, NEVER, Cohort, quota_gpus
 from simulator.gpu.pods import Pod, PodNodes, Scoring
 from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View
@@ -109,10 +110,10 @@ class Kubernetes:
         self._running &= set(self._present)
         for job in view.jobs:
             if job.number in nodes.pods and job.number not in self._running:
-                held = len(nodes.pods[job.number]) * _gpus_of_pod(job)
+                held = len(nodes.pods[job.number]) * (job.pod_gpus * job.gpu_milli / 1000)
                 self.idle_gpu_s += (view.now_s - self._last_s) * held
                 if view.now_s - self._since_s[job.number] >= self.timeout_s:
-                    self._give_up(job, view.now_s)
+                    self._give_up(nodes, job, view.now_s)
         self._last_s, self._gone = view.now_s, set()
         if self.uses_quotas:
             self._admit(nodes, view)
@@ -157,17 +158,12 @@ class Kubernetes:
         again = [now_s + self.round_s] if self._gone and self._evicts else []
         return min([*ends, *waiting, *again], default=math.inf)
 
-    def _give_up(self, job: GpuJob, now_s: float) -> None:
-        """Delete the job's pods, to be created again after the back-off."""
-        self._delete(job)
+    def _give_up(self, nodes: PodNodes, job: GpuJob, now_s: float) -> None:
+        """Delete the pods of an incomplete job, to be created again after the back-off."""
+        nodes.remove(job.number)
         self.timeouts += 1
         tries = self._tries[job.number] = self._tries.get(job.number, 0) + 1
         self._created_s[job.number] = now_s + min(MOST_BACKOFF_S, BACKOFF_S * 2 ** (tries - 1))
-
-    def _delete(self, job: GpuJob) -> None:
-        if self._nodes:
-            self._nodes.remove(job.number)
-        self._running.discard(job.number)
 
     def _try(self, nodes: PodNodes, job: GpuJob, now_s: float, failed: set[_Shape]) -> bool:
         """Place the pods of the job that wait; return whether it is whole then. Gangs are placed whole or not at all.
@@ -313,16 +309,9 @@ def _place_whole(nodes: PodNodes, job: GpuJob, now_s: float) -> bool:
     return True
 
 
-def _gpus_of_pod(job: GpuJob) -> float:
-    return job.pod_gpus * job.gpu_milli / 1000
-
-
 def _gpus_on(pods: list[Pod]) -> Placed:
     """Return the GPUs on each node of the pods of one job."""
-    placed: Placed = {}
-    for pod in sorted(pods, key=lambda pod: pod.node):
-        placed[pod.node] = placed.get(pod.node, 0) + pod.job.pod_gpus
-    return placed
+    return summed({pod.node: pod.job.pod_gpus} for pod in sorted(pods, key=lambda pod: pod.node))
 
 
 SCHEDULER = RoundScheduler(Kubernetes)

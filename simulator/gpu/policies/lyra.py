@@ -26,7 +26,7 @@ from dataclasses import replace
 import numpy as np
 
 from simulator.gpu.algorithms.knapsack import choose
-from simulator.gpu.algorithms.placement import packed, take
+from simulator.gpu.algorithms.placement import has_free, packed, summed, take
 from simulator.gpu.algorithms.reclaim import choose_servers
 from simulator.gpu.profiles.draw import inference_servers
 from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View, speed
@@ -110,7 +110,7 @@ class Lyra:
                 left -= job.gpus
         if self.grows:
             self._grow([there[number] for number in self._base if there[number].elastic], free, view)
-        return {number: _joined(placed, self._extra.get(number, {})) for number, placed in self._base.items()}
+        return {number: summed([placed, self._extra.get(number, {})]) for number, placed in self._base.items()}
 
     def said(self) -> list[str]:
         """Return the assumptions and counts of the run as sentences for the user."""
@@ -159,7 +159,7 @@ class Lyra:
             base_s = job.left_s / speed(job, self._base[job.number], view.machine)
             now = sum(self._extra.get(job.number, {}).values())
             restart_s = self._restart_s(job)
-            keeps = _joined(self._base[job.number], self._extra.get(job.number, {})) == job.placed
+            keeps = summed([self._base[job.number], self._extra.get(job.number, {})]) == job.placed
             charge = {gpus: 0.0 if keeps and gpus == now else restart_s for gpus in (0, *self._sizes(job))}
             sizes = [gpus for gpus in charge if gpus > 0]
             groups.append([(gpus, base_s + charge[0] - self._end_s(job, gpus, view) - charge[gpus]) for gpus in sizes])
@@ -184,7 +184,7 @@ class Lyra:
     def _drop_taken(self, free: Int64s) -> None:
         """Drop extra GPUs that other jobs hold by now; of extra GPUs that do not fit together, drop the later ones."""
         for number, placed in list(self._extra.items()):
-            if all(free[node] >= gpus for node, gpus in placed.items()):
+            if has_free(free, placed):
                 take(free, placed)
             else:
                 del self._extra[number]
@@ -206,10 +206,6 @@ class Lyra:
                 grown[node] = min(left, int(view.machine.gpus[node]))
                 left -= grown[node]
         return job.left_s / speed(job, grown, view.machine)
-
-
-def _joined(base: Placed, extra: Placed) -> Placed:
-    return {node: base.get(node, 0) + extra.get(node, 0) for node in {**base, **extra}}
 
 
 SCHEDULER = RoundScheduler(Lyra)

@@ -32,9 +32,9 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.gpu.algorithms.auction import auction, worst_off
-from simulator.gpu.algorithms.bundles import Bundle, bundle_of, fitted, joined, spreads
+from simulator.gpu.algorithms.bundles import Bundle, bundle_of, fitted, spreads
 from simulator.gpu.algorithms.fairness import GangTrial, ideal_s, left_s, rho
-from simulator.gpu.algorithms.placement import packed, take
+from simulator.gpu.algorithms.placement import has_free, packed, summed, take
 from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View, speed
 from simulator.gpu.scheduler import RoundScheduler, check_range, check_seconds
 from traces.arrays import Int64s
@@ -95,11 +95,15 @@ class Themis:
         free = view.machine.gpus.copy()
         for given in placed.values():
             take(free, given)
-        order = self._worst_first(apps, view)
-        waiting = {app: _shortest_first([job for job in apps[app] if job.number not in placed]) for app in order}
-        bidders = [app for app in order if waiting[app]]
-        bidders = bidders[: max(1, int(np.ceil((1.0 - self.filter_share) * len(bidders) - 1e-9)))]
+        waiting: dict[int, list[GpuJob]] = {}  # app -> its waiting jobs, shortest first
+        for job in sorted(view.jobs, key=lambda job: (job.left_s, job.number)):
+            if job.number not in placed:
+                waiting.setdefault(_app(job), []).append(job)
+        known = [app for app in apps if app in waiting]
+        rhos = [self._rho(app, apps, view) for app in known]
+        order = [known[position] for position in worst_off(rhos, 0.0)]
         if free.any():
+            bidders = order[: len(worst_off(rhos, self.filter_share))]
             self._auction({app: waiting[app] for app in bidders}, apps, view, free, placed)
             _leftovers([job for app in order for job in waiting[app]], view.machine, free, placed)
         for number in placed:
@@ -120,7 +124,7 @@ class Themis:
         self._app_s += (view.now_s - self._last_s) * self._there
         apps: dict[int, list[GpuJob]] = {}
         for job in view.jobs:
-            app = job.number if job.app is None else -1 - job.app
+            app = _app(job)
             apps.setdefault(app, []).append(job)
             if job.number not in self._known:
                 self._known.add(job.number)
@@ -136,18 +140,10 @@ class Themis:
         mean = (self._app_s - app_s) / (view.now_s - first_s) if view.now_s > first_s else float(apps)
         return max(1.0, view.machine.total / max(1.0, mean))
 
-    def _worst_first(self, apps: Mapping[int, list[GpuJob]], view: View) -> list[int]:
-        """Return the apps by rho, largest first, as if each had its requested GPUs from now on."""
-        numbers = list(apps)
-        rhos = [
-            rho(
-                view.now_s - self._came_s[app],
-                max(job.left_s for job in apps[app]),
-                ideal_s(self._whole[app], self._share(app, len(apps), view)),
-            )
-            for app in numbers
-        ]
-        return [numbers[position] for position in worst_off(rhos, 0.0)]
+    def _rho(self, app: int, apps: Mapping[int, list[GpuJob]], view: View) -> float:
+        """Return the rho of an app as if it had its requested GPUs from now on."""
+        alone_s = ideal_s(self._whole[app], self._share(app, len(apps), view))
+        return rho(view.now_s - self._came_s[app], max(job.left_s for job in apps[app]), alone_s)
 
     def _auction(
         self,
@@ -195,7 +191,7 @@ class Themis:
                 value = 1.0 / rho(elapsed_s, end_s, alone_s)
                 if value > best:
                     best = value
-                    offers.append(_Offer(joined([gang.bundle for gang in gangs[:count]]), value, gangs[:count]))
+                    offers.append(_Offer(summed(gang.bundle for gang in gangs[:count]), value, gangs[:count]))
         return offers
 
 
@@ -237,7 +233,7 @@ def _places(gangs: Sequence[_Gang], machine: GpuMachine, free: Int64s) -> list[P
     """Place the bundles that were won. A job stays where it is if that is as fast and the other bundles still fit."""
     stays = [
         bool(gang.job.placed)
-        and all(free[node] >= gpus for node, gpus in gang.job.placed.items())
+        and has_free(free, gang.job.placed)
         and speed(gang.job, gang.job.placed, machine) >= gang.speed
         for gang in gangs
     ]
@@ -258,7 +254,7 @@ def _leftovers(jobs: Sequence[GpuJob], machine: GpuMachine, free: Int64s, placed
     for job in [*(job for job in jobs if job.placed), *jobs]:
         if job.number in placed or left < job.gpus:
             continue
-        stays = job.placed and all(free[node] >= gpus for node, gpus in job.placed.items())
+        stays = job.placed and has_free(free, job.placed)
         found = job.placed if stays else _fastest(job, machine, free)
         if found is not None:
             placed[job.number] = found
@@ -277,8 +273,9 @@ def _fastest(job: GpuJob, machine: GpuMachine, free: Int64s) -> Placed | None:
     return max(able, key=lambda place: speed(job, place, machine), default=None)
 
 
-def _shortest_first(jobs: list[GpuJob]) -> list[GpuJob]:
-    return sorted(jobs, key=lambda job: (job.left_s, job.number))
+def _app(job: GpuJob) -> int:
+    """Return the number of a job's app; a job without one is an app of its own."""
+    return job.number if job.app is None else -1 - job.app
 
 
 SCHEDULER = RoundScheduler(Themis)

@@ -75,7 +75,7 @@ def best_batch(
     nodes: Float64s,
     gpus: Float64s,
     limits: BatchLimits,
-    is_fixed: bool = False,
+    is_fixed: bool,
 ) -> BatchChoice:
     """Choose the batch of the best goodput on each allocation, `nodes` and `gpus` (n,).
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+import numpy as np
+
+from simulator.gpu.profiles.performance import gain
 from simulator.gpu.profiles.profile import Profile
 
 SKEWED = 0.2  # loss of speed on one GPU a node, against one node, from which a gang insists on few nodes
@@ -42,13 +45,12 @@ def packed_share(profile: Profile, other: Profile, gpu_type: str, gpus: int) -> 
 def efficiency(profile: Profile, batches: float) -> float:
     """Return the progress per sample at `batches` times the job's batch, relative to its own batch.
 
-    It is in (0, 1] for `batches` >= 1. With noise scale phi, gain(s) = (phi + 1) / (phi / s + 1), and the efficiency is
-    gain(s) / s (Pollux, section 2.2). Without a noise scale a larger batch brings nothing: 1 / `batches`.
+    It is in (0, 1] for `batches` >= 1. It is gain(s) / s at s times the batch; the noise scale is the variance over the
+    square of the gradient (Pollux, section 2.2). Without a noise scale a larger batch brings nothing: 1 / `batches`.
     """
     if profile.noise_scale is None:
         return 1.0 / batches
-    gain = (profile.noise_scale + 1.0) / (profile.noise_scale / batches + 1.0)
-    return gain / batches
+    return float(gain((1.0, profile.noise_scale), np.array(batches))) / batches
 
 
 @lru_cache(maxsize=100_000)

@@ -19,11 +19,10 @@ Our reading follows the released program where the paper leaves a choice:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from simulator.gpu.algorithms.placement import packed, take
+from simulator.gpu.algorithms.placement import has_free, packed, take
 from simulator.gpu.rounds import GpuJob, GpuMachine, Placed, View, speed
 from traces.arrays import Bools, Float64s, Int64s
 from traces.errors import InputError
@@ -31,19 +30,6 @@ from traces.errors import InputError
 Members = tuple[int, ...]  # the number of one job, or of each of two jobs that share GPUs
 
 DECIMALS = 6  # of the fractions
-
-
-class GpuPools(NamedTuple):
-    """The GPU types of a machine, in order of name."""
-
-    nodes: list[Int64s]  # of each type
-    capacity: Float64s  # (types,) GPUs
-
-
-def gpu_pools(machine: GpuMachine) -> GpuPools:
-    """Return the nodes of each GPU type."""
-    nodes = [np.flatnonzero(np.array(machine.types) == kind) for kind in sorted(set(machine.types))]
-    return GpuPools(nodes, np.array([machine.gpus[own].sum() for own in nodes], dtype=np.float64))
 
 
 class ShareRounds:
@@ -57,7 +43,8 @@ class ShareRounds:
         self.round_s, self.reset_s = round_s, reset_s
         self.guests: dict[int, int] = {}
         self.speeds: dict[int, Float64s] = {}  # job -> progress per second on the fewest nodes of each type, (types,)
-        self._pools = GpuPools([], np.zeros(0))
+        self.capacity: Float64s = np.zeros(0)  # (types,) GPUs of each type, in order of name
+        self._nodes: list[Int64s] = []  # of each type
         self._shares: dict[Members, Float64s] = {}  # (types,) each
         self._able: dict[Members, Bools] = {}  # (types,) each
         self._deficit: dict[Members, Float64s] = {}  # (types,) time not received before the last reset, s
@@ -67,18 +54,15 @@ class ShareRounds:
         self._reset_s = -1.0
         self._since_s = 0.0
 
-    @property
-    def capacity(self) -> Float64s:
-        """Return the GPUs of each type, (types,)."""
-        return self._pools.capacity
-
     def is_due(self, view: View) -> bool:
         """Settle the last round, and return whether new fractions of time are due.
 
         Raises InputError for a job that fits on no GPU type.
         """
-        if not self._pools.nodes:
-            self._pools = gpu_pools(view.machine)
+        if not self._nodes:
+            types, gpus = np.array(view.machine.types), view.machine.gpus
+            self._nodes = [np.flatnonzero(types == kind) for kind in sorted(set(view.machine.types))]
+            self.capacity = np.array([gpus[own].sum() for own in self._nodes], dtype=np.float64)
         for members, kind in self._ran.items():
             if members in self._received:
                 received = self._received[members].copy()
@@ -100,7 +84,7 @@ class ShareRounds:
 
     def _speeds(self, job: GpuJob, machine: GpuMachine) -> Float64s:
         found = []
-        for nodes in self._pools.nodes:
+        for nodes in self._nodes:
             placed = packed(machine.gpus[nodes], job.gpus)
             at = None if placed is None else {int(nodes[index]): gpus for index, gpus in placed.items()}
             found.append(0.0 if at is None else speed(job, at, machine))
@@ -138,7 +122,7 @@ class ShareRounds:
                     chosen.append(members)
                     placed.update({number: {} for number in members})
                     left -= gpus
-            self._settle(chosen, jobs, self._pools.nodes[kind], free, placed)
+            self._settle(chosen, jobs, self._nodes[kind], free, placed)
             self._ran.update(dict.fromkeys(chosen, kind))
         return placed
 
@@ -155,7 +139,7 @@ class ShareRounds:
             moving = []
             for members in (members for members in chosen if jobs[members[0]].gpus == gpus):
                 before = jobs[members[0]].placed
-                if before and own.issuperset(before) and all(free[node] >= count for node, count in before.items()):
+                if before and own.issuperset(before) and has_free(free, before):
                     self._give(members, before, free, placed)
                 else:
                     moving.append(members)

@@ -153,7 +153,7 @@ def _index(state: GpuState, level: int) -> None:
 def _table(settings: Mapping[str, Setting]) -> Float64s:
     """Return the distribution before the first job: that of the samples, or empty bins; no index yet."""
     samples, thresholds = settings.get("samples"), settings.get("thresholds", _OWN["thresholds"])
-    given = np.sort(np.atleast_1d(np.array(samples if samples else [], dtype=np.float64)))
+    given = np.sort(np.atleast_1d(np.array(samples or [], dtype=np.float64)))
     edges, counts = np.unique(given, return_counts=True)
     if not len(edges):
         edges = np.power(_BIN_RATIO, np.arange(_BINS), dtype=np.float64)

@@ -28,7 +28,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.gpu.algorithms.placement import packed, take
-from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View
+from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View, first_that_fit
 from simulator.gpu.scheduler import RoundScheduler, check_seconds
 from traces.arrays import Int64s
 
@@ -64,11 +64,8 @@ class TiresiasRounds:
         """As `simulator.gpu.rounds.RoundPolicy`."""
         there = {job.number: job for job in view.jobs}
         self._join(there)
-        left, running = view.machine.total, list[GpuJob]()
-        for number in (*self._queues[0], *self._queues[1]):
-            if there[number].gpus <= left:
-                left -= there[number].gpus
-                running.append(there[number])
+        order = [there[number] for queue in self._queues for number in queue]
+        running = first_that_fit(order, view.machine.total)
         self.wake_s = min(
             (view.now_s + (self.threshold - job.gpu_s) / job.gpus for job in running if job.gpu_s < self.threshold),
             default=np.inf,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from simulator.gpu.algorithms.assignment import ConfigurationChoice, assign, cost
+from simulator.gpu.algorithms.assignment import UNASSIGNED, ConfigurationChoice, assign, costs
 from simulator.gpu.algorithms.configurations import Configuration, Pool, configurations, moving, restart_factor, values
 from simulator.gpu.algorithms.packing import pairs
 
@@ -47,6 +48,14 @@ def choice(rows: list[tuple[int, float]]) -> ConfigurationChoice:
     allowed = configurations(POOLS)
     chosen = [allowed[position] for position, _ in rows]
     return ConfigurationChoice(chosen, np.array([value for _, value in rows]))
+
+
+def cost(choices: list[ConfigurationChoice], chosen: Sequence[int | None]) -> float:
+    """The objective that the programme minimises."""
+    return sum(
+        UNASSIGNED if index is None else float(costs(choice.values[index : index + 1])[0])
+        for choice, index in zip(choices, chosen, strict=True)
+    )
 
 
 choices = st.lists(
