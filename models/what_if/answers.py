@@ -74,10 +74,10 @@ def flat_replays(
     window: tuple[int | None, int | None],
     report: Callable[[str], None],
 ) -> tuple[Workload, int, list[SchedulerOutcome]]:
-    """The cluster's jobs, its nodes, and the outcomes of the jobs under each flat scheduler and change.
+    """Replay the cluster's jobs under each flat scheduler and change; return jobs, nodes and outcomes.
 
-    window: the first and the last submission (epoch s) of the jobs. Nodes are those declared, else the most in use.
-    Raises InputError for an impossible change and for a window without jobs.
+    window: jobs submitted from the first and before the second, epoch s. Nodes are those declared, else the most in
+    use. Raises InputError for an impossible change and for a window without jobs.
     """
     from models.what_if import flat
 
@@ -97,7 +97,10 @@ def flat_replays(
 def what_if_of_job(
     data: DataFolder, cluster: str, job_key: str, changes: list[JobChange] | None
 ) -> dict[str, Any] | None:
-    """`models.what_if.job.what_if_job` of a job in the warehouse; None if the record cannot place it in a queue."""
+    """Simulate other limits and sizes of a job in the warehouse; None if the record cannot place it in a queue.
+
+    The rest is as in `models.what_if.job.what_if_job`.
+    """
     from models.what_if.job import what_if_job as changed_waits
 
     record = read_record(data, cluster)

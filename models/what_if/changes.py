@@ -39,13 +39,13 @@ class GpuScene:
 
 
 def parameters_of(scene: GpuScene, name: str) -> dict[str, Setting]:
-    """The parameters of the scheduler `name` in the scene; a scheduler that draws gets the scene's seed."""
+    """Return the parameters of the scheduler `name` in the scene; a scheduler that draws gets the scene's seed."""
     own = scene.parameters.get(name, {})
     return {"seed": float(scene.seed), **own} if "seed" in parameters(name) else own
 
 
 def with_settings(scene: GpuScene, settings: Sequence[str], schedulers: Sequence[str]) -> GpuScene:
-    """The scene with parameters of schedulers (`tiresias.promote=8`) that every replay uses. Raises InputError."""
+    """Set parameters of schedulers (`tiresias.promote=8`) for every replay of the scene. Raises InputError."""
     for setting in settings:
         if setting.partition("=")[0].partition(".")[0].strip() not in SCHEDULERS:
             raise InputError(f"setting {setting[:80]!r} is not understood; write SCHEDULER.PARAMETER=VALUE")
@@ -64,13 +64,13 @@ def _check_profiles(scene: GpuScene, change: str) -> None:
 
 
 def redrawn(scene: GpuScene, seed: int) -> GpuScene:
-    """The same jobs, with models and elastic jobs drawn with another seed: generated, by `profiles.draw`."""
+    """Draw the models and the elastic jobs of the scene with another seed: generated, by `profiles.draw`."""
     mix = draw.equal_mix(scene.jobs.profiles, scene.cluster.types)
     return replace(scene, jobs=scene.jobs.drawn(seed, mix), seed=seed)
 
 
 def changed(scene: GpuScene, change: str, schedulers: Sequence[str]) -> GpuScene:
-    """The scene with one thing changed. Raises InputError for an unknown or infeasible change."""
+    """Return the scene with one thing changed. Raises InputError for an unknown or infeasible change."""
     name, found, value = change.partition("=")
     name, value = name.strip(), value.strip()
     if not found or not value:
@@ -129,7 +129,7 @@ def _type(scene: GpuScene, value: str, change: str) -> GpuScene:
 
 
 def _types(scene: GpuScene, value: str, change: str) -> tuple[str, ...]:
-    """The GPU type of each node. Raises InputError for an unmeasured type, or if the counts do not add up."""
+    """Return the GPU type of each node. Raises InputError for an unmeasured type, or if the counts do not add up."""
     nodes, counts = scene.cluster.nodes, dict[str, int]()
     known = dict.fromkeys(kind for profile in scene.jobs.profiles for kind in profile.steps)
     for part in value.split(","):
@@ -158,7 +158,7 @@ def _limit(scene: GpuScene, value: str, change: str) -> GpuScene:
 
 
 def limit_of(value: str, change: str) -> float:
-    """Seconds of the value of `limit=`; infinite for UNLIMITED. Raises InputError."""
+    """Return the seconds of the value of `limit=`; infinite for UNLIMITED. Raises InputError."""
     try:
         seconds = parse_span_s(value)
     except ValueError as error:
@@ -178,7 +178,7 @@ def _arrivals(scene: GpuScene, value: str, change: str) -> GpuScene:
 
 
 def arrival_rate(value: str, change: str) -> float:
-    """The factor on the arrival rate. Raises InputError for one that is not allowed."""
+    """Return the factor on the arrival rate. Raises InputError for one that is not allowed."""
     rate = relative(1.0, value, change)
     if not 0.01 <= rate <= 100.0:
         raise InputError(f"change {change!r}: {rate:g} times the arrival rate; allowed is 0.01 to 100")

@@ -1,7 +1,7 @@
 """Compare replays under GPU schedulers with the first one, in which nothing is changed, job by job and draw by draw.
 
-The draws are of what the trace does not say: models of jobs, which jobs are elastic, the load of inference. A figure is
-its mean over the draws, with the least and the most of them. Intervals are over resampled weeks of the jobs'
+The draws replace what the trace does not say: models of jobs, which jobs are elastic, the load of inference. A figure
+is the mean over the draws, with the least and the most of them. Intervals are over resampled weeks of the jobs'
 differences, averaged over the draws (decision 9). Weeks show the effect of chance arrivals, draws the effect of
 assumptions. Stores nothing.
 """
@@ -42,16 +42,16 @@ class Replayed(NamedTuple):
         return self.outcomes is self.base
 
     def values(self, figure: str) -> Float64s:
-        """The figure in each draw, (draws,)."""
+        """Return the figure in each draw, (draws,)."""
         return np.array([outcome.figures[figure] for outcome in self.outcomes])
 
     def of_jobs(self, figure: str) -> Float64s:
-        """The figure of each job, the mean over the draws, (jobs,)."""
+        """Return the figure of each job, the mean over the draws, (jobs,)."""
         mean: Float64s = np.array([outcome.of_jobs[figure] for outcome in self.outcomes]).mean(axis=0)
         return mean
 
     def changes(self, figure: str) -> Float64s:
-        """The figure of each job less the base's of the same draw, (draws, jobs)."""
+        """Return the figure of each job less the base's in the same draw, (draws, jobs)."""
         pairs = zip(self.outcomes, self.base, strict=True)
         return np.array([one.of_jobs[figure] - before.of_jobs[figure] for one, before in pairs])
 
@@ -68,7 +68,7 @@ def replayed(outcomes: Sequence[SchedulerOutcome]) -> list[Replayed]:
 def rows(jobs: GpuJobs, outcomes: Sequence[SchedulerOutcome]) -> Iterator[dict[str, Any]]:
     """Yield a row per scheduler, change and figure: value, interval, range over the draws, difference to the base.
 
-    Figures that are means over jobs have intervals; others have None, as have all if the trace is under two weeks.
+    Figures that are means over jobs have intervals. Others have None, and so have all if the trace is under two weeks.
     """
     submit = jobs.submit_s.astype(np.int64)
     for one in replayed(outcomes):
@@ -202,7 +202,7 @@ def frames(
 
 
 def _record_columns(jobs: GpuJobs, outcomes: Sequence[SchedulerOutcome]) -> dict[str, Any]:
-    """`base_beside_record` under the column names of the table."""
+    """Return `base_beside_record` under the column names of the table."""
     base = base_beside_record(jobs, outcomes)
     return {
         "recorded_jobs": base["jobs"],
@@ -213,7 +213,7 @@ def _record_columns(jobs: GpuJobs, outcomes: Sequence[SchedulerOutcome]) -> dict
 
 
 def _ends(name: str, ci95: list[float] | None, draws: list[float]) -> dict[str, float | None]:
-    """The interval over weeks and the range over draws, under the column names of a figure."""
+    """Return the interval over weeks and the range over draws, under the column names of a figure."""
     low, high = ci95 or (None, None)
     return {f"{name}_low_s": low, f"{name}_high_s": high, f"{name}_least_s": draws[0], f"{name}_most_s": draws[1]}
 

@@ -49,7 +49,7 @@ def combinations(
 
 
 def as_jobs(workload: Workload) -> GpuJobs:
-    """The jobs in the form that differences need: nodes instead of GPUs, no users, one group."""
+    """Convert the jobs to the form that differences need: nodes instead of GPUs, no users, one group."""
     jobs = of_arrays(workload.submit_s.astype(float), workload.size, workload.run_s.astype(float))
     known = workload.start_s >= 0
     return replace(jobs, recorded_wait_s=np.where(known, workload.start_s - workload.submit_s, np.nan))

@@ -1,7 +1,7 @@
 """One cluster's jobs under published GPU schedulers: the question, the replays, and their tables in the lake.
 
-The arithmetic is in `models.what_if`. The answer to a question given to `baton whatif` stays in the tables until the
-log, the program or the question declared in clusters.toml changes. Until then the pipeline does not replace it.
+The arithmetic is in `models.what_if`. `baton whatif` stores the answer to the question that it is given. The pipeline
+replaces it only when the log, the program or the question declared in clusters.toml changes.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ MOST_JOBS = 20_000  # newest jobs that the pipeline replays, by default
 class Question:
     """The schedulers (the first is the base), changes and jobs to replay, and the number of draws.
 
-    `profiles`: none, published, or a path (`simulator.gpu.profiles.table`). `jobs`: the newest so many; None takes all.
-    `from_s`, `until_s`: those submitted in between, epoch s.
+    `profiles`: none, published, or a path (`simulator.gpu.profiles.table`). `jobs`: number of newest jobs; None: all.
+    `from_s`, `until_s`: the span of their submissions, epoch s.
     """
 
     schedulers: tuple[str, ...] = ("yarn", "tiresias", "srtf")
@@ -60,7 +60,7 @@ OF_PODS = Question(
 
 
 def declared(data: DataFolder, settings: ClusterSettings) -> Question:
-    """The pipeline's question about the cluster: its `what_if` in clusters.toml over the default for such a log.
+    """Return the pipeline's question: the cluster's `what_if` in clusters.toml, else the default for such a log.
 
     Raises InputError for an unknown scheduler.
     """
@@ -116,7 +116,7 @@ def asked(data: DataFolder, settings: ClusterSettings, question: Question) -> li
 
 
 def scene_of(data: DataFolder, settings: ClusterSettings, question: Question) -> GpuScene:
-    """The cluster and the jobs of the question."""
+    """Read the cluster and the jobs of the question."""
     from models.what_if.gpu_scene import read_scene
     from simulator.gpu.profiles.table import profiles_of
 
@@ -149,12 +149,12 @@ def answer(
 
 
 def made_from(data: DataFolder, settings: ClusterSettings) -> str:
-    """Digest of the inputs of the pipeline's own answer."""
+    """Return the digest of the inputs of the pipeline's own answer."""
     return f"{_until(data, settings)}-declared-{digest(_machine(settings))}"
 
 
 def kept(data: DataFolder, settings: ClusterSettings) -> list[pl.DataFrame] | None:
-    """The tables that `baton whatif` left, while they are valid; None without any."""
+    """Return the tables that `baton whatif` left, while they are valid; None without any."""
     stored = {derived.made_from(data, table.name, settings.name) for table in TABLES}
     if len(stored) != 1 or not (stored.pop() or "").startswith(f"{_until(data, settings)}-asked-"):
         return None
@@ -181,13 +181,13 @@ def keep(
 
 
 def _machine(settings: ClusterSettings) -> tuple[object, ...]:
-    """The declared machine and queues; GPU types in their order, which is that of the nodes."""
+    """Return the declared machine and queues; the order of the GPU types is that of the nodes."""
     types = list(settings.gpu_types.items())
     return settings.nodes, settings.gpus_per_node, types, sorted(settings.quotas.items()), settings.queues
 
 
 def _until(data: DataFolder, settings: ClusterSettings) -> str:
-    """Digest of the log, the code and the declared question."""
+    """Return the digest of the log, the code and the declared question."""
     code = code_digest(__name__, but=(registry.__name__,))  # tables name its worlds; policies do not count
     own = content_of(str(settings.what_if.get("profiles", "none")))
     return digest(warehouse.made_from(data, settings.name), sorted(settings.what_if.items()), own, code)

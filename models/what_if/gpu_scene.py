@@ -54,11 +54,11 @@ def read_scene(
     facts: Path | None = None,
     is_strict: bool = False,
 ) -> GpuScene:
-    """The cluster's jobs that ran on GPUs, submitted from `from_s` and before `until_s` (epoch s), and its nodes.
+    """Read the cluster's nodes and its jobs that ran on GPUs, submitted from `from_s` and before `until_s` (epoch s).
 
-    With `newest`, only the newest so many. With `profiles`, by model, each job whose model the file `facts` does not
-    name draws one (generated); with `is_strict` an unmeasured GPU type or batch is refused. Raises InputError if there
-    is no such job, and if the number of GPUs of the cluster is unknown.
+    `newest` limits the number of jobs to the newest. With `profiles`, by model, a job whose model the file `facts` does
+    not name draws one (generated). With `is_strict`, an unmeasured GPU type or batch is refused. Raises InputError if
+    there is no such job, and if the number of GPUs of the cluster is unknown.
     """
     every = warehouse.read(data, _JOBS, (settings.name,))
     able = (pl.col("gpus") > 0) & (pl.col("run_s") > 0) & pl.col("submit_utc").is_not_null()
@@ -105,7 +105,7 @@ def _between(rows: pl.DataFrame, from_s: int | None, until_s: int | None) -> pl.
 
 
 def _named(rows: pl.DataFrame) -> set[str]:
-    """All names that may be groups of the log, also of jobs that are not replayed."""
+    """Return all names that may be groups of the log, also of jobs that are not replayed."""
     columns = (rows[name].drop_nulls().unique() for name in ("partition", "user_name", "qos"))
     return {str(name) for names in columns for name in names}
 
@@ -116,7 +116,7 @@ def names_pods(data: DataFolder, settings: ClusterSettings) -> bool:
 
 
 def _gangs(pods: pl.DataFrame) -> tuple[pl.DataFrame, str]:
-    """Make jobs of pods, in a log that has only pods: a row for each gang; also returns the assumptions.
+    """Make jobs of the pods of a log without jobs: a row for each gang; also return the assumptions.
 
     Pods of whole GPUs that were created in one second with one request are one gang. It holds all of its GPUs for as
     long as its longest pod ran. A pod with a part of a GPU is a job of its own.
@@ -140,7 +140,7 @@ def _gangs(pods: pl.DataFrame) -> tuple[pl.DataFrame, str]:
 def _machine(
     data: DataFolder, settings: ClusterSettings, known: tuple[Profile, ...]
 ) -> tuple[GpuCluster, pl.DataFrame | None, list[str]]:
-    """Nodes as declared, else as listed, in order of names; also the list that was read, and the assumptions."""
+    """Return the nodes as declared, else as listed, in order of names; also the list, and the assumptions."""
     listed: pl.DataFrame | None = None
     types = tuple(kind for kind, nodes in settings.gpu_types.items() for _ in range(nodes))
     by = "as declared"
@@ -178,12 +178,12 @@ def _machine(
 
 
 def _typed(listed: pl.Series) -> tuple[str, ...]:
-    """The type of each node of a machine list. A name may end in its memory in GB (V100M32), which is cut off."""
+    """Return the type of each node of a machine list, without the memory at its end (V100M32 is a V100)."""
     return tuple(visible(name) for name in listed.fill_null(PLAIN).str.replace(r"M\d+$", "").to_list())
 
 
 def _jobs(rows: pl.DataFrame) -> tuple[GpuJobs, str]:
-    """The arrays, and the grouping of jobs: by partition if there are several, else by user, else by QoS."""
+    """Return the arrays, and what groups the jobs: the partition if there are several, else the user, else the QoS."""
     by = "user_name" if rows["user_name"].null_count() < len(rows) else "qos"
     by = "partition" if rows["partition"].n_unique() > 1 else by
     groups, group = _coded(rows[by])
@@ -208,6 +208,6 @@ def _jobs(rows: pl.DataFrame) -> tuple[GpuJobs, str]:
 
 
 def _coded(names: pl.Series) -> tuple[tuple[str, ...], np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """Distinct names in order, and the index of each row's name."""
+    """Return the distinct names in order, and the index of each row's name."""
     known, index = np.unique(names.fill_null("(none)").to_numpy().astype(str), return_inverse=True)
     return tuple(known.tolist()), index.astype(np.int64)

@@ -1,7 +1,7 @@
 """What-if for one job: simulate when it would have started with another limit or size, and compare with no change.
 
-Only this job is simulated, from its submission on, or from when it became eligible if the log shows a later time. The
-world is the recorded one up to there, with rules fitted on what was known by then (the forked form of
+Only this job is simulated: from its submission on, or from when it became eligible if the log shows a later time. Until
+then the world is the recorded one. Its rules are fitted on what was known by then (the forked form of
 `simulator.recorded`). The result is the difference between the replays with and without the change. The distance of the
 unchanged replay from the record shows how far to trust it. Sizes are whole nodes of one pool.
 """
@@ -54,8 +54,8 @@ def what_if_job(
     """Simulate the waits of a job of the record, unchanged and with each change (None: those `proposed`), s.
 
     Waits count from when it was eligible (`eligible_s`, epoch s) if the log says so, else from its submission.
-    `distance_s` is the unchanged replay's wait less the recorded one. A wait is null if the job had not started ten
-    days later, and so is a difference to it.
+    `distance_s` is the unchanged replay's wait less the recorded one. A wait is null if the job does not start
+    within ten days, and so is a difference to it.
     """
     record = record if eligible_s is None else _submitted(record, job_key, eligible_s)
     row = record.job_key.index(job_key)
@@ -91,7 +91,7 @@ def what_if_job(
 
 
 def _submitted(record: RecordedTrace, job_key: str, submit_s: int) -> RecordedTrace:
-    """The record with another submission of that job, again in order."""
+    """Return the record with another submission of that job, in order again."""
     submits = record.submit_s.copy()
     submits[record.job_key.index(job_key)] = submit_s
     order = np.argsort(submits, kind="stable")
@@ -100,7 +100,7 @@ def _submitted(record: RecordedTrace, job_key: str, submit_s: int) -> RecordedTr
 
 
 def _wait(record: RecordedTrace, job_key: str, rules: Parameters, change: JobChange) -> int | None:
-    """Simulated wait of the job, s; None if it would not have started within the horizon."""
+    """Simulate the wait of the job, s; None if it does not start within the horizon."""
     row = record.job_key.index(job_key)
     size, limit_s = record.size.copy(), record.limit_s.copy()
     size[row], limit_s[row] = change.nodes or size[row], change.limit_s or limit_s[row]

@@ -1,4 +1,4 @@
-"""Jobs in files: a trace of jobs without a log, facts about jobs beside a log, and what a replay did with each job.
+"""Jobs in files: a trace instead of a log, facts that a log lacks, and what a replay did with each job.
 
 Both files are CSV with a heading. `--trace` has a row per job; `--jobs` has rows for jobs of a log, joined by job id.
 
@@ -13,7 +13,7 @@ Both files are CSV with a heading. `--trace` has a row per job; `--jobs` has row
 | `batch` | samples of a step over all GPUs, for which its steps are measured; empty: the usual one |
 | `counted_batch` | without `batch`: largest batch that a scheduler counts on, while the job chooses its own |
 | `work` | total work, in steps of the model's own batch |
-| `least_gpus`, `most_gpus` | an elastic job may run on so many GPUs |
+| `least_gpus`, `most_gpus` | least and most GPUs of an elastic job |
 | `app` | application whose trials share the name |
 | `restart_s` | seconds of a checkpoint and a start from it |
 | `fails_s` | run time of its first attempt, s, if that fails by an error that shows on one GPU |
@@ -120,9 +120,9 @@ def write_times(path: Path, ids: Sequence[str], outcomes: Sequence[SchedulerOutc
 
     ids: (jobs,) in the order of `SchedulerOutcome.times`.
 
-    Columns: scheduler, change, seed, job_id, submit_s, start_s, end_s, preemptions, gpu_s and one gpu_s a GPU type;
-    times are the trace's own seconds (epoch s of a log). A column that a replay lacks is null. Raises InputError for a
-    path that cannot be written.
+    The columns are scheduler, change, seed, job_id, submit_s, start_s, end_s, preemptions, gpu_s and one gpu_s a GPU
+    type. Times are the trace's own seconds (epoch s of a log). A column that a replay lacks is null. Raises InputError
+    for a path that cannot be written.
     """
     frames = [
         pl.DataFrame(
@@ -150,7 +150,7 @@ def _unique(rows: Sequence[CsvRow]) -> None:
 
 
 def _run_s(row: CsvRow, gpus: int, profiles: Mapping[str, Profile], cluster: GpuCluster) -> float:
-    """The run time: as given, else that of the model's work at the given batch or its own, on the fewest nodes."""
+    """Return the given run time, else that of the model's work at the given or its own batch, on the fewest nodes."""
     if row.text("run_s"):
         return row.number("run_s", above=True)
     if not (row.text("model") and row.text("work")):

@@ -1,8 +1,8 @@
 """What-if for GPU schedulers: schedule GPU jobs by another of the published schedulers, or on another cluster.
 
-Every scheduler replays the same jobs on the same machine with the same profiles and prices (`simulator.gpu`), unchanged
-and with each change alone, once for each draw of what the trace does not say. `models.what_if.differences` compares the
-replays.
+Every scheduler replays the same jobs on the same machine with the same profiles and prices (`simulator.gpu`). It
+replays them unchanged and with each change alone, once for each draw of what the trace does not say.
+`models.what_if.differences` compares the replays.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def replays(
 
 
 def _drawn_with(one: PlannedGpuReplay) -> int:
-    """The seed of the replay's draws; -1 if it draws nothing."""
+    """Return the seed of the replay's draws; -1 if it draws nothing."""
     return one.scene.seed if is_drawn(one.scene) or "seed" in parameters(one.scheduler) else -1
 
 
@@ -147,7 +147,7 @@ def replayed(one: PlannedGpuReplay) -> SchedulerOutcome:
 
 
 def without_unplaceable(scene: GpuScene) -> GpuScene:
-    """The scene without jobs that its cluster or its queues can never start; their number is noted as an assumption."""
+    """Leave out the jobs that the cluster or the queues can never start; an assumption states their number."""
     able = fits(scene.cluster, scene.jobs)
     if not able.any():
         raise InputError(

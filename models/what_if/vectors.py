@@ -1,6 +1,7 @@
-"""What jobs need and nodes have beside GPUs, as a log records it: CPUs, memory, parts of GPUs, GPU models, priorities.
+"""Resources besides GPUs, as a log records them for jobs and nodes: CPUs, memory, parts of GPUs, GPU models,
+priorities.
 
-A resource counts where the size of every node is known and a job of the log names it. Otherwise it is left out, and the
+A resource counts if the log knows its size on every node and a job names it. Otherwise it is left out, and the
 assumptions say so.
 """
 
@@ -25,9 +26,9 @@ PRIORITIES = {"BE": 0, "BestEffort": 0, "Burstable": 1, "LS": 2, "Guaranteed": 2
 def with_vectors(
     cluster: GpuCluster, jobs: GpuJobs, nodes: pl.DataFrame | None, rows: pl.DataFrame
 ) -> tuple[GpuCluster, GpuJobs, list[str]]:
-    """Add the CPUs and memory of `nodes` and of the jobs' `rows`; also returns the assumptions.
+    """Add the CPUs and memory of `nodes` and of the jobs' `rows`; also return the assumptions.
 
-    nodes: cpus and memory_mib of each node of the cluster, in its order; None if no list of nodes was read. rows: cpus
+    nodes: cpus and memory_mib of each node, in the order of the cluster. None: no list of nodes was read. rows: cpus
     and mem_mib of each job in order, summed over its GPUs.
     """
     used, said = [], []

@@ -33,7 +33,7 @@ class GpuJobs:
     """The gangs in order of (submit_s, number); each array has shape (jobs,).
 
     `need` (jobs, resources) holds the resources that a job takes per GPU; the first column is GPUs (1). Units are those
-    of `simulator.gpu.cluster.RESOURCES`, and 0 is a job that does not say. Needs are rounded down, so that a job that
+    of `simulator.gpu.cluster.RESOURCES`, and 0: the job does not declare it. Needs are rounded down, so that a job that
     fits a node also fits it in these units.
     """
 
@@ -79,7 +79,7 @@ class GpuJobs:
         return replace(self, **{name: getattr(self, name)[index] for name in (*fixed, *pods, *present)})
 
     def needs(self, resources: int) -> Int64s:
-        """Return `need` for a cluster that knows so many resources, (jobs, resources): 0 where jobs do not say."""
+        """Return `need` in the first `resources` columns, (jobs, resources); 0 where jobs do not declare it."""
         known = self.need[:, :resources]
         return np.pad(known, ((0, 0), (0, resources - known.shape[1])))
 
@@ -102,7 +102,7 @@ class GpuJobs:
     def at_their_batch(self, *, trains: bool) -> GpuJobs:
         """Return the jobs whose profile is that of the batch that the user gives, where one is given.
 
-        With `trains`, jobs that say their work keep their profile, because their training counts the batch.
+        With `trains`, jobs that declare their work keep their profile, because their training counts the batch.
         """
         if self.batch is None:
             return self

@@ -1,4 +1,4 @@
-"""The nodes of a Kubernetes cluster with their pods: which nodes can hold a pod, which is best, and whom it displaces.
+"""The nodes of a Kubernetes cluster with their pods: which can hold a pod, which is best, and what it displaces.
 
 GPUs are devices of 1,000 thousandths. A pod of whole GPUs takes free devices; a pod that asks for a part takes it from
 one device, which other parts may share.
@@ -48,7 +48,7 @@ class PodNodes:
         others = np.zeros((len(machine.gpus), 0), dtype=np.int64) if machine.others is None else machine.others
         widest = int(machine.gpus.max())
         self.devices = WHOLE * (np.arange(widest) < machine.gpus[:, None]).astype(np.int64)  # thousandths free
-        self.free = others.copy()  # (nodes, resources) beside GPUs
+        self.free = others.copy()  # (nodes, resources) besides GPUs
         self.pods: dict[int, list[Pod]] = {}  # job -> its placed pods
         self._scoring = scoring
         self._capacity = np.column_stack([others, WHOLE * machine.gpus])
@@ -121,9 +121,9 @@ class PodNodes:
     def victims(self, job: GpuJob) -> list[GpuJob]:
         """Return the jobs to stop so that a pod of `job` fits on one node; [] if that is not enough anywhere.
 
-        Only pods of lower priority. On each node as many of them are kept as can be, from the highest priority and the
-        oldest on. The node is that whose highest victim is the lowest, then with the least sum of priorities, then with
-        the fewest victims, then with the youngest highest victim, then the first.
+        Only pods of lower priority are victims. On each node as many of them as possible are kept, the highest priority
+        and the oldest first. The chosen node has the lowest highest priority among its victims. Ties: the least sum of
+        their priorities, then the fewest victims, then the youngest victim of highest priority, then the first node.
         """
         lower: dict[int, list[Pod]] = {}
         for pods in self.pods.values():

@@ -78,7 +78,7 @@ def parsed(name: str, key: str, text: str) -> Setting:
 
 
 def _number(name: str, key: str, text: str) -> float:
-    """Raises InputError for text that is no finite number."""
+    """Read a number. Raises InputError for text that is no finite number."""
     try:
         number = float(text)
     except ValueError:

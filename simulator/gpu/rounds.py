@@ -1,16 +1,16 @@
 """The clock of rounds, for schedulers that decide about the whole cluster at once and may stop and move jobs.
 
-At every tick of its round, a policy returns the GPUs of every job until the next tick. The clock does the rest: it
-starts, stops, moves and resizes jobs, charges each change, advances work at the speed of the allocation, and ends a job
+At every tick of its round, a policy returns the GPUs of every job until the next tick. The clock starts, stops, moves
+and resizes jobs accordingly, and charges each change. It advances work at the speed of the allocation, and ends a job
 at its exact second. GPUs that become free between two ticks wait for the next tick. The clock is deterministic.
 
 **Progress.** A job needs `run_s` seconds on the GPUs it asked for, packed on the fewest nodes of the reference type. On
-other allocations, a job with a model runs at the ratio of the two goodputs (`speed`). A job without one runs at speed
-1, or at the share of its requested GPUs that it has. A job that says its work, and whose profile has gradient
-statistics, progresses by the goodput of its batch instead (`simulator.gpu.training`); `left_s` is then the share of the
-work that is left, times `run_s`. **Charges.** A job that was stopped, moved or resized holds its GPUs without progress
-for a restart when it runs again. The restart takes the `restart_s` of its model, or the policy's `pause_s` if the
-policy suspends jobs at a lower cost. A first start costs nothing, except under a policy with `first_start`.
+other allocations, a job with a model runs at the ratio of the two goodputs (`speed`). A job without one runs at the
+share of its requested GPUs that it has. A job that declares its work, and whose profile has gradient statistics,
+progresses by the goodput of its batch instead (`simulator.gpu.training`). Its `left_s` is `run_s` times the share of
+the work that is left. **Charges.** A job that was stopped, moved or resized holds its GPUs without progress for a
+restart when it runs again. The restart takes the `restart_s` of its model, or the policy's `pause_s` if the policy
+suspends jobs at a lower cost. A first start costs nothing, except under a policy with `first_start`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class GpuMachine:
     gpus: Int64s
     types: list[str]
     reference: str
-    others: Int64s | None = None  # (nodes, resources): what nodes have beside GPUs, if known
+    others: Int64s | None = None  # (nodes, resources): what nodes have besides GPUs, if known
     labels: tuple[str, ...] = ()  # GPU model of each node as the machine list names it, if known
     quotas: Mapping[str, float] = field(default_factory=dict)  # GPUs of each group, for a policy that has quotas
 
@@ -75,8 +75,8 @@ class GpuJob:
     model: Profile | None = None
     elastic: bool = False
     pod_gpus: int = 1  # GPUs of a pod, all on one node; divides `gpus`
-    batch: float | None = None  # samples of a step over all GPUs, if the user says it
-    work: float | None = None  # total work, in steps of the model's own batch, if the user says it
+    batch: float | None = None  # samples of a step over all GPUs, if the user gives it
+    work: float | None = None  # total work, in steps of the model's own batch, if the user gives it
     least: int = 1  # least GPUs of an elastic job
     most: int | None = None  # most GPUs of an elastic job; None: the policy's own rule
     restart_s: float | None = None  # seconds of a checkpoint and a start from it; None: the model's
@@ -86,7 +86,7 @@ class GpuJob:
     priority: int = 0
     accepts: tuple[str, ...] = ()  # GPU models that it asks for; () is any
     counted_batch: float | None = None  # batch up to which a scheduler counts on a job that chooses its batch
-    training: Training | None = None  # progress of a job that says its work; the clock makes it
+    training: Training | None = None  # progress of a job that declares its work; the clock makes it
     fails_s: float | None = None  # run time of its first attempt, if that fails by an error that shows on one GPU
     hopeless_s: float | None = None  # run time until its first failure that no retry cures; the rest are retries
     left_s: float = 0.0  # remaining part of run_s at `since_s`
@@ -130,7 +130,7 @@ class View(NamedTuple):
 
 
 def first_that_fit(jobs: Sequence[GpuJob], gpus: int) -> list[GpuJob]:
-    """Return the first jobs that together need at most so many GPUs; a job that does not fit lets others pass."""
+    """Return the first jobs that together need at most `gpus` GPUs; a job that does not fit lets others pass."""
     chosen = []
     for job in jobs:
         if job.gpus <= gpus:
@@ -147,7 +147,7 @@ class RoundPolicy(Protocol):
 
     @property
     def guests(self) -> Mapping[int, int]:
-        """Return, for the last decision of a policy that packs jobs, a job -> the job whose GPUs it shares."""
+        """Return job -> the job whose GPUs it shares, for the last decision of a policy that packs jobs."""
         ...
 
     def decide(self, view: View) -> dict[int, Placed]:
@@ -328,7 +328,7 @@ class _Clock:
             tick = following
 
     def trained(self, job: GpuJob) -> Training | None:
-        """Return the training of a job that says its work and has statistics."""
+        """Return the training of a job that declares its work and has statistics."""
         if job.work is None or job.model is None or job.model.statistics is None:
             return None
         asked = getattr(self.policy, "whole_seconds", False), getattr(self.policy, "fit_tolerance", TOLERANCE)
@@ -354,13 +354,13 @@ class _Clock:
 def simulate_rounds(jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPolicy) -> GpuResult:
     """Run new `jobs` to the end of the last one, after the policy's `prepared` if it has one.
 
-    A policy may be `settled`: its last decision remains valid until a job arrives or ends, or until its `wake_s` if it
-    has one. It is not called before. A policy that `shares_gpus` gives a job the part of a GPU that it asks for; under
-    the others a job takes its GPUs whole. A policy may have `first_start` (a first start is charged like a restart),
-    `free_moves` (a move to other nodes with the same `shape` is not), `whole_seconds` (epochs of jobs that say their
-    work take them), and a `fit_tolerance` (of their step times). A policy may borrow nodes: `extended` returns the
-    machine with all of them, and `loaned_gpus` the number of borrowed GPUs after its last decision. Jobs may slow their
-    neighbours: `interfered` returns the share of its speed that each such job keeps, given the places of all.
+    The last decision of a `settled` policy remains valid until a job arrives or ends, or until its `wake_s` if it has
+    one; until then it is not called. A policy that `shares_gpus` gives a job the part of a GPU that it asks for; under
+    the others a job takes its GPUs whole. With `first_start` a first start is charged like a restart; with `free_moves`
+    a move to other nodes with the same `shape` is free. With `whole_seconds` the epochs of jobs that declare their work
+    take whole seconds; `fit_tolerance` is that of the fits of their step times. A policy may borrow nodes: `extended`
+    returns the machine with all of them, and `loaned_gpus` the number of GPUs borrowed by the last decision. Jobs may
+    slow their neighbours: `interfered` returns, given all places, the share of its speed that each such job keeps.
 
     Raises InputError for a job that is wider than the machine. Raises WorkError if the policy breaks a rule, or starts
     no job for STUCK_S.

@@ -41,9 +41,9 @@ def simulate(
 ) -> GpuReplay:
     """Run `jobs` under the scheduler `name`; `settings` overrides its parameters, `quotas` gives GPUs per group.
 
-    `queues` is the declared tree of YARN's schedulers, in which quotas do not count. Raises InputError for an unknown
-    name or invalid value, for an empty list of jobs, and for a job that no part of the cluster can hold (`fits`), or
-    that its queue can never start. Raises WorkError if the scheduler never starts a job.
+    `queues` is the declared tree of YARN's schedulers; with it, quotas do not count. Raises InputError for an unknown
+    name or invalid value, and for an empty list of jobs. Raises InputError also for a job that no part of the cluster
+    can hold (`fits`), or that its queue can never start. Raises WorkError if the scheduler never starts a job.
     """
     settings = settings or {}
     check(name, settings)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Setting: TypeAlias = float | tuple[float, ...] | None  # number, list, or None: what the scheduler's `unset` says
 
-# What every scheduler of the compiled clock has, beside its own parameters.
+# The parameters that all schedulers of the compiled clock share.
 PRICES: Mapping[str, Setting] = {"restart_s": None, "first_start": False}
 PRICES_UNSET = {"restart_s": "the model's, 30 s without one"}
 

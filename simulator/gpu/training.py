@@ -1,11 +1,11 @@
-"""The training of a job that says its work: its progress by goodput, its batch, and what it has learned on the way.
+"""The training of a job that declares its work: its progress by goodput, its batch, and what it has learned.
 
 Qiao et al., "Pollux" (OSDI 2021), sections 2 and 3, and Jayaram Subramanya et al., "Sia" (SOSP 2023), section 3. The
-truth is measured: progress per second is gain / (step + accumulation (step - sync)) / slowdown, with the measured steps
-of the placement and the measured gradient of the epoch. The job knows only what it has run. From it, it fits one
-throughput model per GPU type, with which it chooses its next batch and a scheduler its next GPUs. The batch is chosen
-at each start, after each epoch, and whenever the clock looks at the job. Until the first measurement it is the model's
-own batch.
+true progress per second is gain / (step + accumulation (step - sync)) / slowdown. It uses the measured steps of the
+placement and the measured gradient of the epoch. The job knows only what it has run. From it, it fits one throughput
+model per GPU type, with which it chooses its next batch and a scheduler its next GPUs. The batch is chosen at each
+start, after each epoch, and whenever the clock looks at the job. Until the first measurement it is the model's own
+batch.
 """
 
 from __future__ import annotations
@@ -36,10 +36,9 @@ from traces.errors import InputError
 class Training:
     """Trains `profile`, which has statistics, until `work` steps of its own batch are done.
 
-    `batch` fixes the samples of a step over all GPUs; with None the job chooses. `counted_batch` is the batch up to
-    which a scheduler counts on a job that chooses; as in the released simulator, the job itself may choose more. With
-    `whole_seconds` every epoch takes whole seconds, as there; it matters for epochs of a few seconds. `tolerance` is
-    that of the fits (`fitted`).
+    `batch` fixes the samples of a step over all GPUs; with None the job chooses. A scheduler counts on batches of up to
+    `counted_batch`; as in the released simulator, the job itself may choose more. With `whole_seconds` every epoch
+    takes whole seconds, as there; this matters for epochs of a few seconds. `tolerance` is that of the fits (`fitted`).
     """
 
     def __init__(

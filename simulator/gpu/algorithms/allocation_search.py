@@ -1,8 +1,8 @@
 """Pollux's genetic search over allocation matrices: the GPUs of each job on each node.
 
 Qiao et al., "Pollux: Co-adaptive cluster scheduling for goodput-optimized deep learning" (OSDI 2021), section 4.2, and
-the program that its authors released (`pollux.py` of petuum/adaptdl, branch osdi21-artifact), which searches by NSGA-II
-(`fronts`). A state is a matrix (jobs, nodes).
+the program that its authors released (`pollux.py` of petuum/adaptdl, branch osdi21-artifact). The program searches by
+NSGA-II (`fronts`). A state is a matrix (jobs, nodes).
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _breed(
     distance: Float64s,
     random: np.random.Generator,
 ) -> int:
-    """Append up to POPULATION new states, and return how many states there are then.
+    """Append up to POPULATION new states; return the number of all states.
 
     The first len(distance) states are the parents. Two parents exchange the jobs before a random one.
     """
@@ -160,8 +160,8 @@ def mutate(problem: AllocationProblem, state: Int64s, random: np.random.Generato
 def repair(problem: AllocationProblem, state: Int64s, random: np.random.Generator) -> None:
     """Change a state (jobs, nodes) until it keeps all limits.
 
-    A node keeps the first of the jobs that run on several nodes. A job over its `most` GPUs loses some on random nodes.
-    A node with too many GPUs gives them to the first jobs. A job below its `least` GPUs has none.
+    Of the jobs that run on several nodes, a node keeps the first. A job over its `most` GPUs loses some on random
+    nodes. An overbooked node serves the first jobs. A job below its `least` GPUs gets none.
     """
     jobs, nodes = state.shape
     is_taken, order = np.zeros(nodes, dtype=np.bool_), np.arange(nodes)
@@ -196,8 +196,9 @@ def repair(problem: AllocationProblem, state: Int64s, random: np.random.Generato
 def evaluate(problem: AllocationProblem, state: Int64s, values: Float64s) -> None:
     """Set the objectives of a state (jobs, nodes), both to be minimised, in `values` (2,).
 
-    The first is minus the power mean with exponent -1 of the speedups, each times the nodes per GPU of the cluster, as
-    in the released program. The second is minus the sum of the speedups over the GPUs of the nodes in use, or 0.
+    The first is minus the power mean of the speedups, with exponent -1. Each speedup is multiplied by the nodes per GPU
+    of the cluster, as in the released program. The second is minus the sum of the speedups over the GPUs of the nodes
+    in use, or 0.
     """
     jobs, nodes = state.shape
     share = nodes / max(1, problem.gpus.sum())

@@ -6,16 +6,16 @@ With values G (`configurations.values`) and p < 0 it minimises
 
 so a job that gets nothing costs lambda. As in Sia's released solver, p = -0.5, lambda = 1.1, and G^p is rounded to two
 decimals and at most 3,000. The programme does not prefer a running job to an equal waiting job, so every round might
-swap the two. Our tie rule: among answers of equal cost, choose the one that leaves most jobs as they are, then the GPU
-types that come first, then the older job. Any answer within `gap` of the best is accepted, so the rule holds only where
-the programme is solved exactly. The released program leaves ties to its solver: with GLPK_MI 39 of 40 jobs of its first
-workload run on the first type at some time, with HiGHS 28.
+swap the two. Our tie rule chooses, among answers of equal cost, the one that leaves most jobs as they are. Then it
+prefers the GPU types that come first, then the older job. Any answer within `gap` of the best is accepted, so the rule
+holds only where the programme is solved exactly. The released program leaves ties to its solver. With GLPK_MI, 39 of 40
+jobs of its first workload run on the first type at some time; with HiGHS, 28 do.
 
 **The solution tries cheap methods first.** If there is room for every job's best configuration, that is the answer.
-Otherwise jobs with equal rows become one variable with a count, and the linear relaxation is solved. A vertex of it
-splits at most as many rows as there are GPU types. It is rounded down, filled up, and accepted if it is within `gap` of
-the relaxation. Only otherwise the integer programme is solved. HiGHS solves both (Huangfu and Hall, "Parallelizing the
-dual revised simplex method", 2018) through scipy.
+Otherwise jobs with equal rows become one variable with a count, and the linear relaxation is solved. Its vertex splits
+at most one row per GPU type. The vertex is rounded down, filled up, and accepted if it is within `gap` of the
+relaxation. Only otherwise the integer programme is solved. HiGHS solves both (Huangfu and Hall, "Parallelizing the dual
+revised simplex method", 2018) through scipy.
 """
 
 from __future__ import annotations

@@ -2,19 +2,19 @@
 
 Mahajan et al., "Themis: Fair and efficient GPU cluster scheduling" (NSDI 2020), section 3.2, after the partial
 allocation mechanism of Cole, Gkatzelis and Goel ("Mechanism design for fair division", EC 2013). A bid gives the value
-(1 / rho) of several bundles of GPUs, which say where the GPUs are: their type, and how many lie on one node. Winner i
-keeps the fraction
+(1 / rho) of several bundles of GPUs. A bundle states the type of its GPUs and their number on each node. Winner i keeps
+the fraction
 
     c_i = product over j != i of V_j(with i in the auction) / product over j != i of V_j(without i)
 
-of its bundle. Then c_i V_i(bundle) is the product of all values over a number that does not depend on i, so no false
-bid increases it: truthful bids are best. This holds where a fraction c of a bundle is worth c times the bundle.
+of its bundle. Then c_i V_i(bundle) is the product of all values over a number that does not depend on i. So no false
+bid increases it, and truthful bids are best. This holds where a fraction c of a bundle is worth c times the bundle.
 
-Both products are exact. If no bundle depends on the place, they follow from dynamic programming over the number of
-GPUs. Else they follow from an integer programme (HiGHS): each bidder gets at most one bundle, and the parts of all
-bundles are distributed over the nodes. Such an auction takes MOST_BIDDERS at a time. Further bidders take part in the
-next auction, for the remaining GPUs. A programme stops after MOST_NODES nodes of its search with the best winners that
-it has found; the outcome counts these.
+Both products are exact. If no bundle depends on the place, we compute them by dynamic programming over the number of
+GPUs. Else an integer programme (HiGHS) gives each bidder at most one bundle and distributes the parts of all bundles
+over the nodes. Such an auction takes MOST_BIDDERS at a time. Further bidders take part in the next auction, for the
+remaining GPUs. A programme stops after MOST_NODES nodes of its search with the best winners that it has found; the
+outcome counts these.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ from traces.errors import WorkError
 Bid = Sequence[tuple[Bundle, float]]  # (bundle, value > 0); the first bundle is empty
 
 MOST_BIDDERS = 12  # in one integer programme: our choice
-SAME = 1e-6  # bundles whose logarithms of value are as close as this are the same: the one named first, of the
-# bidder named first, wins
+SAME = 1e-6  # bundles whose logarithms of value differ by less are equal: the bundle and the bidder named first win
 MOST_NODES = 5_000  # of the search tree of one programme: our choice
 _SCALE = 1e3  # of the objective, because HiGHS stops within 1e-6 of the best
 

@@ -1,9 +1,9 @@
 """Bundles of GPUs that say where the GPUs are, for bids that value the place of a gang (Themis).
 
 A bundle is a number of parts, each of them GPUs of one type on one node. A gang can bid for an exponential number of
-bundles. We offer it those in which the number of nodes doubles: the fewest nodes that can hold it, twice as many with
-the GPUs spread evenly, and so on until every GPU may be anywhere (`spreads`). That is at most log2(GPUs) + 1 bundles of
-each type.
+bundles. We offer it those in which the number of nodes doubles (`spreads`). The first has the fewest nodes that can
+hold the gang, the next twice as many with the GPUs spread evenly. In the last, every GPU may be anywhere. That is at
+most log2(GPUs) + 1 bundles of each type.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ def fitted(
 ) -> list[dict[int, int]] | None:
     """Place all `bundles` on the `free` GPUs (nodes,): {node: GPUs} of each bundle, or None if they do not fit.
 
-    The largest parts first, each on the node with the fewest free GPUs that can hold it, of those the first. A part
-    goes on a node without a part of its bundle if there is one. If the parts do not fit in this way, `every` tries all
-    other ways. Parts of one GPU come last, those of a bundle packed together (`placement.packed`).
+    The largest parts come first, each on the node with the fewest free GPUs that can hold it, ties by number. A part
+    prefers a node without another part of its bundle. If the parts do not fit in this way, `every` tries all other
+    ways. Parts of one GPU come last; those of one bundle are packed together (`placement.packed`).
     """
     parts = sorted(
         (-size, number, str(kind))

@@ -50,7 +50,7 @@ def restart_factor(age_s: float, restarts: int, restart_s: float) -> float:
     """Return the factor, in (0, 1], on a running job's goodput on any allocation other than its current one.
 
     The factor is (age - n S) / (age + S), with n restarts so far of S seconds each: the useful share of the job's time
-    after one more restart (Sia). It is 1 until the job is as old as one restart, as in the released solver, and never
+    after one more restart (Sia). As in the released solver, it is 1 until the job is as old as one restart. It is never
     below 0.01, so a job that was moved too often can still be moved.
     """
     if age_s < restart_s:
@@ -69,7 +69,7 @@ def values(goodput: Callable[[Configuration], float], allowed: Sequence[Configur
 
 
 def moving(row: NDArray[np.float64], current: int | None, factor: float) -> NDArray[np.float64]:
-    """Multiply all of `row` except the `current` position by the restart factor; keep it for a job without GPUs.
+    """Multiply `row` by the restart factor, except the `current` position; leave it unchanged for a job without GPUs.
 
     The released solver also discounts only jobs that have an allocation.
     """

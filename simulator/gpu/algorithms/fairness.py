@@ -1,8 +1,8 @@
 """Finish-time fairness: the rho of an app, and its bid for GPUs (Themis).
 
-Mahajan et al., "Themis: Fair and efficient GPU cluster scheduling" (NSDI 2020), section 3.1: rho = T_sh / T_id, the
-time an app takes on the shared cluster over the time it would take alone on a 1/N share of it, with N apps in
-contention. An app is one job or several trials of one search; it ends with its last trial.
+Mahajan et al., "Themis: Fair and efficient GPU cluster scheduling" (NSDI 2020), section 3.1: rho = T_sh / T_id. T_sh is
+the time that an app takes on the shared cluster. T_id is the time that it would take alone on a 1/N share, with N apps
+in contention. An app is one job or several trials of one search; it ends with its last trial.
 
 Our reading where the paper leaves a choice: a gang that is k times wider than the 1/N share runs k times longer there.
 An app gives its GPUs first to the trials with the least time left. An app that wins nothing in an auction is assumed to

@@ -49,7 +49,7 @@ def crowding(values: Float64s, members: Int64s) -> Float64s:
     """Return the crowding distance of the `members` of one front, in rising order, of `values` (n, 2).
 
     It is the mean distance between a point's two neighbours, as a share of the front's extent in each objective. The
-    two ends have no bound, and a point equal to the one before it has 0.
+    two ends have an infinite distance; a point equal to the one before it has 0.
     """
     count = len(members)
     distance = np.full(count, np.inf)

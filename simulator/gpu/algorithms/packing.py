@@ -1,9 +1,9 @@
 """Gandiva's packing of jobs on shared GPUs, in the form of Gavel's comparison with it.
 
-Xiao et al., "Gandiva: Introspective cluster scheduling for deep learning" (OSDI 2018): two jobs are packed if together
-they progress more than one does alone, which Gandiva finds out by trying. Gavel (Narayanan et al., OSDI 2020) pairs
-jobs of equal GPUs and drops a pair whose normalised throughputs add to less than 1. Here the pair with the highest sum
-is taken first.
+Xiao et al., "Gandiva: Introspective cluster scheduling for deep learning" (OSDI 2018). Two jobs are packed if together
+they progress more than one does alone; Gandiva finds out by a trial. Gavel (Narayanan et al., OSDI 2020) pairs jobs of
+equal GPUs and drops a pair whose normalised throughputs add to less than 1. Here the pair with the highest sum is taken
+first.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ With time fractions X, job m runs on average at `speed[m] @ X[m]`. Every allocat
 
     X >= 0,   sum over types of X[m, j] <= 1,   sum over jobs of gpus[m] X[m, j] <= capacity[j].
 
-All objectives but the largest sum of throughputs (`most_throughput`) ask for a speed of every job, `least`, and make
-the smallest ratio of speed to `least` as large as possible. Each is one linear programme (`highest_ratio`), which HiGHS
-solves through scipy.
+All objectives but the largest sum of throughputs (`most_throughput`) state a wanted speed of every job, `least`. They
+maximise the smallest ratio of speed to `least`. Each is one linear programme (`highest_ratio`), which HiGHS solves
+through scipy.
 
 **Ties.** Usually many allocations are optimal, and the paper does not choose between them. Our reading: the analytic
 centre of the allocations that attain the optimum to within SLACK (`centre`). The interior-point solver of the released
@@ -66,8 +66,9 @@ def max_min(shared: SharedGpus) -> Float64s:
 def finish_time_fair(shared: SharedGpus, age_s: Float64s, left: Float64s, alone_s: Float64s) -> Float64s:
     """Return the shares of finish-time fairness (section 4.2; Themis, NSDI 2020), (jobs, types).
 
-    They minimise the largest ratio of `age_s + left / speed` to `alone_s`. All arrays are (jobs,): the time since the
-    submission, s; the remaining work, in seconds at speed 1; and the time from submission to end with equal shares, s.
+    They minimise the largest ratio of `age_s + left / speed` to `alone_s`. All arrays are (jobs,). `age_s` is the time
+    since the submission, s, `left` the remaining work in seconds at speed 1, and `alone_s` the time from submission to
+    end with equal shares, s.
     """
 
     from scipy.optimize import brentq
@@ -91,8 +92,8 @@ def finish_time_fair(shared: SharedGpus, age_s: Float64s, left: Float64s, alone_
 def least_makespan(shared: SharedGpus, left: Float64s, precision: float = 0.0) -> Float64s:
     """Return the shares with which the last job ends first (section 4.2), (jobs, types); `left` as above.
 
-    With a `precision`, the makespan is found by bisection until the bounds differ by that part, as in the released
-    program (0.05), and every job may end as late as the upper bound.
+    With a `precision`, bisection finds the makespan until the bounds differ by that part, as in the released program
+    (0.05). Every job may then end as late as the upper bound.
     """
     least_s = 1.0 / highest_ratio(shared, left)[1]
     accepted_s = _bisected(least_s, precision) if precision else least_s
@@ -163,8 +164,8 @@ def _most(shared: SharedGpus, gain: Float64s, rows: Any, more: Float64s) -> Floa
 def centre(shared: SharedGpus, least: Float64s, slack: float = SLACK) -> Float64s:
     """Return the analytic centre of the shares whose ratio is within `slack` of the highest, (jobs, types).
 
-    It maximises the sum of the logarithms of everything that is left by Newton's method with backtracking (Boyd and
-    Vandenberghe, "Convex optimization", section 9.5), from a point between a vertex and half of the equal shares.
+    It maximises the sum of the logarithms of all that is left (`_rest`). Newton's method with backtracking (Boyd and
+    Vandenberghe, "Convex optimization", section 9.5) starts between a vertex and half of the equal shares.
     """
     vertex, ratio = highest_ratio(shared, least)
     least = least * ratio * (1.0 - slack)

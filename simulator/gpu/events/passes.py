@@ -67,8 +67,7 @@ def follow(state: GpuState, sorted_jobs: int, now: float, local: int) -> None:
 def _choose(state: GpuState, sorted_jobs: int) -> int:
     """Decide in order, within the GPUs of each type, which jobs keep running, stop, or start on which type.
 
-    Return the number of jobs in order up to the last one that stops or starts; the decision about later ones is not
-    made.
+    Return the number of jobs in order up to the last one that stops or starts. Later jobs get no decision.
     """
     last, left, running = 0, 0, 0  # left: GPUs of no job yet; running: those of running jobs not yet seen
     for kind in range(state.of_type.shape[1]):

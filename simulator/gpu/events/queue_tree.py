@@ -177,7 +177,7 @@ def serve(state: GpuState, now: float, hold_s: float, is_fair: bool) -> None:
     """Start jobs of the queue in turn, in order of arrival; skip jobs that do not fit or that a limit stops.
 
     A gang that arrived less than `hold_s` ago starts only on the fewest nodes. A start may raise the limit of another
-    user, so all jobs are tried again after a pass in which jobs started, if users have limits.
+    user. So if users have limits, all jobs are tried again after a pass in which jobs started.
     """
     while True:
         count_queues(state)

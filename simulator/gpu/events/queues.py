@@ -96,8 +96,8 @@ def renumber(state: GpuState, sorted_jobs: int) -> None:
 def wake_at_changes(state: GpuState, now: float, first: int) -> None:
     """Ask for a decision when a job reaches its next threshold, or has waited long enough to be promoted.
 
-    With RELEASED, the next look at a job is as late as in the authors' program, which subtracts seconds from GPU
-    seconds; it comes at a whole second.
+    With RELEASED, the next look at a job is as late as in the authors' program, at a whole second. That program
+    subtracts seconds from GPU seconds.
     """
     for at in range(state.counts[ACTIVE]):
         job = state.whole[ACTIVE_JOB, at]

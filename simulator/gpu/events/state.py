@@ -100,7 +100,7 @@ def build(
     gpus = cluster.capacity[:, 0]
     of_type = [gpus[node_type == index] for index in range(len(types))]
     most = min(int(jobs.gpus.max()), cluster.nodes) + 1
-    slots = 2 * cluster.gpus  # in a pass, jobs that start hold theirs beside those of the jobs that they replace
+    slots = 2 * cluster.gpus  # in a pass, both the jobs that start and those that they replace hold one
     groups, resources = max(1, len(jobs.groups)), cluster.capacity.shape[1]
     real, whole = _of_jobs(jobs, kind, prices)
     sums = [own.sum() for own in of_type]

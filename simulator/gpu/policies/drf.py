@@ -1,6 +1,6 @@
 """Dominant resource fairness: the group with the smallest dominant share starts the next job. No job is stopped.
 
-Ghodsi et al., "Dominant resource fairness" (NSDI 2011), section 4.1: the group with the smallest dominant share starts
+Ghodsi et al., "Dominant resource fairness" (NSDI 2011), section 4.1. The group with the smallest dominant share starts
 its first job that fits; then the shares are updated. A dominant share is the largest of the group's shares of GPUs,
 CPUs and memory. A group is a virtual cluster, a partition or a user, whichever the trace has. Resources that the trace
 does not hold for nodes and jobs do not count. Our reading: the paper stops at the first task that does not fit; here

@@ -3,7 +3,7 @@
 Xiao et al., "Gandiva: Introspective cluster scheduling for deep learning" (OSDI 2018).
 
 - A new job gets a home on the fewest nodes: idle GPUs, else the servers with the least load. If the homes on a server
-  need more GPUs than it has, its jobs take turns of `round_s`; those without a slice for the longest time are next.
+  need more GPUs than it has, its jobs take turns of `round_s`. The job whose last slice is longest ago is next.
   Suspending and resuming costs `pause_s` (migration takes one to two seconds there).
 - If no GPU is left, a waiting job is packed with a running job of as many GPUs for a trial of one slice. The pair is
   kept if both together progressed more than `least_together` times as much as one alone. Else it is not packed again,
@@ -14,8 +14,8 @@ Xiao et al., "Gandiva: Introspective cluster scheduling for deep learning" (OSDI
 `slices`, `migrates` and `grows` switch these off one by one; `least_together` = 2 switches packing off.
 
 `released` = 1 selects the form in which Gavel's authors compared with Gandiva (Narayanan et al., OSDI 2020; their
-program, commit c4fa400). It is that program with `round_s` = 360, `pause_s` = 0 and `reset_s` = 1920, and uses none of
-the other parameters but `seed`.
+program, commit c4fa400). With `round_s` = 360, `pause_s` = 0 and `reset_s` = 1920 it is that program. Of the other
+parameters it uses only `seed`.
 
 | point | paper | Gavel's form | here, by default |
 |---|---|---|---|
@@ -25,15 +25,15 @@ the other parameters but `seed`.
 | migration | to fewer nodes or idle ones, and away from a bad pair | every round, free | to idle nodes |
 | growth | into idle GPUs | no | into idle GPUs |
 
-`per_server` = 0 slices the cluster as a whole: a job whose turn it is gets its previous GPUs if they are free, else the
-fewest nodes that can hold it, else any; a job on more nodes than it needs moves as soon as fewer can hold it.
+`per_server` = 0 slices the cluster as a whole. A job whose turn it is gets its previous GPUs if they are free, else the
+fewest nodes that can hold it, else any. A job on more nodes than it needs moves as soon as fewer can hold it.
 
 Our reading: the slices of all servers begin at the same second. A gang on several servers runs when it has its turn on
 all of them. Without slices, jobs run to their end in order of arrival, and a job that does not fit lets others pass. A
-job on another job's GPUs counts as waiting and is packed again every round: first the pairs that their trials showed to
-be the best, then untried pairs in order of arrival, because profiles lack the use of the GPU. A trial measures the
-progress in the profiles, for the two jobs on that GPU type. If a job ends during its trial, nothing is learned. Pairs
-that no profile has are not tried. If no job waits, the last decision remains valid until a job arrives or ends.
+job on another job's GPUs counts as waiting and is packed again every round. The pairs with the best trials come first,
+then untried pairs in order of arrival, because profiles lack the use of the GPU. A trial measures the progress in the
+profiles, for the two jobs on that GPU type. If a job ends during its trial, nothing is learned. Pairs that no profile
+has are not tried. If no job waits, the last decision remains valid until a job arrives or ends.
 """
 
 from __future__ import annotations

@@ -1,25 +1,25 @@
 """First come, first served with the guidelines of the Philly study, each of which can be switched on separately.
 
 Jeon et al., "Analysis of large-scale multi-tenant GPU clusters for DNN training workloads" (ATC 2019), recommend them
-in section 5, on design implications. With all guidelines off, jobs are served in order of arrival, a job that does not
-fit lets others pass, and a gang is spread over nodes as soon as enough GPUs are free anywhere.
+in section 5, on design implications. With all guidelines off, jobs are served in order of arrival, and a job that does
+not fit lets others pass. A gang is spread over nodes as soon as enough GPUs are free anywhere.
 
 - `hold_s`: time that a gang waits for a place on the fewest nodes before it is spread ("hold out for locality").
-- `small_share`: share of the nodes that takes only jobs of at most `SMALL` GPUs, so these do not fragment the other
-  nodes. If those nodes are full, small jobs still go elsewhere ("dedicate servers to small jobs").
-- `defragment`: if a gang would be spread although one node could hold it, the small jobs of one node are moved away,
-  each at the cost of a restart ("migrate to defragment"). With `hold_s`, a gang waits first.
-- `isolate`: gangs of over `SMALL` GPUs go on empty nodes and small jobs on nodes without a gang, while there are such
-  nodes ("mitigate interference"). `interference` is the share of its speed that a job of several GPUs loses while
-  another one uses a node of its own: 0 by default. The study measured 0.34, as we recall it (ResNet-50 on 2 GPUs).
-- `prerun_s`: time that a gang first runs on one GPU, in which many jobs fail ("pre-run on one GPU"). `pool_nodes` of
-  the last nodes then take only these pre-runs, which wait for a place there (the study's "pool of cheaper VMs"); with
-  0, a pre-run takes any GPU. A job whose first attempt fails within `prerun_s` (`fails_s`) fails in the pre-run; its
-  retries run at full size. Our reading: if no job says `fails_s`, gangs with a run time of at most `prerun_s` fail.
+- `small_share`: share of the nodes that takes only jobs of at most `SMALL` GPUs, which then do not fragment the other
+  nodes. If the share is full, small jobs still go elsewhere ("dedicate servers to small jobs").
+- `defragment`: if a gang would be spread although one node could hold it, the small jobs of one node move away
+  ("migrate to defragment"). Each pays for a restart. With `hold_s`, a gang waits first.
+- `isolate`: gangs of over `SMALL` GPUs go on empty nodes, and small jobs on nodes without a gang, while such nodes
+  exist ("mitigate interference"). `interference` (0) is the share of its speed that a job of several GPUs loses while
+  another such job uses one of its nodes. The study measured 0.34, as we recall it (ResNet-50 on 2 GPUs).
+- `prerun_s`: time that a gang first runs on one GPU, in which many jobs fail ("pre-run on one GPU"). The last
+  `pool_nodes` nodes then take only pre-runs, which wait for a place there (the study's "pool of cheaper VMs"). With 0,
+  a pre-run takes any GPU. A job whose first attempt fails within `prerun_s` (`fails_s`) fails in the pre-run; its
+  retries run at full size. Our reading: if no job declares `fails_s`, gangs with a run time of at most `prerun_s` fail.
 - `no_retry`: a job ends at its first failure that no retry cures (`hopeless_s`), and its later attempts do not run
   ("stop retrying"). The log's errors decide which failures these are (`is_hopeless` of the table `failures`).
 
-Our reading: a gang that is too wide for the nodes that are left to gangs may use all nodes.
+Our reading: a gang that is too wide for the nodes open to gangs may use all nodes.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Priority and Preemption"), of the Job controller, and of Kueue (kueue.sigs.k8s.i
 - Filters. Kubernetes: NodeResourcesFit compares the requests of every resource, NodeAffinity the labels. Here: GPUs,
   CPUs, memory, and the GPU models that a pod names. If nodes of those models cannot hold a job, it runs on any.
 - Scores. Kubernetes: LeastAllocated and BalancedAllocation of CPUs and memory, 0 to 100 points each. Here: the same, in
-  whole points; `gpu_weight` lets GPUs count beside CPUs and memory (0), and `pack` takes MostAllocated for
+  whole points. `gpu_weight` (0) scores GPUs as well as CPUs and memory, and `pack` takes MostAllocated for
   LeastAllocated. GPUs alone are scored where the trace lacks CPUs and memory. Scores of images, taints and spread
   services are left out, because a trace has none.
 - Ties. Kubernetes: one of the best nodes at random, and of a large cluster only a sample of nodes. Here: the first of
@@ -22,8 +22,8 @@ Priority and Preemption"), of the Job controller, and of Kueue (kueue.sigs.k8s.i
   created again at once, and pays for a restart.
 - Jobs. Kubernetes ignores them: the placed pods of a job hold idle GPUs until its last pod is placed. Two jobs that
   each hold GPUs the other needs wait for each other. Here: the same, and a job gives up `timeout_s` after its first pod
-  was placed. Its pods are deleted and created again, behind the waiting pods, after a back-off of 10 s that doubles up
-  to 360 s (as in the Job controller). The time-out is our choice, because Kubernetes has none.
+  was placed. Its pods are deleted. After a back-off they are created again, behind the waiting pods. The back-off is 10
+  s and doubles up to 360 s (as in the Job controller). The time-out is our choice, because Kubernetes has none.
 - Gangs. Plugins (coscheduling, Volcano) place all pods of a job or none. Here: `gang` 1.
 - Kueue. A job is admitted within the quota of its queue, or borrows what other queues of the cohort do not use. Jobs
   that borrow nothing come first, then priority, then creation. Here: `queue` 1, which includes gangs. Queues are the

@@ -2,14 +2,14 @@
 
 Li et al., "Lyra: Elastic scheduling for deep learning clusters" (EuroSys 2023; "Aryl", arXiv 2202.07896). Every
 `round_s` seconds (five minutes; the paper's interval as we recall it) the inference cluster reports its number of idle
-servers, which are loaned. If it needs some back, elastic jobs first give up their extra workers there; then the servers
+servers, which are loaned. If it needs some back, elastic jobs first give up their extra workers there. Then the servers
 whose jobs lose least are returned (`algorithms.reclaim`). Then jobs start, shortest first, with the GPUs they asked
-for; no job is preempted for another job. Remaining free GPUs go to elastic jobs by a multiple-choice knapsack: a group
-is a job, an item is a number of extra GPUs, and its value is the time by which the job ends sooner.
+for. No job is preempted for another job. Remaining free GPUs go to elastic jobs by a multiple-choice knapsack. A group
+is a job, and an item is a number of extra GPUs. Its value is the time by which the job ends sooner.
 
-The machine of the replay is the training cluster. The inference cluster comes in addition: `inference_nodes` nodes for
-each training node, copies of the training nodes in their order. Utilization counts a loaned node as capacity for as
-long as the loan lasts. To compare with the same cluster without loans: `--change lyra.loans=0`.
+The machine of the replay is the training cluster. The inference cluster comes in addition. It has `inference_nodes`
+nodes for each training node, copies of the training nodes in their order. Utilization counts a loaned node as capacity
+for as long as the loan lasts. To compare with the same cluster without loans: `--change lyra.loans=0`.
 
 Our reading: the load of the inference servers is generated. The size of the inference cluster is our choice; the
 paper's is about as large as its training cluster, as we recall it. Loaned GPUs are as fast as those for training, where
@@ -41,9 +41,9 @@ MOST_INFERENCE = 10.0  # inference nodes per training node
 class Lyra:
     """Training that borrows idle inference servers, and elastic jobs that grow into the remaining GPUs.
 
-    There are `inference_nodes` inference servers for each node of the machine. `in_use` gives the number of them that
-    inference needs at a time in s; by default a generated load (`profiles.draw.inference_servers`, with `seed`).
-    `loans` and `grows` switch off the two halves of the scheduler; with both off it is shortest job first.
+    There are `inference_nodes` inference servers for each node of the machine. `in_use` maps a time, s, to the number
+    of them that inference needs; by default a generated load (`profiles.draw.inference_servers`, with `seed`). `loans`
+    and `grows` switch off the two halves of the scheduler; with both off it is shortest job first.
     """
 
     guests = NOBODY

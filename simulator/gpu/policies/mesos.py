@@ -3,9 +3,8 @@
 Hindman et al., "Mesos: A platform for fine-grained resource sharing in the data center" (NSDI 2011), sections 3.2 to
 3.4, with the order of dominant resource fairness (Ghodsi et al., NSDI 2011). A framework is a group of jobs: a virtual
 cluster, a partition or a user, whichever the trace has. It starts all of its jobs that fit the offer, in order of
-arrival, and declines the rest of the offer. Then the next framework is offered what is left. A framework that still has
-jobs waiting and declined free GPUs is offered nothing for `decline_s` seconds (Mesos' filter, whose default is 5 s).
-No job is stopped.
+arrival, and declines the rest, which the next framework is offered. A framework that declines free GPUs while it has
+jobs waiting is offered nothing for `decline_s` seconds (Mesos' filter, whose default is 5 s). No job is stopped.
 
 Our reading: a gang accepts an offer only if the whole gang fits it, and hoards nothing. A filter covers all nodes,
 where Mesos keeps one for each node. A job that arrives lifts the filter of its framework (Mesos' call REVIVE). Offers

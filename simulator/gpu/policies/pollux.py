@@ -1,8 +1,8 @@
 """Pollux: every round a genetic search allocates GPUs to elastic jobs to maximise the mean of their speedups.
 
 Qiao et al., "Pollux: Co-adaptive cluster scheduling for goodput-optimized deep learning" (OSDI 2021), section 4, and
-the simulator that its authors released (petuum/adaptdl, branch osdi21-artifact). Jobs that say their work learn their
-goodput from what they run, and choose their batch (`simulator.gpu.training`).
+the simulator that its authors released (petuum/adaptdl, branch osdi21-artifact). Jobs that declare their work learn
+their goodput from what they run, and choose their batch (`simulator.gpu.training`).
 
 | rule | paper, as we recall it | released program | here |
 |---|---|---|---|
@@ -21,12 +21,12 @@ goodput from what they run, and choose their batch (`simulator.gpu.training`).
 
 Test: `tests/simulator/gpu/test_pollux_references.py` compares completion times with those that the authors published.
 
-Our reading: the GPUs of all types count as alike, because Pollux knows no types; a gang on several types is as fast as
-its slowest GPU. Pollux is for elastic jobs. Rigid jobs, and models split into pipeline stages, are not searched for:
-they start in order of arrival as soon as the GPUs without rigid jobs hold them, a job that does not fit lets others
+Our reading: the GPUs of all types count as alike, because Pollux knows no types. A gang on several types is as fast as
+its slowest GPU. Pollux is for elastic jobs. The search leaves out rigid jobs and models split into pipeline stages.
+These start in order of arrival as soon as the GPUs without rigid jobs hold them. A job that does not fit lets others
 pass, and none is stopped. Elastic jobs share the rest. A job that arrives at the second of a decision starts without
-penalty. The goodput of an elastic job that does not say its work is that of its profile on the reference type, and is
-known.
+penalty. The goodput of an elastic job that does not declare its work is that of its profile on the reference type, and
+is known.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Pollux:
         self._states: Int64s = np.empty((0, 0, 0), dtype=np.int64)  # to begin the next search with
         self._searched: list[int] = []  # their jobs
         self._expected: dict[int, _Expectation] = {}
-        self._most_given: dict[int, int] = {}  # job that does not say its work -> the most GPUs that it has had
+        self._most_given: dict[int, int] = {}  # job that does not declare its work -> the most GPUs that it has had
 
     def decide(self, view: View) -> dict[int, Placed]:
         """As `simulator.gpu.rounds.RoundPolicy`."""
@@ -167,7 +167,7 @@ class _Expectation(NamedTuple):
 
     state: tuple[tuple[float, float], int, int]
     goodput: Float64s  # (nodes + 1, most GPUs + 1)
-    fair: dict[int, float]  # goodput on a fair share of so many GPUs
+    fair: dict[int, float]  # GPUs of a fair share -> goodput on it
 
 
 def _is_resized(job: GpuJob) -> bool:

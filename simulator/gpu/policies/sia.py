@@ -4,11 +4,11 @@ Jayaram Subramanya et al., "Sia: Heterogeneity-aware, goodput-optimized ML-clust
 parameters are those of the released solver: p = -0.5, lambda = 1.1, costs of two decimals, rounds of 60 s there (here
 `round_s`).
 
-**Jobs that say their work**, with gradient statistics in their profile, are unknown at first. An elastic job starts on
-one GPU (`least`) of any type. It learns a throughput model for each type that it runs on, and may have at most twice
-the most GPUs that it has run on, up to `most` and to what its largest batch keeps busy. Where it has not run yet, it
-expects the goodput of a type where it has, times the ratio of one GPU's measured throughputs (with `project` 0: one GPU
-as good as the least of the others). It chooses its batch (`simulator.gpu.training`), unless the user fixed it.
+**Jobs that declare their work**, with gradient statistics in their profile, are unknown at first. An elastic job starts
+on one GPU (`least`) of any type. It learns a throughput model for each type that it runs on. It may have at most twice
+the most GPUs that it has run on, up to `most` and to what its largest batch keeps busy. On a type where it has not run,
+it expects the goodput of one where it has, times the ratio of one GPU's measured throughputs. With `project` 0, one GPU
+there is as good as the least of the others. It chooses its batch (`simulator.gpu.training`), unless the user fixed it.
 
 **Other jobs** are known from their profiles. Elastic ones may have from one GPU to `most_times` times their request, at
 most twice their current number. Rigid jobs have the requested number, on any type.
@@ -19,11 +19,11 @@ in the released solver, the restart factor applies to running jobs: a stopped jo
 waiting job replaces a running job wherever that gains, and ties favour the running job (`algorithms.assignment`). The
 factor uses the restart of the model's profile; the job pays its own.
 
-**Hybrid-parallel jobs**: a model whose layers are divided between the `stages` of a replica has whole replicas of so
-many GPUs of a type, from one on. It does not run on types where it was not measured.
+**Hybrid-parallel jobs**: the layers of a model may be divided between the `stages` GPUs of a replica. Such a job has
+whole replicas, at least one, and does not run on types where it was not measured.
 
-The released simulator charges a first start like a restart (`first_start` 1), packs all jobs anew each round and
-charges no move between nodes of a type (`free_moves` 1), and ends epochs on whole seconds (`whole_seconds` 1).
+The released simulator charges a first start like a restart (`first_start` 1). It packs all jobs anew each round and
+charges no move between nodes of a type (`free_moves` 1). It ends epochs on whole seconds (`whole_seconds` 1).
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Sia:
 
     def said(self) -> list[str]:
         """Return the assumptions and time-outs of the run as sentences for the user."""
-        lines = ["sia: jobs that say their work learn their goodput; of others it follows from the model's profile"]
+        lines = ["sia: jobs that declare their work learn their goodput; others have that of the model's profile"]
         if self.timed_out:
             lines.append(f"sia: in {self.timed_out} rounds the solver timed out and its best answer so far was used")
         return lines
@@ -181,7 +181,7 @@ def _expected(
 ) -> tuple[list[Configuration], Float64s]:
     """Return the configurations from `least` to `most` GPUs in which the job expects progress, and their values.
 
-    They hold whole replicas, at most twice as many as it has run anywhere. Where it has no expectation, and if it
+    They hold whole replicas, at most twice the most that it has run anywhere. Where it has no expectation, and if it
     expects no progress anywhere, it may have `least` GPUs, rounded up to a replica.
     """
     twice = 2 * max(training.most_replicas_seen(pool.kind) for pool in pools)

@@ -1,9 +1,9 @@
 """Single nodes without a scheduler: each job is bound to one node when it arrives, and waits in that node's queue.
 
-Our rule, as the baseline for clusters: machines that people log in to. Among the nodes that hold the job when they are
-empty, it is bound to the one whose unfinished jobs ask for the fewest GPUs per GPU of the node. Ties by number. A node
-runs its jobs in order of arrival, and none passes another. No job moves, and none is stopped. A gang that no node holds
-starts as soon as the whole cluster has room for it.
+Our rule, as the baseline for clusters: machines that people log in to. The candidates are the nodes that can hold the
+job when empty. The job is bound to the one whose unfinished jobs ask for the fewest GPUs per GPU of the node. Ties by
+number. A node runs its jobs in order of arrival, and none passes another. No job moves, and none is stopped. A gang
+that no node holds starts as soon as the whole cluster has room for it.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ is that on the job's own allocation. A job that does not fit lets others pass. T
 gang starts only on the fewest nodes.
 
 The program of Tiresias (`run_sim.py`, schedule `shortest`) counts GPUs and has free starts: `restart_s=0`. The program
-of Lucid (Hu et al., "Lucid", ASPLOS 2023) differs, and its rules are not here: it decides every second by the number of
-GPUs, stops jobs even if those that replace them find no place, lets no other job use that place, and adds 40 s (60 s
-above 8 GPUs) to the remaining time of a stopped job.
+of Lucid (Hu et al., "Lucid", ASPLOS 2023) has other rules, which are not here. It decides every second by the number of
+GPUs. It stops jobs even if those that replace them find no place, and lets no other job use that place. It adds 40 s
+(60 s above 8 GPUs) to the remaining time of a stopped job.
 """
 
 from __future__ import annotations

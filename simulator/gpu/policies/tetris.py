@@ -5,8 +5,8 @@ Grandl et al., "Multi-resource packing for cluster schedulers" (SIGCOMM 2014). A
 node with which it aligns best, among those that can hold it. Its work (section 3.3.1) is its run time times its demand,
 summed over resources as shares of the cluster. The job with the largest alignment minus `work_weight` x epsilon x work
 starts, then all are scored again. Epsilon makes both terms equally large in the mean over the candidates (section
-3.3.2). Candidates belong to the groups furthest below their fair share: the first (1 - `fairness`) of the groups that
-wait (section 3.4), by dominant share. No job is stopped.
+3.3.2). Candidates belong to the groups furthest below their fair share (section 3.4). These are the first (1 -
+`fairness`) of the waiting groups by dominant share. No job is stopped.
 
 Our reading: among the candidates the first `LOOKED_AT` by arrival are scored. A gang that no single node holds is
 scored by its part on one node, and placed by best fit. A job goes to the fastest GPU type that holds it. Run times are

@@ -2,10 +2,10 @@
 
 Mahajan et al., "Themis: Fair and efficient GPU cluster scheduling" (NSDI 2020). An app holds GPUs until its lease ends.
 Then they are offered, with all free GPUs, to the (1 - f) fraction of apps with the largest rho. Each app bids its value
-1 / rho for bundles of GPUs that differ in number, type and spread over nodes, each at the speed of its jobs' profiles
+1 / rho for bundles of GPUs that differ in number, type and spread over nodes. Its profiles give the speed of its jobs
 there. The auction maximises the product of the values, and a hidden payment makes truthful bids best. Remaining GPUs go
-to the other apps, first to those that can continue on their GPUs, each at the place where it is fastest. f = 0.8; the
-lease of 20 minutes is the paper's as we recall it.
+to the other apps: first to those that can continue on their GPUs, then to each at the place where it is fastest. f =
+0.8; the lease of 20 minutes is the paper's as we recall it.
 
 | rule of the paper | here | test |
 |---|---|---|
@@ -19,9 +19,9 @@ lease of 20 minutes is the paper's as we recall it.
 | several trials an app | jobs with one `app`; GPUs to the shortest first | `test_themis` |
 | an app ends | with its last trial; the paper's rule as we recall it | `test_themis` |
 
-A search may stop a trial early. We do not generate such stops: the run time of a job is the one that it had, with its
-early stop. Our reading: the time left of a trial is known; Themis gets it from the tuning framework. The share of an
-app consists of GPUs of the reference type. A bid ignores the cost of a restart.
+A search may stop a trial early. We do not generate such stops: the recorded run time of a job includes its early stop.
+Our reading: the time left of a trial is known; Themis gets it from the tuning framework. The share of an app consists
+of GPUs of the reference type. A bid ignores the cost of a restart.
 """
 
 from __future__ import annotations
@@ -174,8 +174,8 @@ class Themis:
     ) -> list[_Offer]:
         """Return the bid of an app whose `jobs` wait, shortest first, and whose other jobs end in `running_s`.
 
-        Without GPUs it waits for a lease and then continues on its 1/N share. It bids for the GPUs of its 1, 2, 4, ...
-        first jobs, and of as many as `free` can hold. A bundle worth no more than a smaller one is left out.
+        Without GPUs it waits for a lease and then continues on its 1/N share. It bids for the GPUs of its first 1, 2,
+        4, ... jobs, and of the most that `free` can hold. A bundle worth no more than a smaller one is left out.
         """
         share, elapsed_s = self._share(app, apps, view), view.now_s - self._came_s[app]
         alone_s = ideal_s(self._whole[app], share)
@@ -196,8 +196,7 @@ class Themis:
 
 
 def _ways(jobs: Sequence[GpuJob], machine: GpuMachine, free: Int64s) -> list[list[_Gang]]:
-    """Return the ways to place all `jobs`: on one GPU type, each on the fewest nodes that now can hold it, on twice
-    as many, and so on.
+    """Return the ways to place all `jobs` on one GPU type: each on the fewest nodes, on twice that number, and so on.
 
     A job without a profile may have any GPUs. More nodes are never valued above fewer: the slowdown of the paper is at
     least 1, and measured tables leave gaps. A job with more parts than the type has open nodes may be anywhere on it.

@@ -67,8 +67,8 @@ def elastic(numbers: Int64s, gpus: Int64s, share: float = 0.2, seed: int = 0) ->
 def inference_servers(times_s: Float64s, servers: int, seed: int = 0, low: float = 0.35, high: float = 0.95) -> Int64s:
     """Draw the inference servers in use at each of `times_s` (n,), epoch s: (n,), from 0 to `servers`.
 
-    The rule: a daily wave between the shares `low` and `high` of the servers, highest at 14:00 UTC, plus a normal error
-    of 3 % of the servers for each five minutes. Raises InputError unless 0 <= low <= high <= 1.
+    The rule is a daily wave between the shares `low` and `high` of the servers, highest at 14:00 UTC. A normal error of
+    3 % of the servers is added, drawn anew every five minutes. Raises InputError unless 0 <= low <= high <= 1.
     """
     if not 0.0 <= low <= high <= 1.0:
         raise InputError(f"inference load from {low} to {high}: it must be 0 <= low <= high <= 1")

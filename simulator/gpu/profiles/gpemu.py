@@ -36,7 +36,7 @@ def is_gpemu(folder: Path) -> bool:
 
 
 def read_gpemu(folder: Path, model: str, gpu_type: str) -> tuple[Profile, BatchCosts]:
-    """Read one model on one GPU type. A job that does not say its batch has the largest, as in GPEmu (256).
+    """Read one model on one GPU type. A job that declares no batch has the largest, as in GPEmu (256).
 
     Raises InputError for a model or type that the folder lacks, with those that it has, and for a wrong file.
     """

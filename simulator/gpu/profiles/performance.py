@@ -13,7 +13,7 @@ import numpy as np
 
 from traces.arrays import Float64s
 
-TINY = 1e-8  # stands for 0 in the logarithms of the model, and for rounding errors of a batch
+TINY = 1e-8  # in place of 0 in the logarithms of the model; tolerance for rounding errors of a batch
 TOLERANCE = 1e-5  # of the fit, as in the released program of Sia
 SAMPLES = 50  # batches that are tried, in equal ratios
 
@@ -101,11 +101,11 @@ def best_batch(
 def fitted(
     seen: Mapping[tuple[int, int, float], tuple[float, float]], tolerance: float | None = TOLERANCE
 ) -> StepModel:
-    """Fit the model to measured steps: (nodes, GPUs, samples per GPU) -> (seconds of a step, of its sync); at least 1.
+    """Fit the model to at least one measured step: (nodes, GPUs, samples per GPU) -> (seconds of a step, of its sync).
 
-    It minimises the root mean square errors of the logarithms of step and computation, with small penalties for gamma
-    above 1 and for a sync that grows with the GPUs. What was not yet measured (several nodes, several GPUs of a node,
-    more than two) costs nothing at first, so that the job tries it. All as in the released program, whose search may
+    It minimises the root mean square errors of the logarithms of step and computation. Small penalties apply to gamma
+    above 1 and to a sync that grows with the GPUs. What was not yet measured (several nodes, several GPUs of a node,
+    more than two) costs nothing at first, so that the job tries it. All is as in the released program, whose search may
     stop short of the best fit. It stops at `tolerance`; None is that of scipy, as in the released program of Pollux.
     """
     from scipy.optimize import Bounds, minimize

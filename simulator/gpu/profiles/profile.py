@@ -17,7 +17,7 @@ RESTART_S = 30.0  # seconds of a restart without a measurement: our choice, the 
 
 
 def rotated(placement: Placement) -> Placement:
-    """Return the least rotation of `placement`, which stands for all: a ring of GPUs has no first node."""
+    """Return the least rotation of `placement`, which represents all: a ring of GPUs has no first node."""
     return min(placement[at:] + placement[:at] for at in range(len(placement)))
 
 
@@ -115,7 +115,7 @@ class Profile:
 
     model: str
     steps: Mapping[str, StepTimes]  # GPU type -> steps, at least one type
-    local_batch: float  # samples per GPU of a job that does not say its batch
+    local_batch: float  # samples per GPU of a job that does not declare its batch
     restart_s: float = RESTART_S  # of a checkpoint and a start from it
     noise_scale: float | None = None  # Pollux's gradient variance over squared gradient at the job's own batch
     packed: Mapping[tuple[str, str, int], float] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class Profile:
 
     @lru_cache(maxsize=10_000)  # noqa: B019 - profiles live as long as the process
     def with_batch(self, local_batch: float) -> Profile:
-        """Return the profile for jobs of so many samples per GPU; such a job was not measured in pairs."""
+        """Return the profile for jobs of `local_batch` samples per GPU; such jobs were not measured in pairs."""
         return replace(self, local_batch=local_batch, packed={})
 
     def stages(self, gpu_type: str) -> int:

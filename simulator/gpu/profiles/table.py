@@ -20,14 +20,14 @@ Profiles are one CSV of step times, or a folder with `steps.csv` and, if wanted,
 | column | meaning |
 |---|---|
 | `model` | name in `steps.csv` |
-| `local_batch` | samples per GPU of a job that does not say its batch; the most measured one |
+| `local_batch` | samples per GPU of a job that does not declare its batch; the most measured one |
 | `restart_s` | seconds of a checkpoint and a start from it; 30 |
 | `noise_scale` | Pollux's gradient noise at the job's own batch; without it a larger batch brings nothing |
 | `batch` | the model's own batch over all GPUs, in whose steps work is counted; the smallest of `statistics.csv` |
 | `most_batch` | largest batch over all GPUs; the largest of `statistics.csv` |
 | `slowdown` | seconds of a real job per second of its measured steps; 1 |
 
-`statistics.csv`, a row per model, batch and epoch. With it, jobs that say their work progress by goodput:
+`statistics.csv`, a row per model, batch and epoch. With it, jobs that declare their work progress by goodput:
 
 | column | meaning |
 |---|---|

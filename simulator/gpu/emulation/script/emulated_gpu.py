@@ -1,6 +1,6 @@
 """A stand-in for the GPUs of a training script: time, memory, sharing and synchronisation of a profiled model.
 
-After GPEmu (Wang et al., PVLDB): a step sleeps for its measured time, memory is counted and not allocated, processes
+As in GPEmu (Wang et al., PVLDB), a step sleeps for its measured time, and memory is counted, not allocated. Processes
 share a GPU, and workers wait for each other as in an all-reduce. Nothing is computed.
 
 The file needs Python 3.10 on a Unix and nothing else: copy it into a job, or let `baton emulate` put it on the path.
@@ -101,7 +101,7 @@ class EmulatedGpu:
         self.steps += 1
 
     def transfer(self, batch: float | None = None) -> None:
-        """Copy one batch to the GPUs. It takes no time if the profile has no time of it."""
+        """Copy one batch to the GPUs; this takes no time if the profile has no transfer time."""
         if self._transfer:
             self._sleep(_at(self._transfer, self.local_batch if batch is None else batch)[0])
 
@@ -137,7 +137,7 @@ class EmulatedGpu:
         return _at(self._memory, wanted, grows=True)[0] if self._memory else 0.0
 
     def _reserve(self, mib: float) -> None:
-        """Use so much memory at once, while others use theirs. Raises EmulatedOutOfMemory."""
+        """Keep `mib` of memory for this process. Raises EmulatedOutOfMemory."""
         wanted = max(self.reserved_mib, mib)
         others = self._sharers.reserve(wanted, self.memory_mib) if self._sharers else 0.0
         if others + wanted > self.memory_mib:
@@ -191,7 +191,7 @@ class _Sharers:
             return [other["model"] for other in self._found()]
 
     def reserve(self, mib: float, memory_mib: float) -> float:
-        """Write this process's memory if it fits beside the others'; return the others', MiB."""
+        """Write this process's memory if it fits with the others'; return the others', MiB."""
         with self._locked("processes"):
             others: float = sum(other["mib"] for other in self._found())
             if others + mib <= memory_mib:

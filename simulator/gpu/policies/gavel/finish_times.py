@@ -1,8 +1,8 @@
 """Gavel with finish-time fairness: each job should end no later than with an equal part of the cluster for itself.
 
 As `gavel`, with the objective of Themis (Mahajan et al., NSDI 2020) in Gavel's form (Narayanan et al., OSDI 2020,
-section 4.2): minimise the largest rho = (age + left / speed) / (time alone). The time alone is the time that the work
-done so far would have taken on equal parts of the cluster, with the parts of each moment, plus the rest on today's.
+section 4.2). It minimises the largest rho = (age + left / speed) / (time alone). The time alone is that of the whole
+job on equal parts of the cluster. Past work counts with the parts at its time, the rest with the present ones.
 
 Paper and program agree; the test is that of `gavel`. Parameters as there.
 """

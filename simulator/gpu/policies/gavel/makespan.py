@@ -1,7 +1,7 @@
 """Gavel with the least makespan: fractions of time on each GPU type with which the last job ends first.
 
 As `gavel`, with another objective (Narayanan et al., OSDI 2020, section 4.2): minimise the largest left / speed. It is
-meant for a batch of jobs that are all there.
+meant for a batch of jobs that have all arrived.
 
 | point | paper | authors' program (c4fa400) | here |
 |---|---|---|---|

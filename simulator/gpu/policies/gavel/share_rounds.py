@@ -1,8 +1,8 @@
 """Gavel's rounds: which jobs run in the next round, so that each receives its fraction of time on each GPU type.
 
 Narayanan et al., "Heterogeneity-aware cluster scheduling policies for deep learning workloads" (OSDI 2020), section 5.
-The priority of a job (or of two jobs on the same GPUs) on a GPU type is its fraction of time there over the time that
-it received there since the fractions were computed. Every round, the jobs of highest priority run.
+A job (or two jobs on the same GPUs) has a priority on each GPU type. It is the fraction of time there over the time
+received there since the fractions were computed. Every round, the jobs of highest priority run.
 
 Our reading follows the released program where the paper leaves a choice:
 

@@ -1,16 +1,16 @@
 """Gavel with the largest sum of throughputs: fractions of time with which all jobs together make most steps a second.
 
 As `gavel`, with another objective (Narayanan et al., OSDI 2020, section 4.2, maximum throughput): the sum of the jobs'
-steps per second. Each GPU's steps count, so models of short steps go first and others may wait long.
+steps per second. The steps of each GPU count, so models with short steps go first and others may wait long.
 
 | point | paper | authors' program (c4fa400) | here |
 |---|---|---|---|
 | objective | steps per second, or per dollar | as the paper | steps per second |
 | several optimal allocations | open | where its interior-point solver ends | where HiGHS ends |
 
-Sia's authors compare with a Gavel of their own under this objective. It never forgets the time that a job received,
-orders all GPU types in one list and fills nodes in order, so that gangs are spread. This is not here; on their 40 jobs
-the mean completion time here is 0.83 of theirs. Parameters as for `gavel`.
+Sia's authors compare with a Gavel of their own under this objective. It never forgets the time that a job received, and
+orders all GPU types in one list. It fills nodes in order, so that gangs are spread. These rules are not here; on their
+40 jobs the mean completion time here is 0.83 of theirs. Parameters as for `gavel`.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ differ, and `tests/simulator/gpu/test_references.py` compares the end of every j
 Queues are served in order. A job that does not fit lets others pass, and a running job that no longer fits is stopped.
 A promoted job returns to the first queue with its service at 0. `promote` 0 switches promotion off; the default of 8 is
 our reading. Our reading too: the wait before a job's first start, or before the first one after a promotion, does not
-count. With `local`, a gang whose model takes much longer for a step when it is spread (`loses_when_spread` of
-`simulator/gpu/profiles/scaling.py`) starts only on the fewest nodes, which represents the paper's skew of tensor sizes.
+count. The paper's skew of tensor sizes is represented by `local`. With it, a gang whose model takes much longer for a
+step when it is spread (`loses_when_spread` of `simulator/gpu/profiles/scaling.py`) starts only on the fewest nodes.
 Other gangs are packed as well as possible.
 
 The programs of Lucid and Pollux decide every 60 s and have two queues, as `tiresias-rounds`.

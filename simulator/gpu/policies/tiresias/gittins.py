@@ -15,9 +15,9 @@ seconds and S a GPU time of the distribution. G is 0 beyond the last sample. `re
 | ties | not stated | arrival | arrival |
 | promotion | as 2D-LAS | off, or a factor | `promote` |
 
-Without `samples`, the scheduler learns the distribution from the jobs that have ended so far: it computes the index
-anew with every tenth more of them, in 1,000 bins of 2 %. Until the first job ends, all indices are 0. A job counts with
-its GPUs times its recorded run time.
+Without `samples`, the scheduler learns the distribution from the jobs that have ended so far, in 1,000 bins of 2 %. It
+computes the index anew whenever their number has grown by a tenth. Until the first job ends, all indices are 0. A job
+counts with its GPUs times its recorded run time.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ their program (`tiresias.py` of petuum/adaptdl, branch osdi21-artifact). The pap
 Queues are served in order, by the number of free GPUs in the cluster. A job that does not fit lets others pass, and a
 running job that no longer fits is stopped. A job that keeps running keeps its GPUs.
 
-Our reading: the GPUs of all types count as one pool, because the program has one type. A gang may lie on several types,
-and is then as fast as its slowest GPU.
+Our reading: the GPUs of all types count as one pool, because the program has one type. A gang on several types is as
+fast as its slowest GPU.
 
 Test: `tests/simulator/gpu/test_pollux_references.py` compares the completion time of every job with the program's.
 """

@@ -1,10 +1,10 @@
 """YARN's Capacity scheduler, as used by Philly: a tree of queues with guaranteed capacities, idle GPUs lent.
 
-The rules are those of the Capacity scheduler of Apache Hadoop, from its documentation; its newest releases compute the
-user limit from what the active users hold. Locality, gangs and the use of GPUs beyond a quota are
-those of Jeon et al., "Analysis of large-scale multi-tenant GPU clusters for DNN training workloads" (ATC 2019), section
-2. They released their trace and no program. Without declared queues, each virtual cluster is a queue below the root,
-without limits. Its guaranteed capacity is its quota, and quotas that are not declared follow the GPU time in the trace.
+The rules are those of the Capacity scheduler of Apache Hadoop, from its documentation. Its newest releases compute the
+user limit from what the active users hold. Locality, gangs and the use of GPUs beyond a quota follow Jeon et al.,
+"Analysis of large-scale multi-tenant GPU clusters for DNN training workloads" (ATC 2019), section 2. They released
+their trace and no program. Without declared queues, each virtual cluster is a queue below the root, without limits. Its
+guaranteed capacity is its quota, and quotas that are not declared follow the GPU time in the trace.
 
 | rule | Capacity scheduler | here |
 |---|---|---|
@@ -18,21 +18,21 @@ without limits. Its guaranteed capacity is its quota, and quotas that are not de
 | test of a user | what the user holds; the last container may exceed the limit | a user's first gang may exceed it |
 | preemption | off by default; every few seconds, a part at a time | at once, from `reclaim_at` of the GPUs in use |
 
-A gang first insists on the fewest nodes, and accepts any nodes after `hold_s` (Philly relaxes after a number of tries;
-ten minutes are our reading).
+A gang first insists on the fewest nodes, and accepts any nodes after `hold_s`. Philly relaxes after a number of tries;
+ten minutes are our reading.
 
 Once `reclaim_at` of the GPUs are in use, a waiting job takes lent GPUs back if its queue stays within its guaranteed
-capacity. It takes them from its queue's siblings; from those of its parent only if that stays within its guaranteed
-capacity as well, and so on. It takes them from one GPU type, its fastest type on which this works. A running job may be
-stopped if its queue keeps its guaranteed capacity without it, and so do the queues above it up to the common parent.
-Jobs are stopped only if the waiting job then starts at once, and only as many as it needs, the youngest first, after
-those that would start on lent GPUs at the same instant. If they free too little, because small jobs use up what their
-queue has lent, it tries jobs of at least 2, 4, 8, ... GPUs. What is freed and not used is offered at once. Our reading:
-the gang insists on the fewest nodes here too, for its first `hold_s`.
+capacity. It takes them from the siblings of its queue. It takes them from the siblings of the parent only if the parent
+stays within its guaranteed capacity as well, and so on. It takes them from one GPU type, the fastest for the job on
+which this works. A running job may be stopped if its queue, and each queue above it up to the common parent, keeps its
+guaranteed capacity without it. Jobs are stopped only if the waiting job then starts at once, and no more of them than
+it needs. Jobs that would start on lent GPUs at the same instant are stopped first, then the youngest. If they free too
+little, because small jobs use up what their queue has lent, it tries jobs of at least 2, 4, 8, ... GPUs. What is freed
+and not used is offered at once. Our reading: the gang insists on the fewest nodes here too, for its first `hold_s`.
 
 Not here: priorities of queues and jobs, preemption within a queue, capacities in absolute numbers, labels of nodes,
-reservations, weights of users, limits on the number of jobs, and what is divided beyond the guaranteed capacities when
-GPUs are taken back.
+reservations, weights of users, and limits on the number of jobs. Nor is the rest beyond the guaranteed capacities
+divided between queues when GPUs are taken back.
 """
 
 from __future__ import annotations

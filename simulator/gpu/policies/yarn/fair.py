@@ -14,8 +14,8 @@ Without declared queues, each group of the trace is a queue below the root, and 
 | preemption | off by default; after timeouts, up to half of the fair share | at once, up to the fair share |
 | preemption starts | at 0.8 of the cluster in use | `reclaim_at` |
 
-The rest is as in `yarn`: locality, and how lent GPUs are taken back, with fair shares in the place of guaranteed
-capacities. Our reading: a gang takes GPUs back only if its queue holds no more than its fair share with the whole gang.
+The rest is as in `yarn`: locality, and how lent GPUs are taken back. Fair shares replace guaranteed capacities. Our
+reading: a gang takes GPUs back only if its queue holds no more than its fair share with the whole gang.
 
 Not here: the policies `fifo` and `drf` of a queue, limits on the number of jobs, weights of single jobs, and timeouts.
 """
