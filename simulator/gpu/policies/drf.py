@@ -11,15 +11,32 @@ the other jobs are tried. Gangs cannot be divided, so the guarantees of the pape
 from __future__ import annotations
 
 from simulator.compiled import kernel_part
-from simulator.gpu.events.state import GpuState
-from simulator.gpu.policies.offers import offer
+from simulator.gpu.events.groups import queue_up, share_of
+from simulator.gpu.events.placing import find_any, free_gpus, start
+from simulator.gpu.events.state import ORDER, SHARE, GpuState
 from simulator.gpu.scheduler import EventScheduler
 
 
 @kernel_part
 def decide(state: GpuState, now: float) -> None:
-    """Make one decision."""
-    offer(state, now)
+    """Make one decision. Ties by the group's number."""
+    groups = len(state.asked)
+    queue_up(state)
+    for group in range(groups):
+        state.of_group[SHARE, group] = share_of(state, group)
+    while free_gpus(state) > 0:
+        least = -1
+        for group in range(groups):
+            if state.asked[group] >= 0 and (least < 0 or state.of_group[SHARE, group] < state.of_group[SHARE, least]):
+                least = group
+        if least < 0:
+            return
+        job = state.asked[least]
+        state.asked[least] = state.whole[ORDER, job]
+        kind = find_any(state, job, False)
+        if kind >= 0:
+            start(state, job, kind, now)
+            state.of_group[SHARE, least] = share_of(state, least)
 
 
 SCHEDULER = EventScheduler(decide, shares="resources")

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 
 from simulator.compiled import kernel, kernel_part
+from simulator.gpu.events.groups import queue_up, share_of
 from simulator.gpu.events.placing import find_any, free_gpus, start
 from simulator.gpu.events.state import (
     ACTIVE,
@@ -32,7 +33,6 @@ from simulator.gpu.events.state import (
     WAKE,
     GpuState,
 )
-from simulator.gpu.policies.offers import queue_up, share_of
 from simulator.gpu.scheduler import EventScheduler
 
 _HEARS = -1.0  # no filter

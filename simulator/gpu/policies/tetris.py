@@ -16,6 +16,7 @@ known. The penalty for remote input and the knob for barriers have no counterpar
 from __future__ import annotations
 
 from simulator.compiled import kernel, kernel_part
+from simulator.gpu.events.groups import share_of
 from simulator.gpu.events.placing import find_any, free_gpus, holds, start
 from simulator.gpu.events.state import (
     ACTIVE,
@@ -36,7 +37,6 @@ from simulator.gpu.events.state import (
     WORK,
     GpuState,
 )
-from simulator.gpu.policies.offers import share_of
 from simulator.gpu.scheduler import EventScheduler
 
 LOOKED_AT = 50
