@@ -151,7 +151,7 @@ def check_seconds(policy: str, round_s: float, **settings: float | None) -> None
     """Raise InputError for a round of 0 s, or a negative setting in seconds."""
     if not round_s > 0.0:
         raise InputError(f"{policy}: round_s of {round_s:g}: it must be above 0")
-    check_range(policy, **settings)
+    check_range(policy, 0.0, None, **settings)
 
 
 def check_range(policy: str, least: float = 0.0, below: float | None = None, **settings: float | None) -> None:
