@@ -25,7 +25,7 @@ KNOWN = ("nodes", "limit", "arrivals")
 
 
 def replayed_capacity(workload: Workload, nodes: int | None) -> int:
-    """Nodes of the replayed cluster: those declared, else the most ever in use at once; enough for the largest job."""
+    """Return the nodes of the replayed cluster: as declared, else the most ever in use; enough for the largest job."""
     return max(nodes or peak_in_use(workload), int(workload.size.max()))
 
 

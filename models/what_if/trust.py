@@ -19,7 +19,7 @@ CANNOT_TELL, LESS, MORE, SAME = "cannot tell", "less", "more", "no change"  # ve
 
 
 def mean_interval(values: Int64s | Float64s, submit_s: Int64s) -> list[float] | None:
-    """95 % interval of the mean of `values` (jobs,), by drawing 7-day blocks of submission days.
+    """Return the 95 % interval of the mean of `values` (jobs,), by drawing 7-day blocks of submission days.
 
     Days, not jobs, are drawn (a ratio of sums), which keeps the draws small on any trace. None within one block.
     """
@@ -50,7 +50,7 @@ def quantile_intervals(
 
 
 def waits(wait_s: Float64s) -> dict[str, float | None]:
-    """Mean, median, 90th and 95th percentile of waits, s, under the names of WAITS; None without jobs."""
+    """Return the mean, median, 90th and 95th percentile of waits, s, under the names of WAITS; None without jobs."""
     if not len(wait_s):
         return dict.fromkeys(WAITS)
     median, p90, p95 = np.quantile(wait_s, [0.5, 0.9, 0.95])
