@@ -13,6 +13,7 @@ from assets.shared.resources import Baton
 from features.catalog import FEATURES
 from models.queue_time.tables import TABLES as QUEUE_TIME
 from models.tables import (
+    ADVICE,
     CHAMPION_DRIFT,
     POLICY_CURVES,
     POLICY_PROMISES,
@@ -33,6 +34,7 @@ ANALYTICS = (
     *(declared for analysis in FEATURES.values() for declared in analysis.TABLES),
     SIMULATED_STARTS,
     WHAT_IF,
+    ADVICE,
     WHAT_IF_SCHEDULERS,
     WHAT_IF_GROUPS,
 )
@@ -42,6 +44,7 @@ NAMES = {declared.name: declared.names for declared in (*schema.CANONICAL, *ANAL
 WRITTEN_BY = {
     "simulated_starts": "simulation_replay",
     "what_if": "simulation_what_if",
+    "advice": "simulation_advice",
     "what_if_schedulers": "simulation_what_if_schedulers",
     "what_if_groups": "simulation_what_if_schedulers",
     "calibration_figures": "simulation_calibration",

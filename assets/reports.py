@@ -20,7 +20,7 @@ from traces.store import derived, refresh
 from traces.store.stamps import read_stamp, write_stamp
 from traces.store.warehouse import read
 
-REPLAYS = ["simulation_replay", "simulation_what_if", "simulation_what_if_schedulers"]
+REPLAYS = ["simulation_replay", "simulation_what_if", "simulation_advice", "simulation_what_if_schedulers"]
 POLICIES = [
     "simulation_calibration", "policy_comparison", "provisioning_policy", "champion_drift", "queue_time_model",
     "queue_time_drift",

@@ -12,10 +12,11 @@ from models.provisioning import registry
 from models.study import calibrations, extent, inputs
 from models.study.pair_tables import MADE_BY, pair_path
 from models.study.support import Refusal, headline_study
-from models.tables import WHAT_IF
+from models.tables import ADVICE, WHAT_IF
 from models.what_if import answers as what_ifs
 from models.what_if import gpu_answers as gpu_what_ifs
 from models.what_if import replays
+from models.what_if.advice import table as advice
 from simulator.tables import CALIBRATION, SIMULATED_STARTS
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
@@ -137,6 +138,39 @@ def simulation_what_if(context: dg.AssetExecutionContext, baton: Baton) -> dg.Ma
         ),
         trust=f"{base['trust'][0]}: {base['trust_why'][0]}",
         changes=table(frame),
+    )
+
+
+@dg.asset(
+    deps=[warehouse.key("jobs")],
+    group_name="simulation",
+    partitions_def=CLUSTERS,
+    kinds={"numba", "optuna", "parquet"},
+    owners=OWNERS,
+    metadata=computed_by(advice.__name__, but=(registry.__name__,)),
+    description="Settings that would shorten the waits, searched on older weeks and judged on newer ones.",
+)
+def simulation_advice(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
+    data, cluster = baton.folder, context.partition_key
+    if why := inputs.why_no_plan(data, cluster):
+        return materialization(rows=0, why=why)
+    settings = baton.settings(cluster)
+    code = code_digest(advice.__name__, but=(registry.__name__,))
+    made_from = digest(canonical.made_from(data, cluster), settings.fit_from, code)
+    try:
+        (frame,), reused = derived.read_or_compute(
+            data, [ADVICE], cluster, made_from, lambda: [advice.advice_table(data, settings)]
+        )
+    except InputError as error:  # a log of less than two weeks
+        return materialization(rows=0, why=str(error))
+    recommended = frame.filter("is_recommended")["changes"].to_list()
+    return materialization(
+        rows=len(frame),
+        reused=reused,
+        version=made_from,
+        recommended=recommended[0] if recommended else "change nothing",
+        **numbers(**{f"difference_{row['place']}": row["difference"] for row in frame.to_dicts()}),
+        candidates=table(frame.drop("cluster")),
     )
 
 

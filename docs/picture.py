@@ -25,6 +25,7 @@ WORDS = {
     "simulation_replay": "replay",
     "simulation_calibration": "calibration",
     "simulation_what_if": "what-if",
+    "simulation_advice": "advice",
     "simulation_what_if_schedulers": "GPU schedulers",
     "pair_tables": "pairs",
     "trained_policies": "fits",

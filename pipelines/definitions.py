@@ -45,6 +45,7 @@ def build_defs(resources: Mapping[str, Any] | None = None) -> dg.Definitions:
                 simulation.simulation_calibration,
                 simulation.pair_tables,
                 simulation.simulation_what_if,
+                simulation.simulation_advice,
                 simulation.simulation_what_if_schedulers,
                 policies.trained_policies,
                 evaluation.policy_comparison,

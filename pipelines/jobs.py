@@ -49,7 +49,11 @@ everything = dg.define_asset_job(
 what_if = dg.define_asset_job(
     "what_if",
     selection=dg.AssetSelection.assets(
-        "simulation_what_if", "simulation_what_if_schedulers", ["warehouse", "derived_tables"], "report"
+        "simulation_what_if",
+        "simulation_advice",
+        "simulation_what_if_schedulers",
+        ["warehouse", "derived_tables"],
+        "report",
     ),
     partitions_def=CLUSTERS,
     executor_def=dg.in_process_executor,

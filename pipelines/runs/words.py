@@ -19,6 +19,7 @@ WORDS = {
     "derived_checks": "checking the analytics",
     "simulation_replay": "replaying the log",
     "simulation_what_if": "replaying the log with one thing changed",
+    "simulation_advice": "searching settings that shorten the waits",
     "simulation_what_if_schedulers": "replaying the log under GPU schedulers",
     "simulation_calibration": "inferring what the log hides about its scheduler",
     "warehouse__derived_tables": "adding the analytics to the warehouse",

@@ -1,4 +1,4 @@
-"""Section `change`: what other schedulers, nodes, time limits or rules against failures would change."""
+"""Section `change`: what to change, and what other settings, schedulers or rules against failures would change."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from features.conventions import BLOCK_DAYS, ORACLE, REACTIVE, size_rank
 from reports import format as fmt
 from reports.hand_over import best_on_select
 from reports.layout import Section, TableView, columns
+from reports.parts.advice import advised
 from reports.parts.gpu_schedulers import gpu_schedulers
 from reports.source import Source
 
@@ -17,8 +18,9 @@ BASE = "as it is"
 
 
 def change(source: Source) -> Section:
-    """Return replays of a changed cluster and under GPU schedulers, handovers of chained jobs, and failure rules."""
-    section = Section("change", "What would change if")
+    """Return the advice, replays of changes and of GPU schedulers, handovers of chained jobs, and failure rules."""
+    section = Section("change", "What to change")
+    advised(source, section)
     _replays(source, section)
     gpu_schedulers(source, section)
     _hand_over(source, section)

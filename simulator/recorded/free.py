@@ -115,7 +115,10 @@ def given_by(record: RecordedTrace, held: Int64s, usable: Int64s) -> Given:
 
 
 def follow_to(cluster: RecordedCluster, anchors_s: Sequence[int], until_s: int) -> Followed:
-    """Follow the record to `until_s`, epoch s, and keep its state at each of `anchors_s`, which rise."""
+    """Follow the record to `until_s`, epoch s, and keep its state at each of `anchors_s`, which rise.
+
+    For `anchored_starts`, the rules need no `siblings`: held jobs start when they did, and so do those behind them.
+    """
     followed, anchors = new_branch(cluster), list[Anchor]()
     state = followed.state
     ticks = range(int(cluster.jobs.submit_s[0]), until_s + TICK_S, TICK_S)

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from features.catalog import FEATURES
-from models.tables import CHAMPION_DRIFT, POLICY_CURVES, POLICY_RESULTS, RELEASE_LOG, WHAT_IF, frame
+from models.tables import ADVICE, CHAMPION_DRIFT, POLICY_CURVES, POLICY_RESULTS, RELEASE_LOG, WHAT_IF, frame
 from simulator.tables import CALIBRATED_STARTS, CALIBRATION_FIGURES, SIMULATED_STARTS
 from tests.reports import scheduled
 from tests.reports.agent_log import agent_tables
@@ -330,6 +330,7 @@ def _policy_tables(rng: np.random.Generator, cluster: str, jobs: pl.DataFrame) -
         CHAMPION_DRIFT.name: champion_drift(cluster),
         **started_tables(cluster),
         WHAT_IF.name: frame(WHAT_IF, [_replayed(cluster, *change) for change in CHANGES]),
+        ADVICE.name: frame(ADVICE, [advised(cluster, 1, 0), advised(cluster, 2, 1)]),
         **scheduled.tables(cluster, START, HOSTILE[0]),
     }
 
@@ -378,6 +379,19 @@ CHANGES = (
     ("nodes=+10%", 18, 1200.0, -2400.0, (-3000.0, -1800.0), "less"),
     ("backfill=off", 16, 3500.0, -100.0, (-400.0, 200.0), "cannot tell"),
 )
+
+
+def advised(cluster: str, place: int, losing: int) -> dict[str, Any]:
+    """A candidate of the advisor; recommended if nobody loses."""
+    return {
+        "cluster": cluster, "place": place, "changes": f"priority.limit.{place}h=+6h", "objective": "p90-wait",
+        "jobs": 300, "base_value": 7200.0, "base_error": 60.0, "value": 3600.0, "difference": -3600.0,
+        "difference_low": -4000.0, "difference_high": -600.0, "verdict": "less", "whole_difference": -1800.0,
+        "error_share": 0.02,
+        "losing_groups": losing, "is_recommended": not losing, "trust": "figures",
+        "why_not": "1 group would wait too much longer" if losing else None,
+        "trust_why": "the base's mean wait is off by 3 %", "to_do": "",
+    }  # fmt: skip
 
 
 def _replayed(

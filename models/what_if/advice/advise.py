@@ -23,6 +23,7 @@ from traces import instants
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 from traces.clusters import ClusterSettings
+from traces.counted import counted
 from traces.errors import InputError
 from traces.files.whole import whole_file
 from traces.store import warehouse
@@ -134,7 +135,7 @@ def _judged(
     elif told != LESS:
         why_not = f"the later weeks do not show a gain beyond chance and the base's own error: {told}"
     elif lost:
-        why_not = f"{lost[0][0]} would wait too much longer"
+        why_not = f"{counted(len(lost), 'group')} would wait too much longer"
     elif in_one_piece >= 0:
         why_not = "replayed in one piece, the change gains nothing"
     parts = one.changes.split(TOGETHER)

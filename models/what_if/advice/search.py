@@ -22,6 +22,7 @@ from traces.counted import counted
 from traces.errors import InputError
 from traces.progress import Progress
 
+LEAST_GAIN = 0.01  # of the objective, below which a candidate is not worth judging
 WORTH_KEEPING = 0.05  # share of a gain below which a change is not worth making
 
 
@@ -98,7 +99,7 @@ def pruned(
     unchanged = value_of(of, base)
     found: dict[str, TriedChanges] = {}
     for one in tried:
-        if len(found) == most or one.losing or one.value >= unchanged:
+        if len(found) == most or one.losing or one.value > (1.0 - LEAST_GAIN) * unchanged:
             break
         most_lost = one.value + WORTH_KEEPING * (unchanged - one.value)
         parts = one.changes.split(TOGETHER)

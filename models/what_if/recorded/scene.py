@@ -25,6 +25,7 @@ from traces.arrays import Bools, Float64s, Int64s
 from traces.units import DAY_S, WEEK_S
 
 LEAST_WINDOW_S = WEEK_S
+MECHANISMS_PLAYED = ALL - {"siblings"}  # a job that waits behind a held one was overtaken and is held itself
 
 
 class Stretch(NamedTuple):
@@ -160,7 +161,7 @@ def _fits(record: RecordedTrace, from_s: int, until_s: int) -> tuple[list[Parame
 def _stretch(record: RecordedTrace, parameters: Parameters, anchors_s: Sequence[int], until_s: int) -> Stretch:
     """Follow the record around [anchors_s[0], until_s) under the fitted rules."""
     inside = is_around(record, anchors_s[0], until_s)
-    near, rules = record.take(inside), rules_of(parameters, ALL)
+    near, rules = record.take(inside), rules_of(parameters, MECHANISMS_PLAYED)
     cluster = new_cluster(near, events(near), jobs_of(near, parameters.points_per_hour), rules)
     shown = follow_to(cluster, anchors_s, until_s + HORIZON_S)
     return Stretch(anchors_s[0], until_s, np.flatnonzero(inside), parameters.points_per_hour, rules, shown)
