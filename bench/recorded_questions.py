@@ -40,7 +40,7 @@ def main() -> None:
     began = time.monotonic()
     scene = read_recorded_scene(data, clusters.resolve(data, cluster=asked.cluster))
     changes = asked.changes.split(";")
-    result, _daily = answer_recorded(scene, asked.cluster, changes)
+    result = answer_recorded(scene, asked.cluster, changes).result
     run.add("all questions", "wall time", time.monotonic() - began, "s", n=len(changes))
     for horizon, beside in (("daily", result["base"]), ("in one piece", result["base_whole"])):
         name = f"as it is, {horizon}"

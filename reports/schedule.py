@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reports import figures
+from reports import figures, palette
 from reports import format as fmt
 from reports.build import render
 from reports.layout import Figure, Section, TableView, columns
@@ -23,6 +23,7 @@ from traces.files.whole import write_text
 from traces.units import DAY_S, HOUR_S
 
 BINS = 240
+_TINTS = ("simulated", *palette.CLASSES)  # of replays whose names the palette lacks
 MOST_DRAWN = 2000  # jobs in a Gantt chart
 _EASY_TO_READ = 300  # jobs in a window chosen automatically
 _CLASSES_S = (60, HOUR_S, 12 * HOUR_S)
@@ -82,6 +83,13 @@ def write_page(
     write_text(path, render([{"source": trace, "sections": [section]}]))
 
 
+def _tint(schedules: Sequence[Replay], replay: Replay) -> str:
+    """The colour of a schedule: of its name, else by its place."""
+    if replay.scheduler in palette.COLOURS:
+        return replay.scheduler
+    return _TINTS[[one.scheduler for one in schedules].index(replay.scheduler) % len(_TINTS)]
+
+
 def _recorded(trace: DrawnTrace) -> list[Replay]:
     """Return the record as one more schedule, if it holds any start."""
     jobs = trace.workload
@@ -108,9 +116,9 @@ def _over_time(trace: DrawnTrace, schedules: Sequence[Replay]) -> list[Figure]:
         waiting = jobs.submit_s[ran] if replay.scheduler == RECORDED else jobs.submit_s
         up, down = np.ones(len(waiting), np.int64), -np.ones(len(starts), np.int64)
         levels = mean_level(np.concatenate([waiting, starts]), np.concatenate([up, down]), edges)
-        queue[replay.scheduler] = (levels, replay.scheduler)
+        queue[replay.scheduler] = (levels, _tint(schedules, replay))
         levels = mean_level(np.concatenate([starts, starts + replay.run_s[ran]]), np.concatenate([size, -size]), edges)
-        used[replay.scheduler] = (levels, replay.scheduler)
+        used[replay.scheduler] = (levels, _tint(schedules, replay))
     days = (edges - trace.first_s) / DAY_S
     each = f"Means over periods of {fmt.duration(float(edges[1] - edges[0]))}. {_caption(trace)}"
     return [
@@ -129,7 +137,7 @@ def _over_time(trace: DrawnTrace, schedules: Sequence[Replay]) -> list[Figure]:
 def _waits(trace: DrawnTrace, schedules: Sequence[Replay]) -> Figure:
     curves = {
         replay.scheduler: (
-            (replay.starts - trace.workload.submit_s)[replay.starts >= 0].astype(np.float64), replay.scheduler
+            (replay.starts - trace.workload.submit_s)[replay.starts >= 0].astype(np.float64), _tint(schedules, replay)
         )
         for replay in schedules
     }  # fmt: skip

@@ -33,7 +33,7 @@ def what_if(data: DataFolder, settings: ClusterSettings) -> pl.DataFrame:
     from models.what_if.recorded.answer import answer_recorded, feasible, read_recorded_scene
 
     scene = read_recorded_scene(data, settings)
-    result, daily = answer_recorded(scene, settings.name, feasible(scene, REPORTED))
+    result, daily, _whole = answer_recorded(scene, settings.name, feasible(scene, REPORTED))
     base, by_change = result["base"], dict[str, dict[str, dict[str, Any]]]()
     for row in result["results"]:
         by_change.setdefault(row["change"], {})[f"{row['horizon']} {row['figure']}"] = row

@@ -86,6 +86,10 @@ def whatif(
         Path | None,
         typer.Option("--jobs-out", help="Write start, end and GPU time of each job (Parquet)."),
     ] = None,
+    plots: Annotated[
+        Path | None,
+        typer.Option("--plots", help="Write one HTML page: waits, queue and nodes in use, by change."),
+    ] = None,
     mkdir: options.Mkdir = False,
     seed: Annotated[int, typer.Option("--seed", min=0, max=options.MOST_SEED, help="Seed of the random draws.")] = 0,
     seeds: Annotated[
@@ -111,7 +115,9 @@ def whatif(
     """
     with options.output(json) as out:
         chosen = _chosen(schedulers)
-        options.check_targets({"--jobs-out": jobs_out}, mkdir=mkdir)
+        options.check_targets({"--jobs-out": jobs_out, "--plots": plots}, mkdir=mkdir)
+        if plots is not None and chosen:
+            raise InputError("--plots draws the cluster as recorded: leave --schedulers out")
         if trace is not None and (cluster or from_ or to or facts):
             raise InputError("--trace needs no log: leave --cluster, --from, --to and --jobs out")
         if machine is not None and trace is None:
@@ -142,7 +148,7 @@ def whatif(
                     "--gpus-per-node, --seeds, --jobs, --queues, --set, --profiles and --strict apply only to "
                     "--schedulers that share GPUs: name them, or omit these"
                 )
-            answer = _as_recorded(folder, settings, change or [], window, horizon, seed)
+            answer = _as_recorded(folder, settings, change or [], window, horizon, seed, plots)
         elif _allocates_nodes(folder, settings.name, chosen):
             if gpus_per_node is not None or seeds > 1 or facts or set_ or tree:
                 raise InputError(
@@ -201,6 +207,7 @@ def _as_recorded(
     window: tuple[int | None, int | None],
     horizon: str,
     seed: int,
+    plots: Path | None,
 ) -> _Answer:
     """Replay the cluster as recorded and build the output of `--json`. Nothing is stored."""
     from models.what_if.recorded.answer import answer_recorded, job_times, read_recorded_scene
@@ -214,7 +221,11 @@ def _as_recorded(
         scene = read_recorded_scene(folder, settings, window, span_s, seed)
         progress.advance("rules and record")
     with Progress("replaying", 1 + len(dict.fromkeys(changes)), stays=False) as progress:
-        result, daily = answer_recorded(scene, settings.name, changes, progress.advance)
+        result, daily, whole = answer_recorded(scene, settings.name, changes, progress.advance)
+    if plots is not None:
+        from reports.changed_page import write_changes
+
+        write_changes(plots, settings.name, result, whole)
     return _Answer(result, *job_times(scene, daily), write_recorded)
 
 

@@ -21,7 +21,7 @@ from models.what_if.recorded.outcomes import SCHEDULER, RecordedOutcome, base_be
 from models.what_if.recorded.scene import LEAST_WINDOW_S, RecordedScene, follow_window
 from models.what_if.schedulers import SchedulerOutcome
 from simulator.recorded.parameters import LEAST_FIT_S
-from simulator.recorded.record import RecordedTrace
+from simulator.recorded.record import RecordedTrace, events
 from traces import instants
 from traces.clusters import ClusterSettings
 from traces.counted import counted
@@ -39,6 +39,7 @@ class RecordedLog(NamedTuple):
     record: RecordedTrace
     about: pl.DataFrame  # as `RecordedScene.about`
     fit_from_s: int | None  # declared: the log counts from here on, epoch s
+    said: tuple[str, ...] = ()  # what in the log the replay does not take into account
 
     def window(self, asked: tuple[int | None, int | None]) -> tuple[int, int]:
         """Return the window, epoch s; by default the newest MOST_WINDOW_S that four weeks of log precede.
@@ -67,7 +68,17 @@ def read_recorded_log(data: DataFolder, settings: ClusterSettings) -> RecordedLo
     record = read_record(data, settings.name, extent.first_calibrated_s(data, settings.name))
     if not record.ran.any():
         raise InputError(f"the log of cluster {settings.name!r} holds no job with a submission and a start")
-    return RecordedLog(record, _about(data, settings.name, record), declared_dates(settings).fit_from_s)
+    about = _about(data, settings.name, record)
+    said = []
+    if not about["has_eligible"].any():
+        said.append("the log holds no eligible times: waits include dependencies and begin times")
+    at_once = int(events(record).peak[0].max())
+    if settings.nodes is not None and at_once > settings.nodes:
+        said.append(
+            f"jobs share nodes: {at_once:,} nodes' worth ran at once on {settings.nodes:,}; the replay gives every job "
+            "whole nodes"
+        )
+    return RecordedLog(record, about, declared_dates(settings).fit_from_s, tuple(said))
 
 
 def read_recorded_scene(
@@ -83,7 +94,8 @@ def read_recorded_scene(
     """
     log = read_recorded_log(data, settings)
     from_s, until_s = log.window(window)
-    scene = replace(follow_window(log.record, log.about, from_s, until_s, span_s), seed=seed)
+    scene = follow_window(log.record, log.about, from_s, until_s, span_s)
+    scene = replace(scene, seed=seed, assumptions=(*log.said, *scene.assumptions))
     if not scene.judged.any():
         raise InputError(
             f"no job of cluster {settings.name!r} that ran was submitted from {instants.text(from_s)} to "
@@ -92,19 +104,27 @@ def read_recorded_scene(
     return scene
 
 
+class RecordedAnswer(NamedTuple):
+    """The output of `baton whatif --json`, and the replays by the name of their change, the base first."""
+
+    result: dict[str, Any]
+    daily: list[tuple[str, RecordedOutcome]]
+    whole: list[tuple[str, RecordedOutcome]]
+
+
 def answer_recorded(
     scene: RecordedScene, cluster: str, changes: Sequence[str], report: Callable[[str], None] = lambda _name: None
-) -> tuple[dict[str, Any], list[tuple[str, RecordedOutcome]]]:
+) -> RecordedAnswer:
     """Replay the scene as it is and with each change, anew every day and in one piece; `report` is called for each.
 
-    Returns the output of `baton whatif --json`, and the daily replays by the name of the change. Raises InputError for
-    a change that is not understood.
+    Raises InputError for a change that is not understood.
     """
     scenes = {change: changed_recorded(scene, change) for change in dict.fromkeys(changes)}
     horizons = ("daily", "whole") if scene.whole is not None else ("daily",)
     bases = {horizon: outcome_of(scene, is_whole=horizon == "whole") for horizon in horizons}
     report(AS_IT_IS)
-    results, groups, daily, said = [], [], [(AS_IT_IS, bases["daily"])], list(scene.assumptions)
+    results, groups, said = [], [], list(scene.assumptions)
+    made = {horizon: [(AS_IT_IS, bases[horizon])] for horizon in horizons}
     for horizon in horizons:
         results += list(rows(bases[horizon], bases[horizon], AS_IT_IS, horizon))
     for change, other in scenes.items():
@@ -117,8 +137,8 @@ def answer_recorded(
                     f"{change}: {counted(outcome.unstarted, 'job')} had not started ten days after the end of "
                     f"{'the window' if horizon == 'whole' else 'their week'} and count with that wait"
                 )
+            made[horizon].append((change, outcome))
             if horizon == "daily":
-                daily.append((change, outcome))
                 groups += list(group_rows(bases[horizon], outcome, change))
         report(change)
     result = {
@@ -134,7 +154,7 @@ def answer_recorded(
         "results": results,
         "groups": groups,
     }
-    return result, daily
+    return RecordedAnswer(result, made["daily"], made.get("whole", []))
 
 
 def job_times(
@@ -173,7 +193,8 @@ def _about(data: DataFolder, cluster: str, record: RecordedTrace) -> pl.DataFram
     names = warehouse.read(
         data,
         'SELECT job_key, user_name AS "user", account, partition, qos, job_id, '
-        "greatest(coalesce(allocated_gpus, 0), 0) AS gpus FROM jobs WHERE cluster = ?",
+        "greatest(coalesce(allocated_gpus, 0), 0) AS gpus, eligible_utc IS NOT NULL AS has_eligible "
+        "FROM jobs WHERE cluster = ?",
         (cluster,),
     ).unique("job_key", keep="first")
     return pl.DataFrame({"job_key": record.job_key}).join(names, on="job_key", how="left", maintain_order="left")

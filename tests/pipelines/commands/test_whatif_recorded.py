@@ -29,5 +29,11 @@ def test_the_command_prints_the_record_the_base_and_who_waits_more(baton: Baton,
     base = times.filter(pl.col("change") == "as it is")
     assert base.height == result["jobs"]
     assert (base["start_s"] - base["submit_s"]).mean() == pytest.approx(result["base"]["replayed"]["mean_wait_s"])
+    page = tmp_path / "page.html"
+    baton(*asked, "--plots", page)
+    html = page.read_text(encoding="utf-8")
+    assert html.count("<svg") >= 3 and "nodes=-1" in html and "replayed in one piece" in html
+    refused = baton(*asked, "--schedulers", "easy", "--plots", page)
+    assert refused.code == 2 and "--plots draws the cluster as recorded" in refused.err
     weekly = baton(*asked, "--horizon", "7-0", "--json").json
     assert weekly["base"]["recorded"] == result["base"]["recorded"]

@@ -113,9 +113,10 @@ def test_the_answer_names_unstarted_jobs_and_the_record(data: DataFolder) -> Non
     settings = ClusterSettings("busy")
     scene = read_recorded_scene(data, settings)
     assert (scene.until_s - scene.from_s) // DAY_S == cases.DAYS - 29
-    result, daily = answer_recorded(scene, "busy", ["max_nodes=1 and arrivals=+900%", "nodes=+1"])
+    result, daily, whole = answer_recorded(scene, "busy", ["max_nodes=1 and arrivals=+900%", "nodes=+1"])
     assert any("had not started ten days after the end of the window" in line for line in result["said"])
     assert any(line.startswith("arrivals=+900%: generated: ") for line in result["said"])
+    assert [change for change, _outcome in whole] == [change for change, _outcome in daily]
     assert [change for change, _outcome in daily] == ["as it is", "max_nodes=1 and arrivals=+900%", "nodes=+1"]
     json.dumps(result)
 
