@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reports.schedule import DrawnTrace, write_page
+from simulator.recorded.follow import HORIZON_S
 from simulator.workload import Replay, Workload
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ def write_changes(
     drawn = Workload(np.arange(len(run_s)), submit_s, record.size[jobs], run_s, record.limit_s[jobs], start_s)
     replays = []
     for change, outcome in whole:
-        starts = np.where(np.isnan(outcome.wait_s), -1.0, outcome.start_s)[jobs].astype(np.int64)
+        begun = outcome.wait_s[jobs] < HORIZON_S  # False for a job that was not submitted
+        starts = np.where(begun, record.submit_s[jobs] + outcome.wait_s[jobs], -1).astype(np.int64)
         replays.append(Replay(change, starts, outcome.scene.run_s[jobs], float("nan")))
     rows: dict[str, dict[str, Any]] = {}
     for one in result["results"]:

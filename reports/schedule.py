@@ -23,7 +23,7 @@ from traces.files.whole import write_text
 from traces.units import DAY_S, HOUR_S
 
 BINS = 240
-_TINTS = ("simulated", *palette.CLASSES)  # of replays whose names the palette lacks
+_TINTS = ("simulated", "class0", "class2", "class3", "fifo")  # of replays whose names the palette lacks
 MOST_DRAWN = 2000  # jobs in a Gantt chart
 _EASY_TO_READ = 300  # jobs in a window chosen automatically
 _CLASSES_S = (60, HOUR_S, 12 * HOUR_S)

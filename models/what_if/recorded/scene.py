@@ -6,7 +6,7 @@ the scene, and `models.what_if.recorded.replays` simulates it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -104,7 +104,6 @@ def follow_window(
     from_s: int,
     until_s: int,
     span_s: int = DAY_S,
-    report: Callable[[str], None] = lambda _name: None,
     *,
     also_whole: bool = True,
     is_frozen: bool = False,
@@ -112,17 +111,16 @@ def follow_window(
     """Infer the rules of each week from the record before it, follow the record, and keep its state every `span_s`.
 
     `is_frozen` keeps the rules of the window's beginning. With less than LEAST_FIT_S of record before the window, the
-    rules are inferred from the whole record once, and an assumption says so. `report` is called `follow_window_steps`
-    times.
+    rules are inferred from the whole record once, and an assumption says so.
     """
     fitted, is_hindsight = _fits(record, from_s, from_s + 1 if is_frozen else until_s)
-    report("rules")
     begins = [from_s] if is_hindsight else [parameters.until_s for parameters in fitted]
-    ends = [*begins[1:], until_s]
-    daily = []
-    for parameters, begin_s, end_s in zip(fitted, begins, ends, strict=True):
-        daily.append(_stretch(record, parameters, range(begin_s, end_s, span_s), end_s))
-        report("record")
+    daily, first = [], 0
+    for after in range(1, len(fitted) + 1):  # weeks with the same rules are one stretch
+        if after == len(fitted) or _rules(fitted[after]) != _rules(fitted[first]):
+            end_s = until_s if after == len(fitted) else begins[after]
+            daily.append(_stretch(record, fitted[first], range(begins[first], end_s, span_s), end_s))
+            first = after
     whole = _stretch(record, fitted[0], [from_s], until_s) if also_whole else None
     said = ["the rules are inferred from the weeks that are replayed: less than four weeks of log precede them"]
     run_s = np.where(record.end_s < NEVER, record.end_s - record.start_s, record.limit_s)
@@ -142,12 +140,6 @@ def follow_window(
     )
 
 
-def follow_window_steps(record: RecordedTrace, from_s: int, until_s: int) -> int:
-    """Return how often `follow_window` reports."""
-    is_hindsight = _has_no_past(record, from_s)
-    return 2 if is_hindsight else 1 + len(range(from_s, until_s, WEEK_S))
-
-
 def _has_no_past(record: RecordedTrace, from_s: int) -> bool:
     return from_s - int(record.submit_s[0]) < LEAST_FIT_S
 
@@ -156,6 +148,11 @@ def _fits(record: RecordedTrace, from_s: int, until_s: int) -> tuple[list[Parame
     if _has_no_past(record, from_s):
         return [infer_parameters(record, int(record.submit_s[-1]) + 1)], True
     return fits(record, Month(from_s, until_s, is_near=True)), False
+
+
+def _rules(parameters: Parameters) -> tuple[float | None, RecordedRules]:
+    """What decides about starts; the usable nodes are those that the record shows."""
+    return parameters.points_per_hour, rules_of(parameters, MECHANISMS_PLAYED)._replace(nodes=0)
 
 
 def _stretch(record: RecordedTrace, parameters: Parameters, anchors_s: Sequence[int], until_s: int) -> Stretch:
