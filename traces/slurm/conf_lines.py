@@ -16,10 +16,10 @@ from traces.given_paths import bytes_of
 
 DEEPEST_INCLUDE = 50  # nested includes; more is an error
 
-_PAIR = re.compile(r'\s*([A-Za-z0-9_.]+)\s*=\s*(?:"([^"]*)"|(\S+))(?=\s|$)')
+PAIR = re.compile(r'\s*([A-Za-z0-9_.]+)\s*=\s*(?:"([^"]*)"|(\S+))(?=\s|$)')
 _RECORD_KEY = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9_:/]*)=")
-_COMMENT = re.compile(r"(?<!\\)#.*")
-_CONTINUES = re.compile(r"(?<!\\)(?:\\\\)*\\\s*$")
+COMMENT = re.compile(r"(?<!\\)#.*")
+CONTINUES = re.compile(r"(?<!\\)(?:\\\\)*\\\s*$")
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,9 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     begun, held = 0, ""
     physical = text.replace("\r\n", "\n").split("\n")
     for number, raw in enumerate(physical, start=1):
-        line = _COMMENT.sub("", raw)
+        line = COMMENT.sub("", raw)
         begun = begun or number
-        if _CONTINUES.search(line) and number < len(physical):
+        if CONTINUES.search(line) and number < len(physical):
             held += line.rstrip()[:-1]
             continue
         whole, first, begun, held = held + line, begun, 0, ""
@@ -111,7 +111,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 def _pairs(text: str, where: str) -> list[Pair]:
     pairs, at = [], 0
     while at < len(text) and text[at:].strip():
-        match = _PAIR.match(text, at)
+        match = PAIR.match(text, at)
         if match is None:
             raise InputError(f"{where}: {text[at:].strip()[:80]!r} is not Key=Value: quote a value with spaces")
         quoted, bare = match[2], match[3]
