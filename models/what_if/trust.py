@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from features.bootstrap import interval, resampled_percentiles, start_weights
+from features.bootstrap import BLOCK_S, interval, resampled_percentiles, start_weights
+from features.conventions import BLOCK_DAYS
 from traces.arrays import Float64s, Int64s
-from traces.units import DAY_S
 
 MOST_OFF = 0.25  # share by which the base's mean wait may be off; beyond it only directions count
 LEAST_RHO = 0.6  # Spearman's rho of the base's waits with the recorded ones
@@ -18,13 +18,15 @@ QUANTILE_DRAWS = 300
 CANNOT_TELL, LESS, MORE, SAME = "cannot tell", "less", "more", "no change"  # verdicts
 
 
-def mean_interval(values: Int64s | Float64s, submit_s: Int64s) -> list[float] | None:
-    """Return the 95 % interval of the mean of `values` (jobs,), by drawing 7-day blocks of submission days.
+def mean_interval(values: Int64s | Float64s, submit_s: Int64s, block_s: int = BLOCK_S) -> list[float] | None:
+    """Return the 95 % interval of the mean of `values` (jobs,), by drawing blocks of 7 days (`block_s`) of submissions.
 
-    Days, not jobs, are drawn (a ratio of sums), which keeps the draws small on any trace. None within one block.
+    Days (sevenths of a block), not jobs, are drawn (a ratio of sums), which keeps the draws small on any trace. None
+    within one block.
     """
-    days, where = np.unique(submit_s // DAY_S, return_inverse=True)
-    weights = start_weights(days * DAY_S)
+    day_s = block_s // BLOCK_DAYS
+    days, where = np.unique(submit_s // day_s, return_inverse=True)
+    weights = start_weights(days * day_s, block_s=block_s)
     if weights is None:
         return None
     sums = np.bincount(where, weights=values).astype(np.float64)
@@ -34,14 +36,15 @@ def mean_interval(values: Int64s | Float64s, submit_s: Int64s) -> list[float] | 
 
 
 def quantile_intervals(
-    before_s: Float64s, after_s: Float64s, submit_s: Int64s, percents: Sequence[float]
+    before_s: Float64s, after_s: Float64s, submit_s: Int64s, percents: Sequence[float], block_s: int = BLOCK_S
 ) -> list[list[float] | None]:
     """95 % intervals of the differences of percentiles, `after_s` less `before_s` of the same jobs, (jobs,) each.
 
     Blocks are those of `mean_interval`. None within one block.
     """
-    days, where = np.unique(submit_s // DAY_S, return_inverse=True)
-    weights = start_weights(days * DAY_S, QUANTILE_DRAWS)
+    day_s = block_s // BLOCK_DAYS
+    days, where = np.unique(submit_s // day_s, return_inverse=True)
+    weights = start_weights(days * day_s, QUANTILE_DRAWS, block_s=block_s)
     if weights is None:
         return [None] * len(percents)
     drawn, once = weights[:, where], np.ones((len(weights), 1))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from models.study.slurm.files import SlurmDescription
 from simulator.slurm.inputs import cluster as load
 from simulator.slurm.world import (
     AFTERANY,
@@ -145,23 +146,35 @@ def _text(path: Path) -> str:
     return gzip.decompress(path.read_bytes()).decode(errors="surrogateescape")
 
 
-def world(folder: Path, jobs: list[RecordedJob], *, eligible_known: bool = True) -> SlurmWorld:
+def described(folder: Path) -> SlurmDescription:
+    """What slurm.conf and the dumps of a recording say."""
+    return SlurmDescription(
+        read_slurm_conf(folder / "slurm.conf"),
+        read_qos(folder / "qos.psv").rows,
+        read_associations(folder / "assoc.psv", "live").rows,
+    )
+
+
+def world(
+    folder: Path,
+    jobs: list[RecordedJob],
+    *,
+    eligible_known: bool = True,
+    declared: SlurmDescription | None = None,
+) -> SlurmWorld:
     """The world of a recorded run: its slurm.conf and accounts, its jobs with their recorded starts pinned.
 
     With `eligible_known` a job is eligible when sacct says so, and dependencies are not looked at again. Without, they
     are simulated, and sacct's times count only for begin times, holds and jobs without dependencies. Times are seconds
     since the full hour before the first submission; the periodic passes count from the start of that slurmctld.
+    `declared` replaces what its files say.
 
     Over 50 lines: most of it is one table, a line for each column of the world.
     """
     origin = passes(folder, "full")[0] - 60  # a first full pass comes sched_interval (60 s) after the start
     start = zero(jobs)
     jobs = [_moved(job, -start) for job in jobs]
-    place = load.cluster(
-        read_slurm_conf(folder / "slurm.conf"),
-        read_qos(folder / "qos.psv").rows,
-        read_associations(folder / "assoc.psv", "live").rows,
-    )
+    place = load.cluster(*(declared or described(folder)))
     arrays = {job.submission.index for job in jobs if job.submission.tasks > 1}
     array_rows = {index: row for row, index in enumerate(sorted(arrays))}
     first_row = {job.submission.index: row for row, job in reversed(list(enumerate(jobs)))}

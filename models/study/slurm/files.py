@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import polars as pl
 
 from models.study.as_of import attempts_as_of, jobs_as_of
 from traces.cache.digests import digest
@@ -18,6 +21,18 @@ from traces.store.folder import DataFolder
 if TYPE_CHECKING:
     from simulator.slurm.inputs.jobs import Loaded
     from simulator.slurm.inputs.submitted import SubmitterNames
+
+
+class SlurmDescription(NamedTuple):
+    """What the files say of a cluster; None for a missing dump."""
+
+    conf: SlurmConf
+    qos: tuple[Qos, ...] | None = None
+    associations: tuple[Association, ...] | None = None
+
+
+# Changes a cluster and its jobs before their world is built (columns as in `traces.schema`).
+SlurmEdit = Callable[[SlurmDescription, pl.DataFrame], tuple[SlurmDescription, pl.DataFrame]]
 
 
 @dataclass(frozen=True)
@@ -71,8 +86,9 @@ def load_slurm_files(
     from_s: int | None = None,
     until_s: int | None = None,
     submitter: SubmitterNames | None = None,
+    edit: SlurmEdit | None = None,
 ) -> Loaded:
-    """The world of the cluster's recorded jobs and files.
+    """The world of the cluster's recorded jobs and files, changed by `edit`.
 
     It holds the jobs submitted from `from_s` on, as they were known before `until_s` (epoch s; None: no bound). Raises
     InputError (file:line).
@@ -83,12 +99,15 @@ def load_slurm_files(
     jobs = warehouse.read(files.data, f"{jobs_as_of(until_s)} AND cluster = ? AND {since}", (files.cluster,))
     attempts = warehouse.read(files.data, f"{attempts_as_of(until_s)} AND cluster = ?", (files.cluster,))
     qos, tree = files.read_qos(), files.read_associations()
+    described = SlurmDescription(files.conf, qos.rows if qos else None, tree.rows if tree else None)
+    if edit is not None:
+        described, jobs = edit(described, jobs)
     loaded = from_tables(
-        files.conf,
+        described.conf,
         jobs,
         attempts.filter(attempts["job_key"].is_in(jobs["job_key"].implode())),
-        qos=qos.rows if qos else None,
-        associations=tree.rows if tree else None,
+        qos=described.qos,
+        associations=described.associations,
         reservations=read_reservations(files.reservations, files.timezone) if files.reservations else (),
         submitter=submitter,
     )

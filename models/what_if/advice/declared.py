@@ -1,0 +1,216 @@
+"""The declared cluster before and after a diff of slurm.conf and sacctmgr: paired waits, and how far to trust them.
+
+The world is that of `baton simulate --scheduler slurm`. The edits change what the files say (`SlurmDescription`), by
+the parsers that read the files, and the world is built from it as before. Not simulated: MaxWall.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import polars as pl
+
+from features.bootstrap import BLOCK_S
+from models.study.slurm.files import SlurmDescription, SlurmEdit, SlurmFiles, load_slurm_files
+from models.what_if.advice.conf_text import ConfEdit, edited_conf
+from models.what_if.advice.slurm_diff import NORMAL, AccountEdit, SlurmDiff
+from models.what_if.trust import QUANTILES, WAITS, mean_interval, quantile_intervals, trust, verdict, waits
+from simulator.metrics import spearman
+from simulator.slurm.run import run
+from simulator.slurm.world import NEVER, NO_LIMIT, NONE, SlurmWorld
+from traces.arrays import Bools, Float64s, Int64s
+from traces.counted import counted
+from traces.errors import InputError
+from traces.slurm import conf_values as values
+from traces.slurm.accounts import Association, Qos
+from traces.slurm.conf import SlurmConf
+
+Row = TypeVar("Row", Qos, Association)
+
+
+def edited_description(described: SlurmDescription, diff: SlurmDiff) -> SlurmDescription:
+    """Return the cluster with slurm.conf, QOS and associations as after the diff.
+
+    Raises InputError for a user or account whose association the dump does not hold.
+    """
+    qos, tree = described.qos, described.associations
+    for edit in diff.accounts:
+        if edit.is_new:
+            qos = (*(qos or ()), _set(Qos(edit.name), edit))
+        elif edit.entity == "qos":
+            rows = qos or ()
+            known = any(row.name == edit.name for row in rows)
+            rows = rows if known else (*rows, Qos(edit.name))
+            qos = tuple(_set(row, edit) if row.name == edit.name else row for row in rows)
+        else:
+            tree = tuple(_set(row, edit) if _is_of(row, edit) else row for row in tree or ())
+            if not any(_is_of(row, edit) for row in tree):
+                raise InputError(
+                    f"the {edit.entity} {edit.name!r} has no row in the dump of associations: give --associations"
+                )
+    return SlurmDescription(edited_conf(described.conf, diff.conf), qos, tree)
+
+
+def _is_of(row: Association, edit: AccountEdit) -> bool:
+    return row.user == edit.name if edit.entity == "user" else (row.account, row.user) == (edit.name, "")
+
+
+def _set(row: Row, edit: AccountEdit) -> Row:
+    """The row with the settings of the command."""
+    for setting in edit.settings:
+        name, _equals, value = setting.partition("=")
+        row = _SETTERS[name](row, value) if name in _SETTERS else row
+    return row
+
+
+def _count(field: str) -> Callable[[Any, str], Any]:
+    return lambda row, value: replace(row, **{field: None if value == "-1" else values.count(value)})
+
+
+def _tres(field: str) -> Callable[[Any, str], Any]:
+    def limited(row: Any, value: str) -> Any:
+        """Set or, with -1, take away the limit of one resource."""
+        name, _equals, number = value.partition("=")
+        others = {other: most for other, most in getattr(row, field).items() if other != name}
+        return replace(row, **{field: others if number == "-1" else others | values.limits(value)})
+
+    return limited
+
+
+_SETTERS: dict[str, Callable[[Any, str], Any]] = {
+    "Priority": lambda row, value: replace(row, priority=values.count(value)),
+    "MaxJobsPerUser": _count("max_jobs_per_user"),
+    "MaxTRESPerUser": _tres("max_tres_per_user"),
+    "MaxJobs": _count("max_jobs"),
+    "GrpTRES": _tres("grp_tres"),
+    "QOS+": lambda row, value: replace(row, qos=(*row.qos, value)),
+    "DefaultQOS": lambda row, value: replace(row, default_qos=value),
+}
+UNSIMULATED = ("MaxWall",)
+
+
+def edit_of(diff: SlurmDiff) -> SlurmEdit:
+    """Return the diff as a change of a cluster and its jobs: jobs without a QOS of their own get a new default QOS."""
+
+    def edited(described: SlurmDescription, jobs: pl.DataFrame) -> tuple[SlurmDescription, pl.DataFrame]:
+        """Change what the files say, and move the jobs."""
+        for edit in diff.accounts:
+            name = next((one.partition("=")[2] for one in edit.settings if one.startswith("DefaultQOS=")), None)
+            if name is not None:
+                column = "user_name" if edit.entity == "user" else "account"
+                own = pl.col(column) if edit.entity == "user" else pl.col(column).str.to_lowercase()
+                usual = pl.col("qos").is_null() | pl.col("qos").str.to_lowercase().is_in(["", NORMAL])
+                moved = pl.when((own == edit.name) & usual).then(pl.lit(name)).otherwise("qos")
+                jobs = jobs.with_columns(qos=moved)
+        return edited_description(described, diff), jobs
+
+    return edited
+
+
+def with_max_time(world: SlurmWorld, conf: SlurmConf, edits: Iterable[ConfEdit]) -> SlurmWorld:
+    """Return the world in which jobs ask for at most the MaxTime that the edits set; `conf` is the edited slurm.conf.
+
+    Longer jobs are cut there and not submitted again, as in `baton whatif`.
+    """
+    for edit in edits:
+        one = conf.partition(edit.partition or "")
+        if edit.key != "MaxTime" or one is None:
+            continue
+        row, most_s = world.partitions.names.index(one.name), one.max_time_s
+        max_time_s = world.partitions.max_time_s.copy()
+        max_time_s[row] = NO_LIMIT if most_s is None else most_s
+        limit_s = world.jobs.limit_s
+        if most_s is not None:
+            limit_s = np.where(world.jobs.partition == row, np.minimum(limit_s, most_s), limit_s)
+        jobs = replace(world.jobs, limit_s=limit_s)
+        world = replace(world, jobs=jobs, partitions=replace(world.partitions, max_time_s=max_time_s))
+    return world
+
+
+def compare_declared(files: SlurmFiles, diff: SlurmDiff) -> dict[str, Any]:
+    """Simulate the recorded jobs of a cluster under its files before and after the diff; see `answer_declared`."""
+    before, after = load_slurm_files(files), load_slurm_files(files, edit=edit_of(diff))
+    changed = with_max_time(after.world, edited_conf(files.conf, diff.conf), diff.conf)
+    answer = answer_declared(paired_waits(before.world, changed))
+    walls = [edit.text for edit in diff.accounts if any(x.startswith(UNSIMULATED) for x in edit.settings)]
+    said = [*diff.by_hand, *(f"not simulated: {text}" for text in walls), *after.remarks]
+    return {**answer, "said": list(dict.fromkeys([*answer["said"], *said]))}
+
+
+class PairedWaits(NamedTuple):
+    """Waits from eligibility (submission, if later) to the start, s, arrays of shape (jobs,)."""
+
+    submit_s: Int64s
+    recorded_s: Float64s  # NaN for a job that did not start in the record
+    before_s: Float64s  # simulated; NaN for a job that never starts
+    after_s: Float64s
+
+    @property
+    def both(self) -> Bools:
+        """The jobs that the record and both simulations start."""
+        kept: Bools = ~np.isnan(self.recorded_s + self.before_s + self.after_s)
+        return kept
+
+    @property
+    def lost(self) -> int:
+        """The number of recorded jobs that start before the change and never after it."""
+        return int((~np.isnan(self.recorded_s + self.before_s) & np.isnan(self.after_s)).sum())
+
+
+def paired_waits(before: SlurmWorld, after: SlurmWorld) -> PairedWaits:
+    """Simulate both worlds. `SlurmJobs.pinned_s` of the first is the record. Raises InputError for different jobs."""
+    if not np.array_equal(before.jobs.submit_s, after.jobs.submit_s):
+        raise InputError("the two clusters to compare hold different jobs")
+    since_s = np.maximum(before.jobs.submit_s, before.jobs.eligible_s)
+    recorded_s = np.where(before.jobs.pinned_s == NEVER, NONE, before.jobs.pinned_s)
+    starts = (recorded_s, run(before).start_s, run(after).start_s)
+    return PairedWaits(before.jobs.submit_s, *(np.where(at == NONE, np.nan, at - since_s) for at in starts))
+
+
+def answer_declared(paired: PairedWaits, block_s: int = BLOCK_S) -> dict[str, Any]:
+    """Compare paired waits: the base with the record, and the change with the base.
+
+    `results` has a row per figure with the difference, its interval over blocks of `block_s` seconds, and the
+    verdict. Raises InputError without a job that starts in the record and both simulations.
+    """
+    both = paired.both
+    if not both.any():
+        raise InputError("no recorded job starts both before and after the change, so there is nothing to compare")
+    recorded, old, new = (waits(w[both]) for w in (paired.recorded_s, paired.before_s, paired.after_s))
+    rho: float | None = spearman(paired.before_s[both], paired.recorded_s[both])
+    rho = None if rho is None or np.isnan(rho) else rho
+    submit_s, rows = paired.submit_s[both], []
+    drawn = quantile_intervals(paired.before_s[both], paired.after_s[both], submit_s, list(QUANTILES.values()), block_s)
+    intervals = dict(zip(QUANTILES, drawn, strict=True))
+    intervals["mean_wait_s"] = mean_interval((paired.after_s - paired.before_s)[both], submit_s, block_s)
+    for figure in WAITS:
+        difference, ci95 = (new[figure] or 0.0) - (old[figure] or 0.0), intervals[figure]
+        error = abs((old[figure] or 0.0) - (recorded[figure] or 0.0))
+        rows.append(
+            {
+                "figure": figure,
+                "before": old[figure],
+                "value": new[figure],
+                "difference": difference,
+                "difference_ci95": ci95,
+                "base_error": error,
+                "verdict": verdict(difference, ci95, error, is_sampled=True),
+            }
+        )
+    never = f"{counted(paired.lost, 'job')} can never start after the change and count in no figure"
+    base = {
+        "recorded": recorded,
+        "replayed": old,
+        "spearman": rho,
+        "trust": trust(recorded["mean_wait_s"], old["mean_wait_s"], rho),
+    }
+    return {
+        "jobs": int(both.sum()),
+        "never": paired.lost,
+        "base": base,
+        "results": rows,
+        "said": [never] if paired.lost else [],
+    }

@@ -1,0 +1,153 @@
+"""The declared cluster before and after a diff, on recordings of a real Slurm and on a made cluster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from models.study.slurm import files as slurm_files
+from models.study.slurm.files import SlurmDescription
+from models.what_if.advice.declared import (
+    PairedWaits,
+    answer_declared,
+    compare_declared,
+    edit_of,
+    edited_description,
+    paired_waits,
+    with_max_time,
+)
+from models.what_if.advice.slurm_diff import slurm_diff
+from simulator.slurm import world as w
+from tests.live import recording
+from tests.models.study.slurm.test_pairs import RECORDING, ingested
+from traces import clusters
+from traces.errors import InputError
+
+DESCRIBED = recording.described(RECORDING)
+
+
+def after(change: str) -> SlurmDescription:
+    return edited_description(DESCRIBED, slurm_diff([change], DESCRIBED.conf, DESCRIBED.qos))
+
+
+def answer(change: str) -> dict[str, dict[str, object]]:
+    """The rows by figure of the recorded four hours, with intervals over blocks of half an hour."""
+    diff = slurm_diff([change], DESCRIBED.conf, DESCRIBED.qos)
+    jobs = recording.read(RECORDING)
+    changed = recording.world(RECORDING, jobs, declared=edited_description(DESCRIBED, diff))
+    changed = with_max_time(changed, after(change).conf, diff.conf)
+    found = answer_declared(paired_waits(recording.world(RECORDING, jobs), changed), 1800)
+    return {row["figure"]: row for row in found["results"]} | {"answer": found}
+
+
+def test_commands_change_the_rows_of_the_dumps() -> None:
+    qos = {row.name: row for row in after("max_jobs.qos.high=2 and max_nodes.qos.high=3").qos or ()}
+    assert qos["high"].max_jobs_per_user == 2
+    assert qos["high"].max_tres_per_user == {"gres/gpu": 12, "node": 3}
+    assert qos["normal"].max_jobs_per_user is None
+    free = {row.name: row for row in after("max_jobs.qos.high=UNLIMITED").qos or ()}
+    assert free["high"].max_jobs_per_user is None
+    tree = after("max_jobs.user.games=2 and max_nodes.user.games=5 and max_nodes.user.games=UNLIMITED").associations
+    assert [(row.max_jobs, row.grp_tres) for row in tree or () if row.user == "games"] == [(2, {})]
+    assert all(row.max_jobs is None for row in tree or () if row.user != "games")
+    with pytest.raises(InputError, match="'nobody' has no row"):
+        after("max_jobs.user.nobody=2")
+
+
+def test_a_raised_user_gets_a_qos_and_its_jobs_move_there() -> None:
+    diff = slurm_diff(["priority.user.games=+500"], DESCRIBED.conf, DESCRIBED.qos)
+    jobs = pl.DataFrame(
+        {
+            "user_name": ["games", "games", "games", "man"],
+            "account": ["a"] * 4,
+            "qos": [None, "Normal", "high", "normal"],
+        }
+    )
+    described, moved = edit_of(diff)(DESCRIBED, jobs)
+    assert moved["qos"].to_list() == ["advised_games", "advised_games", "high", "normal"]
+    row = {one.name: one for one in described.qos or ()}["advised_games"]
+    normal = {one.name: one for one in described.qos or ()}["normal"]
+    # 500 points are 500/3000 of the highest Priority, 1000
+    assert row.priority - normal.priority == round(500 / 3000 * 1000)
+
+
+@pytest.mark.parametrize(("change", "sign"), [("backfill=off", 1), ("max_jobs.qos.normal=1", 1)])
+def test_a_bad_diff_is_called_bad(change: str, sign: int) -> None:
+    row = answer(change)["mean_wait_s"]
+    assert row["verdict"] == "more"
+    assert np.sign(row["difference"]) == sign
+    assert row["difference_ci95"][0] > 0  # type: ignore[index]
+
+
+def test_no_change_is_no_difference() -> None:
+    found = answer("backfill.window=1-0")  # as it is by default
+    assert {row["verdict"] for name, row in found.items() if name != "answer"} == {"no change"}
+    base = found["answer"]["base"]
+    assert base["trust"]["level"] == "figures"  # type: ignore[index]
+    assert abs(base["replayed"]["mean_wait_s"] / base["recorded"]["mean_wait_s"] - 1) < 0.1  # type: ignore[index]
+
+
+def world(limit_s: int = 100) -> w.SlurmWorld:
+    """Four jobs of one node and 50 s on one node; all submitted at once, recorded back to back."""
+    ones, zero = np.ones(4, np.int64), np.zeros(4, np.int64)
+    pinned_s = np.array([0, 50, 100, w.NEVER])
+    jobs = w.plain_jobs(zero, 50 * ones, limit_s * ones, ones, pinned_s=pinned_s)
+    return w.flat_world(jobs, 1, w.SlurmSettings())
+
+
+def test_paired_waits_of_a_small_world() -> None:
+    paired = paired_waits(world(), world())
+    np.testing.assert_array_equal(paired.recorded_s, [0, 50, 100, np.nan])
+    assert (paired.before_s == paired.after_s).all()
+    assert (paired.both.tolist(), paired.lost) == ([True, True, True, False], 0)
+    other = replace(world(), jobs=replace(world().jobs, submit_s=np.arange(4)))
+    with pytest.raises(InputError, match="different jobs"):
+        paired_waits(world(), other)
+
+
+def test_jobs_that_never_start_are_counted_apart() -> None:
+    longer = replace(world().partitions, max_time_s=np.array([60]))
+    paired = paired_waits(world(), replace(world(), partitions=longer))
+    assert paired.lost == 3
+    with pytest.raises(InputError, match="nothing to compare"):
+        answer_declared(paired)
+    some = PairedWaits(*(np.array(x, float) for x in ([0, 0], [5, 5], [5, 5], [7, np.nan])))  # type: ignore[arg-type]
+    found = answer_declared(some)
+    assert (found["jobs"], found["never"], found["results"][0]["difference"]) == (1, 1, 2.0)
+    assert "1 job can never start" in found["said"][0]
+
+
+def test_a_lower_max_time_cuts_the_jobs_of_its_partition() -> None:
+    change = "limit.partition.short=10m"
+    diff = slurm_diff([change], DESCRIBED.conf)
+    jobs = recording.read(RECORDING)
+    before = recording.world(RECORDING, jobs)
+    cut = with_max_time(before, after(change).conf, diff.conf)
+    short = before.partitions.names.index("short")
+    ours = before.jobs.partition == short
+    assert before.jobs.limit_s[ours].max() > 600
+    assert cut.jobs.limit_s[ours].max() == cut.partitions.max_time_s[short] == 600
+    np.testing.assert_array_equal(cut.jobs.limit_s[~ours], before.jobs.limit_s[~ours])
+
+
+def test_a_cluster_of_the_warehouse(tmp_path: Path) -> None:
+    """Every third recorded job on nine days: one running job a user makes all wait longer.
+
+    Their recorded waits are those among all jobs, so the base is far off, and the verdict says so.
+    """
+    for name in ("slurm.conf", "qos.psv", "assoc.psv"):
+        (tmp_path / name).write_bytes((RECORDING / name).read_bytes())
+    data = ingested(tmp_path, '[live]\nslurm_conf = "slurm.conf"\n')
+    files = slurm_files.declared(data, clusters.resolve(data, cluster="live"))
+    assert files is not None
+    diff = slurm_diff(["max_jobs.qos.normal=1 and limit.user.games=1h"], files.conf, DESCRIBED.qos)
+    found = compare_declared(files, diff)
+    row = found["results"][0]
+    assert row["difference_ci95"][0] > 0
+    assert row["base_error"] > row["difference"]
+    assert (row["verdict"], found["base"]["trust"]["level"]) == ("cannot tell", "direction")
+    assert any(line.startswith("not simulated: sacctmgr modify user") for line in found["said"])
