@@ -46,12 +46,31 @@ def edited_description(described: SlurmDescription, diff: SlurmDiff) -> SlurmDes
             rows = rows if known else (*rows, Qos(edit.name))
             qos = tuple(_set(row, edit) if row.name == edit.name else row for row in rows)
         else:
-            tree = tuple(_set(row, edit) if _is_of(row, edit) else row for row in tree or ())
-            if not any(_is_of(row, edit) for row in tree):
-                raise InputError(
-                    f"the {edit.entity} {edit.name!r} has no row in the dump of associations: give --associations"
-                )
+            tree = _edited_tree(tree or (), edit)
     return SlurmDescription(edited_conf(described.conf, diff.conf), qos, tree)
+
+
+def _edited_tree(tree: tuple[Association, ...], edit: AccountEdit) -> tuple[Association, ...]:
+    """The associations after a command for a user or an account.
+
+    A dump shows an account's MaxJobs again in the rows below it that inherit it, so those that have its present value
+    follow it. Raises InputError for a name without a row.
+    """
+    own = next((row for row in tree if _is_of(row, edit)), None)
+    if own is None:
+        raise InputError(f"the {edit.entity} {edit.name!r} has no row in the dump of associations: give --associations")
+    below, more = set[str](), {edit.name} if edit.entity == "account" else set()
+    while more:
+        below |= more
+        more = {row.account for row in tree if row.parent in more} - below
+    inherited = replace(edit, settings=tuple(one for one in edit.settings if one.startswith("MaxJobs=")))
+
+    def changed(row: Association) -> Association:
+        if _is_of(row, edit):
+            return _set(row, edit)
+        return _set(row, inherited) if row.account in below and row.max_jobs == own.max_jobs else row
+
+    return tuple(changed(row) for row in tree)
 
 
 def _is_of(row: Association, edit: AccountEdit) -> bool:

@@ -97,7 +97,8 @@ def slurm_diff(changes: Sequence[str], conf: SlurmConf | None = None, qos: Seque
     for change in changes:
         for part in change.split(TOGETHER):
             _add(draft, part.strip())
-    if draft.accounts and conf is not None and not {"limits", "safe", "all"} & set(conf.enforce):
+    limits = any(one.startswith(("Max", "Grp")) for edit in draft.accounts for one in edit.settings)
+    if limits and conf is not None and not {"limits", "safe", "all"} & set(conf.enforce):
         draft.by_hand.append(
             "AccountingStorageEnforce does not include 'limits', so Slurm does not enforce the limits of QOS and users"
         )

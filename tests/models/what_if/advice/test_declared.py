@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -26,6 +27,7 @@ from tests.live import recording
 from tests.models.study.slurm.test_pairs import RECORDING, ingested
 from traces import clusters
 from traces.errors import InputError
+from traces.slurm.accounts import Association
 
 DESCRIBED = recording.described(RECORDING)
 
@@ -34,7 +36,7 @@ def after(change: str) -> SlurmDescription:
     return edited_description(DESCRIBED, slurm_diff([change], DESCRIBED.conf, DESCRIBED.qos))
 
 
-def answer(change: str) -> dict[str, dict[str, object]]:
+def answer(change: str) -> dict[str, dict[str, Any]]:
     """The rows by figure of the recorded four hours, with intervals over blocks of half an hour."""
     diff = slurm_diff([change], DESCRIBED.conf, DESCRIBED.qos)
     jobs = recording.read(RECORDING)
@@ -56,6 +58,22 @@ def test_commands_change_the_rows_of_the_dumps() -> None:
     assert all(row.max_jobs is None for row in tree or () if row.user != "games")
     with pytest.raises(InputError, match="'nobody' has no row"):
         after("max_jobs.user.nobody=2")
+
+
+def test_rows_that_inherit_a_limit_of_their_account_follow_it() -> None:
+    rows = (
+        Association("root"),
+        Association("lab", parent="root", max_jobs=6),
+        Association("sub", parent="lab", max_jobs=6),
+        *(Association("sub", user, max_jobs=most) for user, most in (("amy", 6), ("bob", 2))),
+        Association("other", "amy", max_jobs=6),
+    )
+    diff = slurm_diff(["max_jobs.account.lab=3"])
+    after_it = edited_description(DESCRIBED._replace(associations=rows), diff).associations or ()
+    assert [row.max_jobs for row in after_it] == [None, 3, 3, 3, 2, 6]
+    ring = (Association("lab", parent="sub", max_jobs=6), Association("sub", parent="lab", max_jobs=6))
+    after_it = edited_description(DESCRIBED._replace(associations=ring), diff).associations or ()
+    assert [row.max_jobs for row in after_it] == [3, 3]
 
 
 def test_a_raised_user_gets_a_qos_and_its_jobs_move_there() -> None:
@@ -80,15 +98,15 @@ def test_a_bad_diff_is_called_bad(change: str, sign: int) -> None:
     row = answer(change)["mean_wait_s"]
     assert row["verdict"] == "more"
     assert np.sign(row["difference"]) == sign
-    assert row["difference_ci95"][0] > 0  # type: ignore[index]
+    assert row["difference_ci95"][0] > 0
 
 
 def test_no_change_is_no_difference() -> None:
     found = answer("backfill.window=1-0")  # as it is by default
     assert {row["verdict"] for name, row in found.items() if name != "answer"} == {"no change"}
     base = found["answer"]["base"]
-    assert base["trust"]["level"] == "figures"  # type: ignore[index]
-    assert abs(base["replayed"]["mean_wait_s"] / base["recorded"]["mean_wait_s"] - 1) < 0.1  # type: ignore[index]
+    assert base["trust"]["level"] == "figures"
+    assert abs(base["replayed"]["mean_wait_s"] / base["recorded"]["mean_wait_s"] - 1) < 0.1
 
 
 def world(limit_s: int = 100) -> w.SlurmWorld:
@@ -115,7 +133,8 @@ def test_jobs_that_never_start_are_counted_apart() -> None:
     assert paired.lost == 3
     with pytest.raises(InputError, match="nothing to compare"):
         answer_declared(paired)
-    some = PairedWaits(*(np.array(x, float) for x in ([0, 0], [5, 5], [5, 5], [7, np.nan])))  # type: ignore[arg-type]
+    wait_s = (np.array(x, float) for x in ([5, 5], [5, 5], [7, np.nan]))
+    some = PairedWaits(np.zeros(2, np.int64), *wait_s)
     found = answer_declared(some)
     assert (found["jobs"], found["never"], found["results"][0]["difference"]) == (1, 1, 2.0)
     assert "1 job can never start" in found["said"][0]
