@@ -1,7 +1,8 @@
 """The declared cluster before and after a diff of slurm.conf and sacctmgr: paired waits, and how far to trust them.
 
 The world is that of `baton simulate --scheduler slurm`. The edits change what the files say (`SlurmDescription`), by
-the parsers that read the files, and the world is built from it as before. Not simulated: MaxWall.
+the parsers that read the files, and the world is built from it as before. Not simulated: MaxWall of existing QOS, users
+and accounts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import polars as pl
 from features.bootstrap import BLOCK_S
 from models.study.slurm.files import SlurmDescription, SlurmEdit, SlurmFiles, load_slurm_files
 from models.what_if.advice.conf_text import ConfEdit, edited_conf
-from models.what_if.advice.slurm_diff import NORMAL, AccountEdit, SlurmDiff
+from models.what_if.advice.slurm_diff import NORMAL, OF_A_JOB, WALL, AccountEdit, SlurmDiff
 from models.what_if.trust import QUANTILES, WAITS, mean_interval, quantile_intervals, trust, verdict, waits
 from simulator.metrics import spearman
 from simulator.slurm.run import run
@@ -103,30 +104,43 @@ _SETTERS: dict[str, Callable[[Any, str], Any]] = {
     "Priority": lambda row, value: replace(row, priority=values.count(value)),
     "MaxJobsPerUser": _count("max_jobs_per_user"),
     "MaxTRESPerUser": _tres("max_tres_per_user"),
+    "MaxTRESPerJob": _tres("max_tres_per_job"),
     "MaxJobs": _count("max_jobs"),
     "GrpTRES": _tres("grp_tres"),
     "QOS+": lambda row, value: replace(row, qos=(*row.qos, value)),
     "DefaultQOS": lambda row, value: replace(row, default_qos=value),
 }
-UNSIMULATED = ("MaxWall",)
 
 
 def edit_of(diff: SlurmDiff) -> SlurmEdit:
-    """Return the diff as a change of a cluster and its jobs: jobs without a QOS of their own get a new default QOS."""
+    """Return the diff as a change of a cluster and its jobs.
+
+    Jobs in the usual QOS move to the new one that becomes their default, or whose limits they keep: users ask for it.
+    """
 
     def edited(described: SlurmDescription, jobs: pl.DataFrame) -> tuple[SlurmDescription, pl.DataFrame]:
         """Change what the files say, and move the jobs."""
+        usual = pl.col("qos").is_null() | pl.col("qos").str.to_lowercase().is_in(["", NORMAL])
         for edit in diff.accounts:
-            name = next((one.partition("=")[2] for one in edit.settings if one.startswith("DefaultQOS=")), None)
-            if name is not None:
-                column = "user_name" if edit.entity == "user" else "account"
-                own = pl.col(column) if edit.entity == "user" else pl.col(column).str.to_lowercase()
-                usual = pl.col("qos").is_null() | pl.col("qos").str.to_lowercase().is_in(["", NORMAL])
-                moved = pl.when((own == edit.name) & usual).then(pl.lit(name)).otherwise("qos")
-                jobs = jobs.with_columns(qos=moved)
+            for setting in edit.settings:
+                own, name = _moved(edit, setting)
+                jobs = jobs.with_columns(qos=pl.when(own & usual).then(pl.lit(name)).otherwise("qos"))
         return edited_description(described, diff), jobs
 
     return edited
+
+
+def _moved(edit: AccountEdit, setting: str) -> tuple[pl.Expr, str]:
+    """The jobs that a setting moves to a new QOS, and its name."""
+    value = setting.rpartition("=")[2]
+    if setting.startswith("DefaultQOS="):
+        own = pl.col("user_name") if edit.entity == "user" else pl.col("account").str.to_lowercase()
+        return own == edit.name, value
+    if edit.is_new and setting.startswith(WALL):
+        return pl.col("limit_s") <= values.time_s(value), edit.name
+    if edit.is_new and setting.startswith(OF_A_JOB):
+        return pl.coalesce("allocated_nodes", "requested_nodes") <= int(value), edit.name
+    return pl.lit(value=False), ""
 
 
 def with_max_time(world: SlurmWorld, conf: SlurmConf, edits: Iterable[ConfEdit]) -> SlurmWorld:
@@ -154,7 +168,7 @@ def compare_declared(files: SlurmFiles, diff: SlurmDiff) -> dict[str, Any]:
     before, after = load_slurm_files(files), load_slurm_files(files, edit=edit_of(diff))
     changed = with_max_time(after.world, edited_conf(files.conf, diff.conf), diff.conf)
     answer = answer_declared(paired_waits(before.world, changed))
-    walls = [edit.text for edit in diff.accounts if any(x.startswith(UNSIMULATED) for x in edit.settings)]
+    walls = [edit.text for edit in diff.accounts if not edit.is_new and any(x.startswith(WALL) for x in edit.settings)]
     said = [*diff.by_hand, *(f"not simulated: {text}" for text in walls), *after.remarks]
     return {**answer, "said": list(dict.fromkeys([*answer["said"], *said]))}
 

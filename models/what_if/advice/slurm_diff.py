@@ -14,14 +14,15 @@ from dataclasses import dataclass, field, replace
 
 from models.what_if.advice.conf_text import ConfEdit
 from models.what_if.changes import finite, limit_of
-from models.what_if.recorded.changes import DIMENSIONS, KNOWN, TOGETHER, UNLIMITED
+from models.what_if.recorded.changes import DIMENSIONS, KNOWN, MOST, TOGETHER, UNLIMITED
 from traces.errors import InputError
 from traces.slurm.accounts import Qos
 from traces.slurm.conf import SlurmConf
 from traces.units import DAY_S
 
 MOST_JOBS, MOST_WINDOW_MIN, MOST_WEIGHT = 1_000_000, 43_200, 2**32 - 2  # slurm.conf(5): the largest values it reads
-NORMAL = "normal"  # the QOS that a new Slurm has
+NORMAL, ROOT = "normal", "root"  # the QOS and the account that a new Slurm has
+WALL, OF_A_JOB = "MaxWall=", "MaxTRESPerJob=node="  # settings of a QOS
 _REFUSED_IN_CONF = re.compile(r"[\s\"'#,=\\\x00-\x1f\x7f]")
 _REFUSED_BY_SACCTMGR = re.compile(r"[\"'`,=\[\]\\\x00-\x1f\x7f]")  # lists, ranges and quotes of its own
 
@@ -119,10 +120,11 @@ def _add(draft: _Draft, change: str) -> None:
         draft.by_hand.append(f"{change}: {_BY_HAND[first]}")
     elif first not in _OF_JOBS:
         raise InputError(f"unknown change {name[:80]!r}: known are {known}")
-    elif dimension and dimension not in DIMENSIONS:
-        raise InputError(
-            f"change {change[:80]!r}: unknown dimension {dimension[:40]!r}: known are {', '.join(DIMENSIONS)}"
-        )
+    elif dimension and dimension not in (*DIMENSIONS, *MOST):
+        known = ", ".join((*DIMENSIONS, *MOST))
+        raise InputError(f"change {change[:80]!r}: unknown dimension {dimension[:40]!r}: known are {known}")
+    elif dimension in MOST and first != "priority":
+        draft.by_hand.append(f"{change}: no setting concerns only jobs of that size; give them a QOS")
     else:
         _check_name(dimension, who, change)
         _OF_JOBS[first](draft, dimension, who.lower() if dimension in ("qos", "account") else who, value, change)
@@ -210,7 +212,7 @@ def _limit(draft: _Draft, dimension: str, who: str, value: str, change: str) -> 
     seconds = limit_of(value, change)
     time = UNLIMITED if math.isinf(seconds) else _time(math.ceil(seconds / 60))
     if dimension not in ("", "partition"):
-        draft.account(dimension, who, f"MaxWall={'-1' if math.isinf(seconds) else time}")
+        draft.account(dimension, who, f"{WALL}{'-1' if math.isinf(seconds) else time}")
         return
     draft.remarks.append("Slurm refuses, or leaves waiting, jobs that ask for more than MaxTime: their users ask less")
     if draft.conf is None:
@@ -267,15 +269,16 @@ def _most(of_qos: str, of_user: str) -> Callable[[_Draft, str, str, str, str], N
 
 def _priority(draft: _Draft, dimension: str, who: str, value: str, change: str) -> None:
     """Raise the Priority of a QOS; for a user or account, that of a new QOS for their jobs."""
-    if dimension not in ("qos", "user", "account"):
+    if dimension not in ("qos", "user", "account", *MOST):
         draft.by_hand.append(f"{change}: write priority.qos.NAME, priority.user.NAME or priority.account.NAME")
         return
+    limit = _limit_of_qos(dimension, who, change) if dimension in MOST else ()
     if draft.conf is None or draft.qos is None:
         missing = "slurm.conf" if draft.conf is None else "dump of QOS"
         draft.by_hand.append(f"{change}: Priority of a QOS, counted by PriorityWeightQOS; without a {missing} the "
                              "present values are not known")  # fmt: skip
         return
-    name = who if dimension == "qos" else f"advised_{who}".lower()
+    name = who if dimension == "qos" else f"advised_{dimension}_{who}".lower()
     rows = {row.name: row for row in draft.qos}
     if dimension == "qos" and name not in rows:
         raise InputError(f"change {change[:80]!r}: the dump has no QOS {who[:60]!r} (known: {', '.join(rows)})")
@@ -287,9 +290,25 @@ def _priority(draft: _Draft, dimension: str, who: str, value: str, change: str) 
     if name in rows:
         draft.account("qos", name, f"Priority={raised}")
         return
-    draft.accounts.append(AccountEdit("qos", name, (f"Priority={raised}",), is_new=True))
-    draft.account(dimension, who, f"QOS+={name}", f"DefaultQOS={name}")
-    draft.remarks.append(f"{change}: jobs that name a QOS keep it, and the new QOS has no limits")
+    draft.accounts.append(AccountEdit("qos", name, (f"Priority={raised}", *limit), is_new=True))
+    if limit:
+        draft.account("account", ROOT, f"QOS+={name}")
+        draft.remarks.append(f"{change}: users ask for it (sbatch --qos={name}), or a job_submit plugin sets it")
+    else:
+        draft.account(dimension, who, f"QOS+={name}", f"DefaultQOS={name}")
+        draft.remarks.append(f"{change}: jobs that name a QOS keep it, and the new QOS has no limits")
+
+
+def _limit_of_qos(dimension: str, who: str, change: str) -> tuple[str, ...]:
+    """The settings of a QOS that takes only jobs of at most that limit or that many nodes."""
+    if dimension == "nodes":
+        return (f"{OF_A_JOB}{_whole_number(who, change)}", "Flags=DenyOnLimit")
+    seconds = limit_of(who, change)
+    if math.isinf(seconds):
+        raise InputError(
+            f"change {change!r}: every job asks for at most that; write a time, as in priority.limit.4h=+6h"
+        )
+    return (f"{WALL}{_time(math.ceil(seconds / 60))}", "Flags=DenyOnLimit")
 
 
 def _points(conf: SlurmConf, value: str, change: str) -> float:

@@ -86,11 +86,27 @@ def test_a_raised_user_gets_a_qos_and_its_jobs_move_there() -> None:
         }
     )
     described, moved = edit_of(diff)(DESCRIBED, jobs)
-    assert moved["qos"].to_list() == ["advised_games", "advised_games", "high", "normal"]
-    row = {one.name: one for one in described.qos or ()}["advised_games"]
+    assert moved["qos"].to_list() == ["advised_user_games", "advised_user_games", "high", "normal"]
+    row = {one.name: one for one in described.qos or ()}["advised_user_games"]
     normal = {one.name: one for one in described.qos or ()}["normal"]
     # 500 points are 500/3000 of the highest Priority, 1000
     assert row.priority - normal.priority == round(500 / 3000 * 1000)
+
+
+@pytest.mark.parametrize(("change", "name"), [("limit.2h", "advised_limit_2h"), ("nodes.1", "advised_nodes_1")])
+def test_short_and_small_jobs_ask_for_their_new_qos(change: str, name: str) -> None:
+    diff = slurm_diff([f"priority.{change}=+500"], DESCRIBED.conf, DESCRIBED.qos)
+    jobs = pl.DataFrame(
+        {
+            "qos": ["normal", "normal", "high", None],
+            "limit_s": [7200, 7201, 60, None],
+            "allocated_nodes": [1, 2, 1, None],
+            "requested_nodes": [2, 2, 1, None],
+        }
+    )
+    described, moved = edit_of(diff)(DESCRIBED, jobs)
+    assert moved["qos"].to_list() == [name, "normal", "high", None]
+    assert any(row.name == name for row in described.qos or ())
 
 
 @pytest.mark.parametrize(("change", "sign"), [("backfill=off", 1), ("max_jobs.qos.normal=1", 1)])

@@ -73,10 +73,24 @@ COMMANDS = [  # change, commands
     ("priority.qos.normal=+100", ["sacctmgr modify qos where name=normal set Priority=30"]),
     ("priority.qos.normal=+24h", ["sacctmgr modify qos where name=normal set Priority=110"]),
     (
+        "priority.limit.4h=+200",
+        [
+            "sacctmgr add qos advised_limit_4h Priority=50 MaxWall=0-04:00:00 Flags=DenyOnLimit",
+            "sacctmgr modify account where name=root cluster=lab set QOS+=advised_limit_4h",
+        ],
+    ),
+    (
+        "priority.nodes.1=+200",
+        [
+            "sacctmgr add qos advised_nodes_1 Priority=50 MaxTRESPerJob=node=1 Flags=DenyOnLimit",
+            "sacctmgr modify account where name=root cluster=lab set QOS+=advised_nodes_1",
+        ],
+    ),
+    (
         "priority.user.amy=+200",
         [
-            "sacctmgr add qos advised_amy Priority=50",
-            "sacctmgr modify user where name=amy cluster=lab set QOS+=advised_amy DefaultQOS=advised_amy",
+            "sacctmgr add qos advised_user_amy Priority=50",
+            "sacctmgr modify user where name=amy cluster=lab set QOS+=advised_user_amy DefaultQOS=advised_user_amy",
         ],
     ),
 ]
@@ -108,6 +122,7 @@ BY_HAND = [  # change, a part of the sentence, with the cluster's files or witho
     ("arrivals.user.amy=0", "no setting", True),
     ("ask=1.2", "users ask", True),
     ("max_jobs.partition.open=2", "QOS of its own", True),
+    ("max_jobs.nodes.1=2", "give them a QOS", True),
     ("max_nodes.account.art=2", "each user's nodes", True),
     ("priority.size=-1", "fewer points", True),
     ("priority.partition.gpu=+5", "priority.qos.NAME", True),
@@ -150,6 +165,8 @@ REFUSED = [  # change, a part of the message
     ("limit.partition.none=1h", "no partition 'none' (known: gpu, open, quick)"),
     ("priority.qos.none=+5", "no QOS 'none'"),
     ("max_jobs.planet.x=1", "unknown dimension"),
+    ("priority.nodes.x=+5", "not a whole number"),
+    ("priority.limit.UNLIMITED=+5", "every job asks"),
     ("colour=red", "unknown change"),
     ("nodes", "write NAME=VALUE"),
 ]
