@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -85,14 +85,16 @@ SNAPSHOT_S = 900  # simulated seconds between two looks at the priorities
 class Stage:
     """Where a workload runs. `acts` are administrator's commands, each with its second from the start of the run.
 
-    "@N" in a command stands for the time of second N, in the form that scontrol reads.
+    "@N" in a command stands for the time of second N, in the form that scontrol reads. `commands` are commands of
+    sacctmgr that an administrator gives before the first submission.
     """
 
     cluster: Cluster = CLUSTER
     qos: Mapping[str, str] = field(default_factory=lambda: QOS)
     acts: tuple[tuple[int, tuple[str, ...]], ...] = ()
-    slurm: type[Slurm] = Slurm
+    slurm: Callable[[Path, Cluster, FastClock, str], Slurm] = Slurm
     version: str = OWN
+    commands: tuple[tuple[str, ...], ...] = ()
 
 
 def prepare(slurm: Slurm, qos: Mapping[str, str] = QOS) -> None:
@@ -193,6 +195,8 @@ def record(folder: Path, workload: list[Submission], stage: Stage | None = None,
         try:
             slurm.up()
             prepare(slurm, stage.qos)
+            for program, *words in stage.commands:
+                slurm.run(program, "-i", *words)
             ids, looks, done = drive(slurm, workload, stage.acts)
             slurm.wait(60, lambda: "RUNNING" not in _sacct(slurm), "the accounting to catch up")
             lines = [json.dumps(asdict(job) | {"job_id": ids[job.index]}, sort_keys=True) for job in workload]

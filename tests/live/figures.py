@@ -63,8 +63,7 @@ def repeated(world: SlurmWorld) -> tuple[list[dict[str, float]], list[dict[str, 
     figures, waits = [], []
     since = np.maximum(world.jobs.submit_s, world.jobs.eligible_s)
     for seed in range(REPETITIONS):
-        noise = np.random.default_rng(seed).integers(-1, 2, len(world.jobs))
-        result = run(replace(world, jobs=replace(world.jobs, run_s=np.maximum(world.jobs.run_s + noise, 0))))
+        result = run(nudged(world, seed))
         figures.append(free_run(world, result))
         waits.append(np.where(result.start_s >= 0, result.start_s - since, -1))
     pairs: list[dict[str, float]] = []
@@ -72,6 +71,12 @@ def repeated(world: SlurmWorld) -> tuple[list[dict[str, float]], list[dict[str, 
         both = (first >= 0) & (second >= 0)
         pairs.append(relative(first[both], second[both]))
     return figures, pairs
+
+
+def nudged(world: SlurmWorld, seed: int) -> SlurmWorld:
+    """The world with each run time a second longer, shorter or as it is, at random."""
+    noise = np.random.default_rng(seed).integers(-1, 2, len(world.jobs))
+    return replace(world, jobs=replace(world.jobs, run_s=np.maximum(world.jobs.run_s + noise, 0)))
 
 
 def priorities(folder: Path, world: SlurmWorld) -> Int64s:

@@ -1,0 +1,95 @@
+"""What a diff of slurm.conf is predicted to do, and what a real Slurm does with it.
+
+The short form tries one diff on 24 jobs, in a minute and a half. With BATON_LIVE=full the test tries every diff of
+`tests.live.advice` on 200 jobs, on this machine's own Slurm, in twenty minutes.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from models.study.slurm.files import SlurmDescription
+from models.what_if.advice.declared import edited_description
+from models.what_if.advice.slurm_diff import slurm_diff
+from simulator.slurm.inputs.cluster import cluster
+from tests.conftest import skip_or_fail
+from tests.live import advice, recording
+from tests.live.slurm import OWN, Cluster, Slurm, missing
+
+pytestmark = pytest.mark.live
+
+
+def test_a_real_slurm_does_what_was_predicted_of_a_diff(version: str, tmp_path: Path) -> None:
+    """The stream before and after a diff that is predicted to be bad: slurmctld accepts it, and the waits grow."""
+    if reason := missing(clock=True, version=version):
+        skip_or_fail("slurm" if version == OWN else f"slurm-{version}", reason)
+    before, after = tmp_path / "before", tmp_path / "after"
+    advice.run_before(before, advice.SHORT, version)
+    diff = advice.diff_of(before, advice.SHORT_CHANGE)
+    assert not diff.by_hand
+    advice.run_after(after, advice.SHORT, diff, version)
+
+    advice.check_accepted(diff, after)
+    found = advice.compare(before, after, diff, advice.SHORT)
+    print(f"\nSlurm {version}, {advice.described_in_words(advice.SHORT_CHANGE, found)}")
+    assert found.jobs >= advice.SHORT.jobs - 1
+    assert found.verdict == "more"
+    assert found.same_sign
+    assert found.is_within(0.999)  # at 95 % one of twenty runs fails by chance
+
+
+COMMANDS = (
+    "max_jobs.qos.normal=3 and max_nodes.qos.normal=2",
+    "max_nodes.qos.normal=UNLIMITED and max_nodes.qos.normal=7",
+    "max_jobs.account.science=6 and max_nodes.user.root=4",
+    "max_jobs.account.science=5",
+    "max_jobs.user.root=2 and limit.user.root=2h and limit.qos.normal=1-0",
+    "priority.qos.normal=+500",
+    "priority.user.root=+800",
+    "priority.limit.4h=+900 and priority.nodes.1=+950",
+    "max_jobs.user.root=UNLIMITED and max_jobs.qos.normal=UNLIMITED",
+)
+
+
+def test_the_database_then_holds_what_is_simulated(version: str, tmp_path: Path) -> None:
+    """Every kind of command: the dumps that follow it make the same QOS and associations as the edit of the dumps."""
+    enforced = Cluster(
+        nodes=1, settings={"AccountingStorageEnforce": "associations,limits,qos", "PriorityWeightQOS": "1000"}
+    )
+    with Slurm.running(enforced, version=version) as slurm:
+        (tmp_path / "slurm.conf").write_text((slurm.folder / "etc/slurm.conf").read_text())
+
+        def described() -> SlurmDescription:
+            for what in ("qos", "assoc"):
+                (tmp_path / f"{what}.psv").write_text(slurm.run("sacctmgr", "show", what, "-P"))
+            return recording.described(tmp_path)
+
+        for change in COMMANDS:
+            before = described()
+            diff = slurm_diff([change], before.conf, before.qos)
+            assert diff.accounts
+            for edit in diff.accounts:
+                program, *words = edit.command
+                slurm.run(program, "-i", *words)
+            simulated, held = (cluster(*one) for one in (edited_description(before, diff), described()))
+            assert simulated.qos.names == held.qos.names
+            for one, other in ((simulated.qos, held.qos), (simulated.associations, held.associations)):
+                for field in fields(one):
+                    np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name), field.name)
+
+
+@pytest.mark.skipif(os.environ.get("BATON_LIVE") != "full", reason="five runs of three minutes: BATON_LIVE=full")
+def test_every_diff_moves_a_real_slurm_as_predicted(tmp_path: Path) -> None:
+    """Good and bad diffs: the sign of the difference, and its size within the joint interval."""
+    if reason := missing(clock=True):
+        skip_or_fail("slurm", reason)
+    found = advice.prove(tmp_path, advice.FULL)
+    for change, expected in advice.DIFFS.items():
+        assert expected in (None, found[change].verdict), change
+        assert found[change].same_sign, change
+        assert found[change].is_within(), change
