@@ -210,7 +210,7 @@ def _as_recorded(
     plots: Path | None,
 ) -> _Answer:
     """Replay the cluster as recorded and build the output of `--json`. Nothing is stored."""
-    from models.what_if.recorded.answer import answer_recorded, job_times, read_recorded_scene
+    from models.what_if.recorded.answer import answer_recorded, as_schedules, job_times, read_recorded_scene
     from reports.text.what_if import write_recorded
     from traces.progress import Progress
 
@@ -225,7 +225,7 @@ def _as_recorded(
     if plots is not None:
         from reports.changed_page import write_changes
 
-        write_changes(plots, settings.name, result, whole)
+        write_changes(plots, settings.name, result, *as_schedules(whole))
     return _Answer(result, *job_times(scene, daily), write_recorded)
 
 

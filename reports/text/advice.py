@@ -50,6 +50,12 @@ def _conclusion(result: dict[str, Any]) -> str:
     lines = ["\nto make the recommended change (nothing is applied):"]
     lines += [f"  {line}" for line in result["slurm_conf"]]
     lines += [f"  {line}" for line in result["commands"]]
+    if result["declared"] is not None:
+        mean = next(row for row in result["declared"]["results"] if row["figure"] == "mean_wait_s")
+        lines.append(
+            f"under the declared slurm.conf the mean wait is {duration(mean['value'])} in place of "
+            f"{duration(mean['before'])} ({mean['verdict']}; {result['declared']['base']['trust']['why']})"
+        )
     lines.append(f"afterwards: baton advise --cluster {text(result['cluster'])} --verify DATE")
     return "\n".join(lines) + "\n"
 

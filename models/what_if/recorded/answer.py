@@ -20,8 +20,10 @@ from models.what_if.recorded.changes import changed_recorded
 from models.what_if.recorded.outcomes import SCHEDULER, RecordedOutcome, base_beside, group_rows, outcome_of, rows
 from models.what_if.recorded.scene import LEAST_WINDOW_S, RecordedScene, follow_window
 from models.what_if.schedulers import SchedulerOutcome
+from simulator.recorded.follow import HORIZON_S
 from simulator.recorded.parameters import LEAST_FIT_S
 from simulator.recorded.record import RecordedTrace, events
+from simulator.workload import Replay, Workload
 from traces import instants
 from traces.clusters import ClusterSettings
 from traces.counted import counted
@@ -176,6 +178,20 @@ def job_times(
         }
         outcomes.append(SchedulerOutcome(SCHEDULER, change, scene.seed, {}, {}, (), times))
     return scene.about.filter(jobs)["job_id"].to_list(), outcomes
+
+
+def as_schedules(whole: Sequence[tuple[str, RecordedOutcome]]) -> tuple[Workload, list[Replay]]:
+    """Return the jobs of the window as a workload, and each replay in one piece as a schedule of it."""
+    scene = whole[0][1].scene
+    jobs, record = scene.judged, scene.record
+    submit_s, start_s = record.submit_s[jobs], record.start_s[jobs]
+    run_s, number = (record.end_s - record.start_s)[jobs], np.arange(len(submit_s))
+    replays = []
+    for change, outcome in whole:
+        wait_s = outcome.wait_s[jobs]
+        starts = np.where(wait_s < HORIZON_S, submit_s + wait_s, -1).astype(np.int64)  # -1 as well if not submitted
+        replays.append(Replay(change, starts, outcome.scene.run_s[jobs], float("nan")))
+    return Workload(number, submit_s, record.size[jobs], run_s, record.limit_s[jobs], start_s), replays
 
 
 def feasible(scene: RecordedScene, changes: Sequence[str]) -> list[str]:

@@ -1,0 +1,46 @@
+"""What an administrator types for recommended changes, with the evidence, and their effect in a declared Slurm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from models.study.slurm.files import declared
+from models.what_if.advice.conf_text import applied, unified
+from models.what_if.advice.declared import compare_declared
+from models.what_if.advice.slurm_diff import slurm_diff
+from traces.clusters import ClusterSettings
+from traces.errors import InputError
+from traces.store.folder import DataFolder
+
+
+def to_do(data: DataFolder, settings: ClusterSettings, changes: Sequence[str], evidence: str) -> dict[str, Any]:
+    """Return lines for slurm.conf, `sacctmgr` commands, and `declared`: the effect under the cluster's own files.
+
+    With a declared slurm.conf (`slurm_conf` in clusters.toml) the lines are a unified diff of it, and the recorded jobs
+    are simulated under the files before and after it (`compare_declared`). Else they are single settings, and
+    `declared` is None.
+    """
+    files = declared(data, settings)
+    if files is None:
+        diff = slurm_diff(changes)
+        lines, effect = [edit.text for edit in diff.conf], None
+    else:
+        qos = files.read_qos()
+        diff = slurm_diff(changes, files.conf, None if qos is None else qos.rows)
+        before = _text(Path(files.conf.path))
+        lines, effect = unified(before, applied(before, diff.conf)).splitlines(), compare_declared(files, diff)
+    comments = [f"# {line}" for line in (evidence, *diff.by_hand, *diff.remarks)]
+    return {
+        "slurm_conf": [*comments, *lines],
+        "commands": [edit.text for edit in diff.accounts],
+        "declared": effect,
+    }
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
