@@ -210,6 +210,7 @@ def _as_recorded(
     plots: Path | None,
 ) -> _Answer:
     """Replay the cluster as recorded and build the output of `--json`. Nothing is stored."""
+    from models.what_if.advice.to_do import declared_effects
     from models.what_if.recorded.answer import answer_recorded, as_schedules, job_times, read_recorded_scene
     from reports.text.what_if import write_recorded
     from traces.progress import Progress
@@ -226,6 +227,7 @@ def _as_recorded(
         from reports.changed_page import write_changes
 
         write_changes(plots, settings.name, result, *as_schedules(whole))
+    result["declared"] = declared_effects(folder, settings, list(dict.fromkeys(changes)))
     return _Answer(result, *job_times(scene, daily), write_recorded)
 
 

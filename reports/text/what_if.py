@@ -115,6 +115,9 @@ def write_recorded(out: TextIO, result: dict[str, Any]) -> None:
         out.write("".join(f"{line}\n" for line in _change(mine)))
         groups = [row for row in result["groups"] if row["change"] == change]
         out.write("".join(f"{line}\n" for line in _gains(groups)))
+        for one in result["declared"]:
+            if one["change"] == change:
+                out.write("".join(f"{line}\n" for line in _declared(one)))
 
 
 def _base(result: dict[str, Any]) -> Iterator[str]:
@@ -169,6 +172,18 @@ def _difference(row: dict[str, Any], kind: str) -> str:
         why = f"the base is off by {shown(error)}" if is_small else "the interval includes 0 or is unknown"
         return f"cannot tell: {amount}; {why}"
     return amount
+
+
+def _declared(one: dict[str, Any]) -> Iterator[str]:
+    """Yield the effect under the cluster's own slurm.conf, and what to type."""
+    if one["declared"] is not None:
+        mean = next(row for row in one["declared"]["results"] if row["figure"] == "mean_wait_s")
+        yield (
+            f"  under the declared slurm.conf: mean wait {duration(mean['value'])} in place of "
+            f"{duration(mean['before'])} ({mean['verdict']}; {one['declared']['base']['trust']['why']})"
+        )
+    yield "  to make it (nothing is applied):"
+    yield from (f"    {text(line)}" for line in (*one["slurm_conf"], *one["commands"]))
 
 
 def _gains(groups: list[dict[str, Any]]) -> Iterator[str]:

@@ -20,7 +20,7 @@ def to_do(data: DataFolder, settings: ClusterSettings, changes: Sequence[str], e
 
     With a declared slurm.conf (`slurm_conf` in clusters.toml) the lines are a unified diff of it, and the recorded jobs
     are simulated under the files before and after it (`compare_declared`). Else they are single settings, and
-    `declared` is None.
+    `declared` is None, as it is for changes that no setting makes.
     """
     files = declared(data, settings)
     if files is None:
@@ -30,13 +30,25 @@ def to_do(data: DataFolder, settings: ClusterSettings, changes: Sequence[str], e
         qos = files.read_qos()
         diff = slurm_diff(changes, files.conf, None if qos is None else qos.rows)
         before = _text(Path(files.conf.path))
-        lines, effect = unified(before, applied(before, diff.conf)).splitlines(), compare_declared(files, diff)
+        lines = unified(before, applied(before, diff.conf)).splitlines()
+        effect = compare_declared(files, diff) if diff.conf or diff.accounts else None
     comments = [f"# {line}" for line in (evidence, *diff.by_hand, *diff.remarks)]
     return {
         "slurm_conf": [*comments, *lines],
         "commands": [edit.text for edit in diff.accounts],
         "declared": effect,
     }
+
+
+def declared_effects(data: DataFolder, settings: ClusterSettings, changes: Sequence[str]) -> list[dict[str, Any]]:
+    """Return for each change what to type and its effect under the declared files; empty without a slurm.conf.
+
+    `declared` is None for a change that no setting makes. Raises InputError for files that cannot be read, and for a
+    name that they cannot hold.
+    """
+    if declared(data, settings) is None:
+        return []
+    return [{"change": change, **to_do(data, settings, [change], f"baton whatif: {change}")} for change in changes]
 
 
 def _text(path: Path) -> str:

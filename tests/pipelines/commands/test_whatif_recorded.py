@@ -37,3 +37,27 @@ def test_the_command_prints_the_record_the_base_and_who_waits_more(baton: Baton,
     assert refused.code == 2 and "--plots draws the cluster as recorded" in refused.err
     weekly = baton(*asked, "--horizon", "7-0", "--json").json
     assert weekly["base"]["recorded"] == result["base"]["recorded"]
+
+
+CONF = """ClusterName=lab
+SelectType=select/linear
+GresTypes=gpu
+NodeName=n[1-6] CPUs=64 RealMemory=256000 Gres=gpu:8
+PartitionName=gpu Nodes=n[1-6] MaxTime=5-00:00:00 State=UP Default=YES
+"""
+
+
+def test_a_declared_slurm_conf_shows_the_diff_and_its_effect(baton: Baton, tmp_path: Path) -> None:
+    data = cases.in_warehouse(tmp_path / "data")
+    (data.root / "slurm.conf").write_text(CONF, encoding="utf-8")
+    data.clusters_toml.write_text('[busy]\nnodes = 6\nslurm_conf = "slurm.conf"\n', encoding="utf-8")
+    asked = ("whatif", "--cluster", "busy", "--data", data.root, "--change", "backfill=off", "--change", "nodes=+1")
+    text = baton(*asked).out
+    assert "+SchedulerType=sched/builtin" in text and "under the declared slurm.conf: mean wait" in text
+    off, more = baton(*asked, "--json").json["declared"]
+    mean = next(row for row in off["declared"]["results"] if row["figure"] == "mean_wait_s")
+    assert mean["difference"] > 0 and off["declared"]["base"]["trust"]["level"] in ("figures", "direction")
+    assert more["declared"] is None and any(line.startswith("# nodes=+1: ") for line in more["slurm_conf"])
+    (data.root / "slurm.conf").unlink()
+    refused = baton(*asked)
+    assert refused.code == 2 and "slurm.conf" in refused.err

@@ -80,5 +80,7 @@ def in_warehouse(root: Path, recorded: RecordedTrace | None = None) -> DataFolde
         )  # fmt: skip
     folder = DataFolder(root)
     files = conform(schema.TRACE_FILES, pl.DataFrame([warehouse.trace_file("busy", len(listed))]))
-    warehouse.write(folder, {"jobs": conform(schema.JOBS, pl.DataFrame(listed)), "trace_files": files})
+    jobs = conform(schema.JOBS, pl.DataFrame(listed))
+    attempts = warehouse.attempts_of(jobs)
+    warehouse.write(folder, {"jobs": jobs, "attempts": attempts, "trace_files": files})
     return folder
