@@ -182,6 +182,7 @@ def _declared(one: dict[str, Any]) -> Iterator[str]:
             f"  under the declared slurm.conf: mean wait {duration(mean['value'])} in place of "
             f"{duration(mean['before'])} ({mean['verdict']}; {one['declared']['base']['trust']['why']})"
         )
+        yield from (f"  {text(line)}" for line in one["declared"]["said"])
     yield "  to make it (nothing is applied):"
     yield from (f"    {text(line)}" for line in (*one["slurm_conf"], *one["commands"]))
 

@@ -21,7 +21,7 @@ from models.what_if.advice.slurm_diff import NORMAL, OF_A_JOB, WALL, AccountEdit
 from models.what_if.trust import QUANTILES, WAITS, mean_interval, quantile_intervals, trust, verdict, waits
 from simulator.metrics import spearman
 from simulator.slurm.run import run
-from simulator.slurm.world import NEVER, NO_LIMIT, NONE, SlurmWorld
+from simulator.slurm.world import NEVER, NO_LIMIT, NONE, REASONS, SlurmWorld
 from traces.arrays import Bools, Float64s, Int64s
 from traces.counted import counted
 from traces.errors import InputError
@@ -180,6 +180,7 @@ class PairedWaits(NamedTuple):
     recorded_s: Float64s  # NaN for a job that did not start in the record
     before_s: Float64s  # simulated; NaN for a job that never starts
     after_s: Float64s
+    contradictions: tuple[str, ...] = ()  # jobs of the record that the files before the change never start, by reason
 
     @property
     def both(self) -> Bools:
@@ -199,8 +200,16 @@ def paired_waits(before: SlurmWorld, after: SlurmWorld) -> PairedWaits:
         raise InputError("the two clusters to compare hold different jobs")
     since_s = np.maximum(before.jobs.submit_s, before.jobs.eligible_s)
     recorded_s = np.where(before.jobs.pinned_s == NEVER, NONE, before.jobs.pinned_s)
-    starts = (recorded_s, run(before).start_s, run(after).start_s)
-    return PairedWaits(before.jobs.submit_s, *(np.where(at == NONE, np.nan, at - since_s) for at in starts))
+    base = run(before)
+    starts = (recorded_s, base.start_s, run(after).start_s)
+    recorded, old, new = (np.where(at == NONE, np.nan, at - since_s) for at in starts)
+    counts = np.bincount(base.reason[recorded_s != NONE], minlength=len(REASONS))
+    lines = tuple(
+        f"slurm.conf contradicts the log: {counted(int(count), 'job')} that ran can never start under it: {why}"
+        for why, count in zip(REASONS, counts, strict=True)
+        if why and count
+    )
+    return PairedWaits(before.jobs.submit_s, recorded, old, new, lines)
 
 
 def answer_declared(paired: PairedWaits, block_s: int = BLOCK_S) -> dict[str, Any]:
@@ -211,7 +220,8 @@ def answer_declared(paired: PairedWaits, block_s: int = BLOCK_S) -> dict[str, An
     """
     both = paired.both
     if not both.any():
-        raise InputError("no recorded job starts both before and after the change, so there is nothing to compare")
+        why = "; ".join(paired.contradictions) or "so there is nothing to compare"
+        raise InputError(f"no recorded job starts both before and after the change: {why}")
     recorded, old, new = (waits(w[both]) for w in (paired.recorded_s, paired.before_s, paired.after_s))
     rho: float | None = spearman(paired.before_s[both], paired.recorded_s[both])
     rho = None if rho is None or np.isnan(rho) else rho
@@ -245,5 +255,5 @@ def answer_declared(paired: PairedWaits, block_s: int = BLOCK_S) -> dict[str, An
         "never": paired.lost,
         "base": base,
         "results": rows,
-        "said": [never] if paired.lost else [],
+        "said": [*paired.contradictions, *([never] if paired.lost else [])],
     }

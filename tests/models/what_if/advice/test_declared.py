@@ -149,8 +149,8 @@ def test_jobs_that_never_start_are_counted_apart() -> None:
     assert paired.lost == 3
     with pytest.raises(InputError, match="nothing to compare"):
         answer_declared(paired)
-    wait_s = (np.array(x, float) for x in ([5, 5], [5, 5], [7, np.nan]))
-    some = PairedWaits(np.zeros(2, np.int64), *wait_s)
+    recorded_s, before_s, after_s = (np.array(x, float) for x in ([5, 5], [5, 5], [7, np.nan]))
+    some = PairedWaits(np.zeros(2, np.int64), recorded_s, before_s, after_s)
     found = answer_declared(some)
     assert (found["jobs"], found["never"], found["results"][0]["difference"]) == (1, 1, 2.0)
     assert "1 job can never start" in found["said"][0]
