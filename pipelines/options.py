@@ -20,6 +20,7 @@ from traces.given_paths import data_root, exists
 from traces.progress import say as say
 from traces.slurm.text import SPAN_FORMS, parse_span_s
 from traces.store.folder import DEFAULT, DataFolder
+from traces.units import HOUR_S
 from traces.visible import storable
 
 # Bounds far above any real cluster or wait. Arithmetic on values within them stays within 64 bits.
@@ -87,6 +88,14 @@ def duration_s(text: str) -> int:
     if round(seconds) <= 0:
         raise InputError(f"duration {text[:80]!r} is shorter than 1 s; {SPAN_FORMS}")
     return round(seconds)
+
+
+def replay_span_s(horizon: str) -> int:
+    """Parse --horizon, s. Raises InputError for less than an hour."""
+    span_s = duration_s(horizon)
+    if span_s < HOUR_S:
+        raise InputError(f"--horizon {horizon[:80]!r} is shorter than an hour; write 24h or 7-0")
+    return span_s
 
 
 def utc_s(text: str) -> int:

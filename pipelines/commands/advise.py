@@ -70,7 +70,7 @@ def advise(
 
         settings = clusters.resolve(folder, cluster=cluster)
         contents.check_clusters(folder, [settings.name])
-        span_s = options.duration_s(horizon)
+        span_s = options.replay_span_s(horizon)
         if change is not None and verify is None:
             raise InputError("--change goes with --verify; to ask about a change, use `baton whatif --change`")
         if verify is not None:

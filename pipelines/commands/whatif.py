@@ -15,7 +15,6 @@ from simulator.names import SCHEDULERS, check_together, gpu_schedulers
 from traces.counted import counted
 from traces.errors import InputError
 from traces.files.queue_tree import queues_in
-from traces.units import HOUR_S
 
 if TYPE_CHECKING:
     from models.what_if.gpu_answers import Question
@@ -215,9 +214,7 @@ def _as_recorded(
     from reports.text.what_if import write_recorded
     from traces.progress import Progress
 
-    span_s = options.duration_s(horizon)
-    if span_s < HOUR_S:
-        raise InputError(f"--horizon {horizon!r} is shorter than an hour; write 24h or 7-0")
+    span_s = options.replay_span_s(horizon)
     with Progress("following the log", 1, stays=False) as progress:
         scene = read_recorded_scene(folder, settings, window, span_s, seed)
         progress.advance("rules and record")

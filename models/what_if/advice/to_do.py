@@ -20,19 +20,23 @@ def to_do(data: DataFolder, settings: ClusterSettings, changes: Sequence[str], e
 
     With a declared slurm.conf (`slurm_conf` in clusters.toml) the lines are a unified diff of it, and the recorded jobs
     are simulated under the files before and after it (`compare_declared`). Else they are single settings, and
-    `declared` is None, as it is for changes that no setting makes.
+    `declared` is None, as it is for changes that no setting makes and for files that contradict the log.
     """
-    files = declared(data, settings)
+    files, effect, failed = declared(data, settings), None, list[str]()
     if files is None:
         diff = slurm_diff(changes)
-        lines, effect = [edit.text for edit in diff.conf], None
+        lines = [edit.text for edit in diff.conf]
     else:
         qos = files.read_qos()
         diff = slurm_diff(changes, files.conf, None if qos is None else qos.rows)
         before = _text(Path(files.conf.path))
         lines = unified(before, applied(before, diff.conf)).splitlines()
-        effect = compare_declared(files, diff) if diff.conf or diff.accounts else None
-    comments = [f"# {line}" for line in (evidence, *diff.by_hand, *diff.remarks)]
+        if diff.conf or diff.accounts:
+            try:
+                effect = compare_declared(files, diff)
+            except InputError as error:  # the files contradict the log, or are too few
+                failed.append(f"not simulated under the declared files: {error}")
+    comments = [f"# {line}" for line in (evidence, *diff.by_hand, *diff.remarks, *failed)]
     return {
         "slurm_conf": [*comments, *lines],
         "commands": [edit.text for edit in diff.accounts],
