@@ -41,7 +41,8 @@ def advised(source: Source, section: Section) -> None:
 def _sentence(rows: list[dict[str, Any]]) -> str:
     recommended = next((row for row in rows if row["is_recommended"]), None)
     if recommended is None:
-        return f"The advisor recommends to change nothing: {fmt.text(rows[0]['why_not'])}."
+        best = rows[0]
+        return f"The advisor recommends to change nothing: it found {fmt.text(best['changes'])}, but {best['why_not']}."
     return (
         f"The advisor recommends {fmt.text(recommended['changes'])}: on weeks that it did not search, the 90th "
         f"percentile of the waits falls from {fmt.duration(recommended['base_value'])} to "

@@ -19,7 +19,7 @@ from models.what_if.recorded.answer import read_recorded_log
 from models.what_if.recorded.changes import TOGETHER, changed_recorded
 from models.what_if.recorded.outcomes import RecordedOutcome, base_beside, outcome_of
 from models.what_if.recorded.scene import LEAST_WINDOW_S, RecordedScene, follow_window
-from models.what_if.trust import LESS, verdict
+from models.what_if.trust import CANNOT_TELL, LESS, MORE, SAME, verdict
 from traces import instants
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
@@ -33,6 +33,11 @@ from traces.units import DAY_S, WEEK_S
 
 FOLDER = "advice"  # under artifacts
 SHOWN = 3  # candidates that are judged on the later weeks
+NO_GAIN = {
+    CANNOT_TELL: "its effect on the later weeks is within chance or the base's own error",
+    MORE: "it is worse than no change on the later weeks",
+    SAME: "it changes nothing on the later weeks",
+}
 
 
 @dataclass(frozen=True)
@@ -146,7 +151,7 @@ def _judged(
     if trusted["level"] != "figures":
         why_not = f"the base is too far from the record: {trusted['why']}"
     elif told != LESS:
-        why_not = f"the later weeks do not show a gain beyond chance and the base's own error: {told}"
+        why_not = NO_GAIN[told]
     elif lost:
         why_not = f"{counted(len(lost), 'group')} would wait too much longer"
     elif in_one_piece >= 0:
