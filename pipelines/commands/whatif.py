@@ -215,6 +215,7 @@ def _as_recorded(
     from traces.progress import Progress
 
     span_s = options.replay_span_s(horizon)
+    under_files = declared_effects(folder, settings, list(dict.fromkeys(changes)))
     with Progress("following the log", 1, stays=False) as progress:
         scene = read_recorded_scene(folder, settings, window, span_s, seed)
         progress.advance("rules and record")
@@ -224,7 +225,7 @@ def _as_recorded(
         from reports.changed_page import write_changes
 
         write_changes(plots, settings.name, result, *as_schedules(whole))
-    result["declared"] = declared_effects(folder, settings, list(dict.fromkeys(changes)))
+    result["declared"] = under_files
     return _Answer(result, *job_times(scene, daily), write_recorded)
 
 

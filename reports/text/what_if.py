@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TextIO
 
+from reports.advice.advice import AS_IT_IS
 from reports.format import FORMATS, duration, percent, text
 from traces.counted import counted
 
@@ -109,12 +110,14 @@ def write_recorded(out: TextIO, result: dict[str, Any]) -> None:
     out.write("".join(f"{line}\n" for line in _base(result)))
     for change in dict.fromkeys(row["change"] for row in result["results"]):
         mine = [row for row in result["results"] if row["change"] == change]
-        if any(row["difference_ci95"] == [0.0, 0.0] for row in mine) and all(row["difference"] == 0 for row in mine):
+        if change == AS_IT_IS:
             continue
         out.write(f"\n{text(change)}\n")
-        out.write("".join(f"{line}\n" for line in _change(mine)))
-        groups = [row for row in result["groups"] if row["change"] == change]
-        out.write("".join(f"{line}\n" for line in _gains(groups)))
+        if all(row["difference"] == 0 for row in mine):
+            out.write("  no change in the recorded cluster\n")
+        else:
+            groups = [row for row in result["groups"] if row["change"] == change]
+            out.write("".join(f"{line}\n" for line in (*_change(mine), *_gains(groups))))
         for one in result["declared"]:
             if one["change"] == change:
                 out.write("".join(f"{line}\n" for line in _declared(one)))

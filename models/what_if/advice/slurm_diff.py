@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from models.what_if.advice.conf_text import ConfEdit
+from models.what_if.advice.setting import PREFIX, setting_edit
 from models.what_if.changes import finite, limit_of
 from models.what_if.recorded.changes import DIMENSIONS, KNOWN, MOST, TOGETHER, UNLIMITED
 from traces.errors import InputError
@@ -114,7 +115,9 @@ def _add(draft: _Draft, change: str) -> None:
     known = ", ".join(KNOWN)
     if not found or not value:
         raise InputError(f"change {change[:80]!r} is not understood; write NAME=VALUE, with one of {known}")
-    if name in _SETTINGS:
+    if change.startswith(PREFIX):
+        draft.edits.append(setting_edit(change))
+    elif name in _SETTINGS:
         _SETTINGS[name](draft, value, change)
     elif first in _BY_HAND:
         draft.by_hand.append(f"{change}: {_BY_HAND[first]}")

@@ -9,7 +9,9 @@ from typing import Any
 from models.study.slurm.files import declared
 from models.what_if.advice.conf_text import applied, unified
 from models.what_if.advice.declared import compare_declared
+from models.what_if.advice.setting import PREFIX
 from models.what_if.advice.slurm_diff import slurm_diff
+from models.what_if.recorded.changes import TOGETHER
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.store.folder import DataFolder
@@ -48,9 +50,14 @@ def declared_effects(data: DataFolder, settings: ClusterSettings, changes: Seque
     """Return for each change what to type and its effect under the declared files; empty without a slurm.conf.
 
     `declared` is None for a change that no setting makes. Raises InputError for files that cannot be read, and for a
-    name that they cannot hold.
+    name that they cannot hold; without a slurm.conf, for a change of a setting of it.
     """
     if declared(data, settings) is None:
+        for change in changes:
+            if any(part.strip().startswith(PREFIX) for part in change.split(TOGETHER)):
+                raise InputError(
+                    f"change {change[:80]!r} needs the cluster's slurm.conf: name it as slurm_conf in clusters.toml"
+                )
         return []
     return [{"change": change, **to_do(data, settings, [change], f"baton whatif: {change}")} for change in changes]
 

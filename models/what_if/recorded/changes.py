@@ -23,6 +23,7 @@ from traces.units import HOUR_S
 
 DIMENSIONS = ("user", "account", "partition", "qos")
 MOST = ("limit", "nodes")  # dimensions of jobs that ask for at most so much
+OF_CONF = "conf"  # first word of a change that only a declared slurm.conf can show
 TOGETHER = " and "  # between changes that are made together
 UNLIMITED = "UNLIMITED"
 SHOWN = 10  # names in an error
@@ -43,6 +44,9 @@ def _changed(scene: RecordedScene, change: str) -> RecordedScene:
     if name in _BACKFILL:
         return _BACKFILL[name](scene, value, change)
     first, _dot, rest = name.partition(".")
+    if first == OF_CONF:
+        line = f"{change}: the recorded cluster has no such rule; only the declared slurm.conf shows its effect"
+        return with_assumption(scene, line)
     if name in ("priority.age", "priority.size"):
         return (_age if name == "priority.age" else _size)(scene, value, change)
     if first not in _OF_JOBS:
@@ -264,5 +268,5 @@ _OF_JOBS: dict[str, Callable[[RecordedScene, Bools, str, str], RecordedScene]] =
 }
 KNOWN = (
     "nodes", "limit", "ask", "arrivals", "max_jobs", "max_nodes", "priority.age", "priority.size", "priority.user.NAME",
-    *_BACKFILL,
+    *_BACKFILL, f"{OF_CONF}.KEY",
 )  # fmt: skip

@@ -63,6 +63,11 @@ def test_a_declared_slurm_conf_shows_the_diff_and_its_effect(baton: Baton, tmp_p
     assert off["declared"] is None
     line = "1,198 jobs that ran can never start under it: larger than its partition"
     assert any(line in one for one in off["slurm_conf"])
+    text = baton("whatif", "--cluster", "busy", "--data", data.root, "--change", "conf.bf_interval=60").out
+    assert "no change in the recorded cluster" in text and "+SchedulerParameters=bf_interval=60" in text
     (data.root / "slurm.conf").unlink()
     refused = baton(*asked)
     assert refused.code == 2 and "slurm.conf" in refused.err
+    data.clusters_toml.write_text("[busy]\nnodes = 6\n", encoding="utf-8")
+    refused = baton("whatif", "--cluster", "busy", "--data", data.root, "--change", "conf.bf_interval=60")
+    assert refused.code == 2 and "needs the cluster's slurm.conf" in refused.err

@@ -183,7 +183,7 @@ def test_refused_changes_are_named(conf: SlurmConf, change: str, part: str) -> N
 def test_every_change_of_whatif_is_understood(conf: SlurmConf) -> None:
     values = {"backfill": "off", "backfill.window": "1-0", "limit": "24h"}
     for name in KNOWN:
-        diff = slurm_diff([f"{name}={values.get(name, '2')}"], conf, QOS)
+        diff = slurm_diff([f"{name.replace('KEY', 'KillWait')}={values.get(name, '2')}"], conf, QOS)
         assert diff.conf or diff.accounts or diff.by_hand, name
 
 
