@@ -26,7 +26,7 @@ class Copy:
         for package in PACKAGES:
             shutil.copytree(REPOSITORY / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(REPOSITORY / "dagster.yaml", folder)
-        self.raw = dump(folder / "raw.psv")
+        self.raw = dump(folder / "raw.psv", 9)  # what-ifs need a week of log
 
     def edit(self, name: str, line: str) -> None:
         path = self.folder / name
