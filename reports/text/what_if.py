@@ -170,9 +170,8 @@ def _difference(row: dict[str, Any], kind: str) -> str:
     if row["parts"] is not None and row["figure"] == "mean_wait_s":
         amount += ", by thirds of the window " + ", ".join(shown(part) for part in row["parts"])
     if row["verdict"] == "cannot tell":
-        error = row["base_error"]
-        is_small = error is not None and abs(row["difference"]) < error
-        why = f"the base is off by {shown(error)}" if is_small else "the interval includes 0 or is unknown"
+        is_small = abs(row["difference"]) < row["base_error"]
+        why = f"the base is off by {shown(row['base_error'])}" if is_small else "the interval includes 0 or is unknown"
         return f"cannot tell: {amount}; {why}"
     return amount
 

@@ -15,7 +15,7 @@ import numpy as np
 from models.what_if.recorded.changes import DIMENSIONS
 from models.what_if.recorded.replays import starts_of, usable_nodes_of
 from models.what_if.recorded.scene import RecordedScene
-from models.what_if.trust import QUANTILES, WAITS, mean_interval, quantile_intervals, trust, verdict, waits
+from models.what_if.trust import QUANTILES, mean_interval, quantile_intervals, trust, verdict, waits
 from simulator.metrics import bounded_slowdown, spearman
 from simulator.recorded.follow import HORIZON_S, TICK_S
 from simulator.recorded.record import NEVER
@@ -94,14 +94,14 @@ def rows(base: RecordedOutcome, changed: RecordedOutcome, change: str, horizon: 
     both = base.scene.judged & changed.scene.present & base.scene.present
     submit_s = base.scene.record.submit_s[both]
     before, after = _of_jobs(base, both), _of_jobs(changed, both)
-    was, is_now, recorded = figures(base, both), figures(changed, both), waits(recorded_wait_s(base.scene)[both])
+    was, is_now = figures(base, both), figures(changed, both)
+    recorded = figures(base._replace(wait_s=recorded_wait_s(base.scene)), both)
     drawn = quantile_intervals(before["mean_wait_s"], after["mean_wait_s"], submit_s, list(QUANTILES.values()))
     of_quantiles = dict(zip(QUANTILES, drawn, strict=True))
     for figure, value in is_now.items():
         is_mean = figure in after
         change_of_jobs = after[figure] - before[figure] if is_mean else np.zeros(0)
-        error = abs(was[figure] - (recorded[figure] or 0.0)) if figure in WAITS else None
-        difference = value - was[figure]
+        error, difference = abs(was[figure] - recorded[figure]), value - was[figure]
         ci95 = mean_interval(change_of_jobs, submit_s) if is_mean else of_quantiles.get(figure)
         yield {
             "scheduler": SCHEDULER,
@@ -115,7 +115,7 @@ def rows(base: RecordedOutcome, changed: RecordedOutcome, change: str, horizon: 
             "difference_ci95": ci95,
             "base_error": error,
             "parts": _parts(change_of_jobs, submit_s, base.scene) if is_mean else None,
-            "verdict": verdict(difference, ci95, error or 0.0, is_sampled=is_mean or figure in QUANTILES),
+            "verdict": verdict(difference, ci95, error, is_sampled=is_mean or figure in QUANTILES),
         }
 
 

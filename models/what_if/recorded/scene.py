@@ -21,7 +21,9 @@ from simulator.recorded.parameters import LEAST_FIT_S, Parameters, infer_paramet
 from simulator.recorded.record import NEVER, RecordedTrace, events
 from simulator.recorded.single import is_around
 from simulator.recorded.state import RecordedRules
+from traces import instants
 from traces.arrays import Bools, Float64s, Int64s
+from traces.errors import InputError
 from traces.units import DAY_S, WEEK_S
 
 LEAST_WINDOW_S = WEEK_S
@@ -111,15 +113,19 @@ def follow_window(
     """Infer the rules of each week from the record before it, follow the record, and keep its state every `span_s`.
 
     `is_frozen` keeps the rules of the window's beginning. With less than LEAST_FIT_S of record before the window, the
-    rules are inferred from the whole record once, and an assumption says so.
+    rules are inferred from the whole record once, and an assumption says so. Raises InputError if no job that ran was
+    submitted in the window.
     """
+    if not (record.ran & (record.submit_s >= from_s) & (record.submit_s < until_s)).any():
+        raise InputError(f"no job that ran was submitted from {instants.text(from_s)} to {instants.text(until_s)}")
     fitted, is_hindsight = _fits(record, from_s, from_s + 1 if is_frozen else until_s)
     begins = [from_s] if is_hindsight else [parameters.until_s for parameters in fitted]
     daily, first = [], 0
     for after in range(1, len(fitted) + 1):  # weeks with the same rules are one stretch
         if after == len(fitted) or _rules(fitted[after]) != _rules(fitted[first]):
             end_s = until_s if after == len(fitted) else begins[after]
-            daily.append(_stretch(record, fitted[first], range(begins[first], end_s, span_s), end_s))
+            if is_around(record, begins[first], end_s).any():  # a gap of weeks in the log holds nothing to follow
+                daily.append(_stretch(record, fitted[first], range(begins[first], end_s, span_s), end_s))
             first = after
     whole = _stretch(record, fitted[0], [from_s], until_s) if also_whole else None
     said = ["the rules are inferred from the weeks that are replayed: less than four weeks of log precede them"]

@@ -40,6 +40,17 @@ def test_without_four_weeks_before_the_window_the_rules_come_from_it() -> None:
     assert [anchor.at_s for anchor in later.daily[0].shown.anchors] == list(range(later.from_s, later.until_s, DAY_S))
 
 
+def test_a_gap_of_weeks_in_the_log_is_passed_over() -> None:
+    record = cases.record()
+    gap = (record.submit_s < cases.FIRST_S + 30 * DAY_S) | (record.submit_s >= cases.FIRST_S + 58 * DAY_S)
+    left = record.take(gap)
+    found = follow_window(left, cases.about(left), cases.FIRST_S + 29 * DAY_S, cases.FIRST_S + cases.DAYS * DAY_S)
+    starts = starts_of(found)
+    assert (starts.jobs[found.judged] < NEVER).all()
+    with pytest.raises(InputError, match="no job that ran was submitted from 2024-02-05"):
+        follow_window(left, cases.about(left), cases.FIRST_S + 35 * DAY_S, cases.FIRST_S + 50 * DAY_S)
+
+
 def mean_wait_s(scene: RecordedScene, *, is_whole: bool = False) -> float:
     outcome = outcome_of(scene, is_whole=is_whole)
     return float(np.nanmean(outcome.wait_s))
