@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import polars as pl
-
 from models.study.as_of import attempts_as_of, jobs_as_of
 from traces.cache.digests import digest
 from traces.clusters import ClusterSettings
@@ -19,8 +17,13 @@ from traces.store import warehouse
 from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from simulator.slurm.inputs.jobs import Loaded
     from simulator.slurm.inputs.submitted import SubmitterNames
+
+    # Changes a cluster and its jobs before their world is built (columns as in `traces.schema`).
+    SlurmEdit = Callable[["SlurmDescription", pl.DataFrame], tuple["SlurmDescription", pl.DataFrame]]
 
 
 class SlurmDescription(NamedTuple):
@@ -29,10 +32,6 @@ class SlurmDescription(NamedTuple):
     conf: SlurmConf
     qos: tuple[Qos, ...] | None = None
     associations: tuple[Association, ...] | None = None
-
-
-# Changes a cluster and its jobs before their world is built (columns as in `traces.schema`).
-SlurmEdit = Callable[[SlurmDescription, pl.DataFrame], tuple[SlurmDescription, pl.DataFrame]]
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import polars as pl
 
 from features.bootstrap import BLOCK_S
-from models.study.slurm.files import SlurmDescription, SlurmEdit, SlurmFiles, load_slurm_files
+from models.study.slurm.files import SlurmDescription, SlurmFiles, load_slurm_files
 from models.what_if.advice.conf_text import ConfEdit, edited_conf
 from models.what_if.advice.slurm_diff import NORMAL, OF_A_JOB, WALL, AccountEdit, SlurmDiff
 from models.what_if.trust import QUANTILES, WAITS, mean_interval, quantile_intervals, trust, verdict, waits
@@ -28,6 +28,9 @@ from traces.errors import InputError
 from traces.slurm import conf_values as values
 from traces.slurm.accounts import Association, Qos
 from traces.slurm.conf import SlurmConf
+
+if TYPE_CHECKING:
+    from models.study.slurm.files import SlurmEdit
 
 Row = TypeVar("Row", Qos, Association)
 
