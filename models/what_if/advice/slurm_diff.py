@@ -16,6 +16,7 @@ from models.what_if.advice.conf_text import ConfEdit
 from models.what_if.advice.setting import PREFIX, setting_edit
 from models.what_if.changes import finite, limit_of
 from models.what_if.recorded.changes import DIMENSIONS, KNOWN, MOST, TOGETHER, UNLIMITED
+from traces.counted import counted
 from traces.errors import InputError
 from traces.slurm.accounts import Qos
 from traces.slurm.conf import SlurmConf
@@ -265,7 +266,7 @@ def _most(of_qos: str, of_user: str) -> Callable[[_Draft, str, str, str, str], N
             if len(names) > 1:
                 draft.remarks.append(f"{change}: each QOS counts for itself, so a user with jobs in two runs twice it")
         if "node=" in of_qos and number > 0:
-            draft.remarks.append(f"{change}: a single job of more than {number} nodes never starts")
+            draft.remarks.append(f"{change}: a single job of more than {counted(number, 'node')} never starts")
 
     return limited
 

@@ -77,8 +77,8 @@ def read_recorded_log(data: DataFolder, settings: ClusterSettings) -> RecordedLo
     at_once = int(events(record).peak[0].max())
     if settings.nodes is not None and at_once > settings.nodes:
         said.append(
-            f"jobs share nodes: {at_once:,} nodes' worth ran at once on {settings.nodes:,}; the replay gives every job "
-            "whole nodes"
+            f"jobs share nodes: at one moment they would take {counted(at_once, 'node')} of {settings.nodes:,}; the "
+            "replay gives every job whole nodes"
         )
     return RecordedLog(record, about, declared_dates(settings).fit_from_s, tuple(said))
 
