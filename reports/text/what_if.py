@@ -158,7 +158,7 @@ def _change(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _difference(row: dict[str, Any], kind: str) -> str:
-    """Describe the difference to the cluster as it is, with its interval and parts, or why it cannot be told."""
+    """Describe the difference from the base, with its interval; a difference within chance or error says why."""
     shown = FORMATS[kind]
     words = ("shorter", "longer") if kind == "duration" else ("less", "more")
     if row["verdict"] == "no change":

@@ -161,12 +161,12 @@ def predicted(before: Path, diff: SlurmDiff) -> tuple[PairedWaits, Float64s]:
 
 def compare(before: Path, after: Path, diff: SlurmDiff, plan: Plan) -> Compared:
     """Put the measured change of each job's wait beside the predicted one."""
-    told, changes = predicted(before, diff)
+    simulated, changes = predicted(before, diff)
     later = {job.key: job.wait_s for job in recording.read(after)}
     seen_s = np.array([_difference(later.get(job.key), job.wait_s) for job in recording.read(before)], np.float64)
     kept = ~np.isnan(changes.sum(axis=0) + seen_s)
-    submit_s, changes, seen_s = told.submit_s[kept], changes[:, kept], seen_s[kept]
-    answer = answer_declared(told, plan.block_s)
+    submit_s, changes, seen_s = simulated.submit_s[kept], changes[:, kept], seen_s[kept]
+    answer = answer_declared(simulated, plan.block_s)
     return Compared(
         int(kept.sum()),
         answer["results"][0]["verdict"],

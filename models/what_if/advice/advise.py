@@ -144,14 +144,14 @@ def _judged(
     outcome, whole = outcome_of(changed), outcome_of(changed, is_whole=True)
     base, error = value_of(of, bases["daily"]), recorded_error(of, bases["daily"])
     value, ci95 = value_of(of, outcome), difference_ci95(of, bases["daily"], outcome)
-    told = verdict(value - base, ci95, error, is_sampled=True)
+    outcome_verdict = verdict(value - base, ci95, error, is_sampled=True)
     lost = losers(bases["daily"], outcome, *fair)
     in_one_piece = value_of(of, whole) - value_of(of, bases["whole"])
     why_not = None
     if trusted["level"] != "figures":
         why_not = f"the base is too far from the record: {trusted['why']}"
-    elif told != LESS:
-        why_not = NO_GAIN[told]
+    elif outcome_verdict != LESS:
+        why_not = NO_GAIN[outcome_verdict]
     elif lost:
         why_not = f"{counted(len(lost), 'group')} would wait too much longer"
     elif in_one_piece >= 0:
@@ -164,7 +164,7 @@ def _judged(
         "value": value,
         "difference": value - base,
         "ci95": ci95,
-        "verdict": told,
+        "verdict": outcome_verdict,
         "whole_difference": in_one_piece,
         "error_share": min(error / abs(value - base), 1.0) if value != base else 1.0,
         "losers": [
