@@ -88,6 +88,11 @@ def unit_time(seconds: float | None, unit: str = "GPU") -> str:
     return MISSING if seconds is None else f"{number(seconds / 3600)} {unit} h"
 
 
+def sentence(words: str) -> str:
+    """Begin words with a capital; later capitals, as of names, stay."""
+    return words[:1].upper() + words[1:]
+
+
 def text(value: object) -> str:
     """Make untrusted text visible: control and direction characters become escapes.
 

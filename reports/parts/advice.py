@@ -26,7 +26,7 @@ def advised(source: Source, section: Section) -> None:
             "What to change",
             "The best changes of a search on the older weeks, judged on the newer ones, which the search never saw; "
             "the 90th percentile of the waits in the cluster as recorded, anew every week. Difference: below 0 is "
-            f"shorter. {shown[0]['trust_why'].capitalize()}. {source.caption(shown[0]['jobs'], 'jobs')}",
+            f"shorter. {fmt.sentence(shown[0]['trust_why'])}. {source.caption(shown[0]['jobs'], 'jobs')}",
             columns(
                 "changes|change|code", "value|90th percentile|duration", "difference|difference|duration",
                 "interval|95 %|interval_s", "whole_difference|in one piece|duration",

@@ -47,7 +47,7 @@ def _replays(source: Source, section: Section) -> None:
             "Both sides of each comparison are replays of the cluster as recorded, with its inferred rules, anew from "
             "the record every day. Change: mean wait minus that on the unchanged cluster, below 0 is shorter, with its "
             f"95 % interval over blocks of {BLOCK_DAYS} days. A replay cannot tell a change smaller than its own "
-            f"distance from the record. {base['trust_why'].capitalize()}. {source.caption(base['jobs'], 'jobs')}",
+            f"distance from the record. {fmt.sentence(base['trust_why'])}. {source.caption(base['jobs'], 'jobs')}",
             columns(
                 "change|what differs", "capacity_nodes|nodes|count", "mean_wait_s|mean wait|duration",
                 "p50_wait_s|median|duration", "p95_wait_s|p95|duration",

@@ -42,7 +42,10 @@ def verify(
     before = outcome_of(follow_window(log.record, log.about, from_s, applied_s, span_s, also_whole=False))
     scene = follow_window(log.record, log.about, applied_s, last, span_s, also_whole=False, is_frozen=True)
     since = outcome_of(scene)
-    predicted = outcome_of(changed_recorded(scene, changes))
+    changed = changed_recorded(scene, changes)
+    if not changed.present.all():
+        raise InputError(f"change {changes[:80]!r} leaves jobs out, which no setting does; name what was changed")
+    predicted = outcome_of(changed)
     error, raw = _distance(of, before), _distance(of, since)
     ci95 = _apart(_ends(of, since), _ends(of, before))
     return {

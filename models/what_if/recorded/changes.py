@@ -137,6 +137,8 @@ def _arrivals(scene: RecordedScene, jobs: Bools, value: str, change: str) -> Rec
     if rate < 1.0:
         present = scene.present.copy()
         present[ours[generator.random(len(ours)) >= rate]] = False
+        if not (present & scene.judged).any():
+            raise InputError(f"change {change!r} leaves no job of the window, so no wait is left to compare")
         gone = counted(int((scene.present & ~present & scene.judged).sum()), "job", "is")
         return with_assumption(
             replace(scene, present=present),

@@ -186,5 +186,7 @@ def test_a_change_is_verified_against_the_jobs_since(
         assert low > 0 and low <= found["predicted"] <= high
     else:
         assert found["observed"] == pytest.approx(0.0, abs=60.0)
+    with pytest.raises(InputError, match="leaves jobs out, which no setting does"):
+        verify(data, BUSY, "arrivals=50%", "mean-wait", cases.FIRST_S + 42 * DAY_S)
     with pytest.raises(InputError, match="less than a week since"):
         verify(data, BUSY, "max_jobs=1", "mean-wait", cases.FIRST_S + 60 * DAY_S)

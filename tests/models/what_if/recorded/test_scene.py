@@ -151,6 +151,7 @@ def test_changes_are_made_together(scene: RecordedScene) -> None:
         ("limit.colour.red=1h", "unknown dimension 'colour': known are user, account, partition, qos, limit, nodes"),
         ("limit.user.nobody=1h", "no job of the window has user 'nobody', so nothing would show; most jobs have user"),
         ("limit.qos.high=1h", "the log holds no qos of a job"),
+        ("arrivals=0", "leaves no job of the window"),
         ("ask=0.5", "allowed is 1 to 100"),
         ("ask=nan", "is not a number"),
         ("arrivals=1000", "allowed is 0.01 to 100"),
