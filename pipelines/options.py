@@ -48,6 +48,8 @@ Timezone = Annotated[str | None, typer.Option("--timezone", help="Time zone of l
 Nodes = Annotated[int | None, typer.Option("--nodes", min=1, max=MOST_NODES, help="Number of nodes of the cluster.")]
 GpusPerNode = Annotated[int | None, typer.Option("--gpus-per-node", min=1, max=MOST_GPUS, help="GPUs per node.")]
 CpusPerNode = Annotated[int | None, typer.Option("--cpus-per-node", min=1, max=MOST_CPUS, help="CPUs per node.")]
+From = Annotated[str | None, typer.Option("--from", help="Jobs submitted from this date on (UTC).")]
+To = Annotated[str | None, typer.Option("--to", help="Jobs submitted before this date (UTC).")]
 Resource = Annotated[
     str | None, typer.Option("--resource", help="Resource to measure the cluster in: GPU, core, memory or node.")
 ]

@@ -44,8 +44,8 @@ def advise(
     horizon: Annotated[
         str, typer.Option("--horizon", help="Replay anew from the record this often: 7-0, 24h.")
     ] = "7-0",
-    from_: Annotated[str | None, typer.Option("--from", help="Jobs submitted from this date on (UTC).")] = None,
-    to: Annotated[str | None, typer.Option("--to", help="Jobs submitted before this date (UTC).")] = None,
+    from_: options.From = None,
+    to: options.To = None,
     verify: Annotated[
         str | None, typer.Option("--verify", help="Date (UTC) at which the changes were made: were they worth it?")
     ] = None,

@@ -69,8 +69,8 @@ def whatif(
         list[str] | None,
         typer.Option("--set", help="A parameter, for all replays: tiresias.promote=0."),
     ] = None,
-    from_: Annotated[str | None, typer.Option("--from", help="Jobs submitted from this date on (UTC).")] = None,
-    to: Annotated[str | None, typer.Option("--to", help="Jobs submitted before this date (UTC).")] = None,
+    from_: options.From = None,
+    to: options.To = None,
     horizon: Annotated[
         str, typer.Option("--horizon", help="Replay the cluster anew from the record this often: 24h, 7-0.")
     ] = "24h",
