@@ -64,6 +64,14 @@ class Anchor(NamedTuple):
     pending: Int64s
 
 
+class Phase(NamedTuple):
+    """The rules and the order of the queue from an instant on, up to the next phase."""
+
+    from_s: int
+    key: Int64s  # (jobs,) as `RecordedJobs.key`
+    rules: RecordedRules
+
+
 @dataclass(frozen=True)
 class Followed:
     """What following a record shows."""
@@ -92,7 +100,7 @@ def free_starts(record: RecordedTrace, jobs: RecordedJobs, rules: RecordedRules,
     given = given_by(record, np.zeros(len(record), np.int64), usable)
     state, scratch = new_state(jobs, record.users), new_scratch(len(record), record.users)
     first, last = int(record.submit_s[0]), int(record.submit_s[-1])
-    _play(jobs, rules, given, state, scratch, first, last + 1, starts)
+    _play(jobs, rules, given, state, scratch, first, first, last + 1, NEVER, starts)
     starts[record.ran & (starts == NEVER)] = last + HORIZON_S
     return starts
 
@@ -141,12 +149,14 @@ def anchored_starts(
     rules: RecordedRules,
     until_s: int,
     own: LimitsOfUsers | None = None,
+    later: Sequence[Phase] = (),
 ) -> Int64s:
     """Return the simulated start of each job submitted from the first anchor to `until_s`, s, shape (jobs,).
 
     The jobs between two anchors are simulated from the state at the first, together with all later arrivals, until they
-    have all started. `jobs`, `rules` and `given` may differ from those that were followed; rows are the same. NEVER for
-    jobs that were cancelled in the queue, submitted at other times, or not started HORIZON_S after their span.
+    have all started; `later` replaces `rules` and the order from its instants on. `jobs`, `rules` and `given` may
+    differ from those that were followed; rows are the same. NEVER for jobs that were cancelled in the queue, submitted
+    at other times, or not started HORIZON_S after their span.
     """
     starts = np.full(len(jobs.submit_s), NEVER, np.int64)
     users = int(jobs.user.max(initial=0)) + 1
@@ -160,7 +170,11 @@ def anchored_starts(
         limit_s[running] = given.limit_s[running]  # a change of limits leaves running jobs alone
         asked = jobs._replace(limit_s=limit_s)
         _restore(asked, given, state, running, pending)
-        _play(asked, rules, given, state, scratch, from_s, end_s, begun)
+        phases = (Phase(from_s, jobs.key, rules), *later)
+        for phase, stop_s in zip(phases, (*(one.from_s for one in later), NEVER), strict=True):
+            asked = asked._replace(key=phase.key)
+            _queue_by(state, phase.key)
+            _play(asked, phase.rules, given, state, scratch, phase.from_s, from_s, end_s, stop_s, begun)
         first, last = np.searchsorted(jobs.submit_s, (from_s, end_s))
         starts[first:last] = begun[first:last]
     return starts
@@ -178,6 +192,13 @@ def usable_nodes(record: RecordedTrace, events: Events, window_s: int) -> Int64s
     return np.array([level[a:b].max() if b > a else 0 for a, b in zip(first, taken, strict=True)], np.int64)
 
 
+def _queue_by(state: RecordedState, key: Int64s) -> None:
+    """Order the queue anew."""
+    pending = state.pending[: state.scalars[PENDING]]
+    pending[:] = pending[np.lexsort((pending, -key[pending]))]
+    state.key[:] = key
+
+
 @kernel
 def _play(
     jobs: RecordedJobs,
@@ -185,20 +206,25 @@ def _play(
     given: Given,
     state: RecordedState,
     scratch: PassMemory,
+    now: int,
     from_s: int,
     until_s: int,
+    stop_s: int,
     starts: Int64s,
 ) -> None:
-    """Simulate from `from_s` on until all jobs submitted before `until_s` have started; write starts to `starts`, s."""
+    """Simulate from `now` to `stop_s`, or until all jobs submitted in [from_s, until_s) have started.
+
+    Writes their starts to `starts`, s.
+    """
     count, first = len(jobs.submit_s), jobs.submit_s[0]
-    arrived = int(np.searchsorted(jobs.submit_s, from_s))
+    arrived = int(np.searchsorted(jobs.submit_s, now))
     withdrawn, awaited = 0, 0
-    for job in range(arrived, count):
-        awaited += jobs.submit_s[job] < until_s and given.run_s[job] < NEVER and given.present[job] == 1
-    while withdrawn < len(given.cancelled) and given.end_s[given.cancelled[withdrawn]] < from_s:
+    for job in range(int(np.searchsorted(jobs.submit_s, from_s)), count):
+        is_awaited = jobs.submit_s[job] < until_s and given.run_s[job] < NEVER and given.present[job] == 1
+        awaited += is_awaited and starts[job] == NEVER
+    while withdrawn < len(given.cancelled) and given.end_s[given.cancelled[withdrawn]] < now:
         withdrawn += 1
-    now = from_s
-    while awaited > 0 and now <= until_s - 1 + HORIZON_S:
+    while awaited > 0 and now <= until_s - 1 + HORIZON_S and now < stop_s:
         _end_until(jobs, state, now)
         while arrived < count and jobs.submit_s[arrived] <= now:
             if given.present[arrived] == 1:

@@ -25,6 +25,7 @@ from simulator.recorded.state import (
     asks_no_more,
     goes_ahead,
     over_limit,
+    reorder,
 )
 from traces.arrays import Int64s
 
@@ -65,6 +66,8 @@ def make_pass(
     Over 50 lines: what can become of a job in the order in which it is tried.
     """
     scalars, pending = state.scalars, state.pending
+    if rules.order > 0:
+        reorder(jobs, state, rules.order, now)
     _begin_pass(jobs, state, scratch, target)
     free = usable - scalars[BUSY]
     steps = 0  # of the profile, which is built when the first job does not fit

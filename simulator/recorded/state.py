@@ -17,6 +17,13 @@ from simulator.recorded.record import NEVER, NONE
 from traces.arrays import Int64s
 
 PENDING, RUNNING, BUSY, CEILING, COUNTED = 0, 1, 2, 3, 4  # entries of RecordedState.scalars
+_UTILITY_STEPS = 1e6  # utilities are compared as integers
+ORDERS = (  # of the queue (`reorder`)
+    "first come, first served",
+    "wait / limit (Moab's expansion factor)",
+    "(wait / limit)^3 x nodes (Cobalt's wfp)",
+    "wait / limit / log2 of nodes (Cobalt's unicef)",
+)
 
 
 class RecordedJobs(NamedTuple):
@@ -43,6 +50,7 @@ class RecordedRules(NamedTuple):
     depth: int = NEVER  # pending jobs that a pass plans (bf_max_job_test of slurm.conf)
     user_depth: int = NEVER  # of one user (bf_max_job_user)
     plan_s: int = NEVER  # a place further ahead than this is not reserved (bf_window)
+    order: int = 0  # of the queue, a position in ORDERS; a target beyond the record needs the first
 
 
 class RecordedState(NamedTuple):
@@ -129,6 +137,31 @@ def enter(state: RecordedState, job: int) -> None:
     state.pending[i] = job
     state.scalars[PENDING] += 1
     state.could_start_s[job], state.held[job] = NONE, 0
+
+
+@kernel
+def reorder(jobs: RecordedJobs, state: RecordedState, order: int, now: int) -> None:
+    """Order the queue by the utility that the pending jobs have at `now`, for any but the first of ORDERS.
+
+    Utilities of waiting time over time limit: Moab's expansion factor (Administrator Guide 9.0.1, Job Priority
+    Factors), and Cobalt's wfp and unicef (Argonne, Cobalt wiki, Utility Functions). The waiting time is `now` less the
+    first submission plus `jobs.key`, which is first come, first served with the seconds that a change adds.
+    """
+    count, pending = state.scalars[PENDING], state.pending
+    for i in range(count):
+        job = pending[i]
+        utility = (jobs.key[job] + now - jobs.submit_s[0]) / max(jobs.limit_s[job], 1)
+        if order == 2:
+            utility *= jobs.size[job] ** (1 / 3)  # orders as the cube of the rest times the nodes
+        elif order == 3:
+            utility /= max(np.ceil(np.log2(jobs.size[job])), 6.0) - 5.0
+        state.key[job] = int(_UTILITY_STEPS * utility)
+    for i in range(1, count):
+        job, at = pending[i], i
+        while at > 0 and goes_ahead(state, job, pending[at - 1]):
+            pending[at] = pending[at - 1]
+            at -= 1
+        pending[at] = job
 
 
 @kernel

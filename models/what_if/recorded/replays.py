@@ -8,7 +8,7 @@ import numpy as np
 
 from models.what_if.recorded.scene import RecordedScene, Stretch
 from simulator.recorded.follow import TICK_S
-from simulator.recorded.free import Anchor, Given, anchored_starts, given_by
+from simulator.recorded.free import Anchor, Given, Phase, anchored_starts, given_by
 from simulator.recorded.record import NEVER
 from simulator.recorded.state import RecordedJobs
 from traces.arrays import Bools, Int64s
@@ -42,8 +42,12 @@ def starts_of(scene: RecordedScene, *, is_whole: bool = False) -> RecordedStarts
     for stretch in scene.stretches(is_whole=is_whole):
         simulated = _simulated(scene, stretch)
         given, anchors = _given(scene, stretch, simulated)
-        rules = stretch.rules._replace(**scene.rules)
-        found = anchored_starts(given, anchors, _jobs(scene, stretch, simulated), rules, stretch.until_s, scene.own)
+        first, *later = (
+            Phase(from_s, _key(scene, simulated, points_per_hour), rules._replace(**scene.rules))
+            for from_s, points_per_hour, rules in stretch.fits
+        )
+        jobs = _jobs(scene, simulated, first.key)
+        found = anchored_starts(given, anchors, jobs, first.rules, stretch.until_s, scene.own, later)
         inside = (simulated.submit_s >= stretch.from_s) & (simulated.submit_s < stretch.until_s)
         own, copied = inside & simulated.is_own, inside & ~simulated.is_own
         starts.jobs[simulated.row[own]] = found[own]
@@ -61,15 +65,20 @@ def _simulated(scene: RecordedScene, stretch: Stretch) -> _Simulated:
     return _Simulated(row[order], position[order], submit_s[order])
 
 
-def _jobs(scene: RecordedScene, stretch: Stretch, simulated: _Simulated) -> RecordedJobs:
-    """The requests, with the changed order: points of priority, or seconds of waiting without priorities."""
+def _key(scene: RecordedScene, simulated: _Simulated, points_per_hour: float | None) -> Int64s:
+    """The order of the queue: points of priority, or seconds of waiting without priorities; with the changes."""
     record, row = scene.record, simulated.row
     waited_s = scene.waited_s[row] - (simulated.submit_s - simulated.submit_s[0])
-    key = waited_s
-    if stretch.points_per_hour is not None:
-        slope = stretch.points_per_hour * scene.age
-        key = HOUR_S * (record.priority[row] + scene.points[row]) + slope * waited_s
-    columns = (simulated.submit_s, record.size[row], scene.limit_s[row], record.user[row], np.rint(key))
+    if points_per_hour is not None:
+        waited_s = HOUR_S * (record.priority[row] + scene.points[row]) + points_per_hour * scene.age * waited_s
+    key: Int64s = np.rint(waited_s).astype(np.int64)
+    return key
+
+
+def _jobs(scene: RecordedScene, simulated: _Simulated, key: Int64s) -> RecordedJobs:
+    """The requests in order of submission."""
+    record, row = scene.record, simulated.row
+    columns = (simulated.submit_s, record.size[row], scene.limit_s[row], record.user[row], key)
     return RecordedJobs(*(np.ascontiguousarray(column, np.int64) for column in columns))
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from simulator.recorded.branch import new_cluster
 from simulator.recorded.follow import HORIZON_S
-from simulator.recorded.free import Followed, anchored_starts, follow_to, free_starts, given_by
+from simulator.recorded.free import Followed, Phase, anchored_starts, follow_to, free_starts, given_by
 from simulator.recorded.record import NEVER, RecordedTrace, events
-from simulator.recorded.state import RecordedJobs, RecordedRules
+from simulator.recorded.state import RecordedJobs, RecordedRules, enter, new_state, reorder
 from tests.simulator.recorded.cases import NODES, jobs_of, records
 
 PLAIN = RecordedRules(NODES, 0, 0, NEVER, NEVER, 0, 0)
@@ -112,3 +112,34 @@ def test_an_absent_job_that_pends_at_an_anchor_is_gone_and_a_running_one_stays()
     assert anchored_starts(here, shown.anchors, long, PLAIN, 400).tolist() == [NEVER, NEVER, 2500]
     gone = here._replace(present=np.array([0, 0, 1]))
     assert anchored_starts(gone, shown.anchors, long, PLAIN, 400).tolist() == [NEVER, NEVER, 200]
+
+
+@pytest.mark.parametrize(
+    ("order", "queue"),
+    [
+        (0, [0, 1, 2, 3]),
+        (1, [2, 1, 3, 0]),  # waited 900, 800, 300 and 250 s of limits of 4,000, 2,000, 600 and 1,000 s
+        (2, [1, 3, 2, 0]),  # (0.225, 0.4, 0.5, 0.25)^3 times 1, 512, 1 and 512 nodes
+        (3, [2, 0, 1, 3]),  # through 1, 4, 1 and 4: at most 64 nodes, and 512
+    ],
+)
+def test_the_queue_is_ordered_by_what_the_jobs_have_waited_until_now(order: int, queue: list[int]) -> None:
+    submit_s, limit_s = np.array([0, 100, 600, 650]) + 100, np.array([4000, 2000, 600, 1000])
+    jobs = RecordedJobs(submit_s, np.array([1, 512, 1, 512]), limit_s, np.arange(4), -(submit_s - submit_s[0]))
+    state = new_state(jobs, 4)
+    for job in (3, 1, 0, 2):
+        enter(state, job)
+    if order:
+        reorder(jobs, state, order, 1000)
+    assert state.pending.tolist() == queue
+
+
+def test_rules_and_order_of_a_later_phase_count_from_its_beginning() -> None:
+    """One user, whose four jobs of 1,000 s may run one at a time, from 1,500 s on two, the last submitted first."""
+    made = recorded([(0, 0, 1000, 1, 1000)] + [(10 * k, 1000 * k, 1000 * k + 1000, 1, 1000) for k in (1, 2, 3)])
+    made = replace(made, user=np.zeros(4, np.int64))
+    shown = followed(made, PLAIN._replace(max_jobs=1), [5])
+    here, jobs = given_by(made, shown.held, shown.usable), jobs_of(made)
+    later = Phase(1500, -jobs.key, PLAIN._replace(max_jobs=2))
+    found = anchored_starts(here, shown.anchors, jobs, PLAIN._replace(max_jobs=1), 400, None, [later])
+    assert found.tolist() == [NEVER, 1000, 2000, 1500]

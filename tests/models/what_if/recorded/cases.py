@@ -24,15 +24,15 @@ FIRST_S = 1_704_067_200  # 2024-01-01
 DAYS = 63
 
 
-def record(seed: int = 3, jobs: int = 1200) -> RecordedTrace:
-    """Nine weeks of jobs of 1 to 4 nodes in bursts, first come, first served with backfill; two never ran."""
+def record(seed: int = 3, jobs: int = 1200, order: int = 0) -> RecordedTrace:
+    """Nine weeks of jobs of 1 to 4 nodes in bursts, in an order of ORDERS with backfill; two never ran."""
     rng = np.random.default_rng(seed)
     submit_s = FIRST_S + np.sort(rng.uniform(0, DAYS * DAY_S, jobs)).astype(np.int64)
     run_s = rng.exponential(9000, jobs).astype(np.int64) + 60
     limit_s, size, user = run_s * rng.integers(1, 6, jobs), rng.choice([1, 1, 2, 4], jobs), rng.integers(0, 40, jobs)
     keys, priority = [f"job {row}" for row in range(jobs)], np.zeros(jobs, np.int64)
     blank = RecordedTrace(submit_s, submit_s, submit_s + run_s, size, limit_s, user, priority, keys)
-    rules = RecordedRules(NODES, 0, 0, NEVER, NEVER, 0, 0)
+    rules = RecordedRules(NODES, 0, 0, NEVER, NEVER, 0, 0, order=order)
     start_s = free_starts(blank, jobs_of(blank, None), rules, np.array([NODES]))
     end_s = start_s + run_s
     start_s[[50, 500]], end_s[[50, 500]] = NEVER, submit_s[[50, 500]] + 100

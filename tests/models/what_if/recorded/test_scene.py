@@ -10,7 +10,7 @@ import pytest
 from models.what_if.recorded.changes import changed_recorded
 from models.what_if.recorded.outcomes import outcome_of
 from models.what_if.recorded.replays import starts_of, usable_nodes_of
-from models.what_if.recorded.scene import RecordedScene, follow_window
+from models.what_if.recorded.scene import FittedRules, RecordedScene, follow_window
 from simulator.recorded.record import NEVER
 from tests.models.what_if.recorded import cases
 from traces.errors import InputError
@@ -38,6 +38,29 @@ def test_without_four_weeks_before_the_window_the_rules_come_from_it() -> None:
     later = cases.scene(14)
     assert not later.assumptions and len(later.daily) == 1  # two weeks with the same rules
     assert [anchor.at_s for anchor in later.daily[0].shown.anchors] == list(range(later.from_s, later.until_s, DAY_S))
+
+
+def test_the_order_of_a_log_without_priorities_is_inferred_from_the_weeks_before() -> None:
+    record = cases.record(jobs=1600, order=1)
+    until_s = cases.FIRST_S + cases.DAYS * DAY_S
+    found = follow_window(record, cases.about(record), until_s - 14 * DAY_S, until_s)
+    assert "no priorities; the queue is ordered by wait / limit (Moab's expansion factor)" in found.assumptions[0]
+    for is_whole in (False, True):
+        outcome = outcome_of(found, is_whole=is_whole)
+        error_s = np.abs(outcome.wait_s - (record.start_s - record.submit_s))[found.judged]
+        print(error_s.mean(), outcome.wait_s[found.judged].mean(), (error_s == 0).mean())
+    assert not cases.scene(14).assumptions  # first come, first served
+
+
+def test_in_one_piece_the_rules_of_each_week_count(scene: RecordedScene) -> None:
+    """From the second week on every user may run one job."""
+    assert scene.whole is not None
+    stretch = scene.daily[0]
+    middle_s = scene.from_s + 7 * DAY_S
+    limited = FittedRules(middle_s, None, stretch.rules._replace(max_jobs=1))
+    changed = replace(scene, whole=scene.whole._replace(later=(limited,)))
+    moved = scene.judged & (starts_of(changed, is_whole=True).jobs != scene.record.start_s)
+    assert moved.any() and scene.record.start_s[moved].min() >= middle_s
 
 
 def test_a_gap_of_weeks_in_the_log_is_passed_over() -> None:
