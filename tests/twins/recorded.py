@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from simulator.recorded.follow import HORIZON_S, TICK_S
@@ -52,6 +53,7 @@ class PlainRecordedCluster:
     # Finished jobs that still count against their users' limits.
     counted: list[PlainRecordedJob] = field(default_factory=list)
     ceiling: int = NEVER
+    first_s: int = 0  # utilities count waiting from here
 
     @property
     def busy(self) -> int:
@@ -64,6 +66,12 @@ class PlainRecordedCluster:
         nodes = sum(other.size for other in own)
         return len(own) >= self.rules.max_jobs or nodes + job.size > max(self.rules.max_nodes, job.size)
 
+    def rank(self, job: PlainRecordedJob, now: int) -> tuple[int, int]:
+        """Its place in the queue at `now`."""
+        utility = (job.key + now - self.first_s) / job.limit_s
+        scales = (0.0, 1.0, job.size ** (1 / 3), 1 / (max(math.ceil(math.log2(job.size)), 6) - 5))
+        return (-int(1e6 * (utility * scales[self.rules.order])), job.row) if self.rules.order else job.rank
+
     def make_pass(
         self, now: int, usable: int, target: PlainRecordedJob | None = None
     ) -> tuple[bool, list[PlainRecordedJob]]:
@@ -71,7 +79,7 @@ class PlainRecordedCluster:
         holds = [(now, max(start + job.limit_s, now + 1), job.size) for job, start in self.running.items()]
         starting: list[PlainRecordedJob] = []
         counted: list[PlainRecordedJob] = []
-        queue = sorted([*self.pending, *([target] if target else [])], key=lambda job: job.rank)
+        queue = sorted([*self.pending, *([target] if target else [])], key=lambda job: self.rank(job, now))
         for at, job in enumerate(queue):
             if job in self.held:
                 if self.rules.siblings and target and job.asks_no_more(target):
@@ -344,7 +352,7 @@ def free_starts(jobs: list[PlainRecordedJob], rules: RecordedRules, usable: list
     twin = PlainRecordedCluster(rules)
     starts: dict[PlainRecordedJob, int] = {}
     first, last = jobs[0].submit_s, jobs[-1].submit_s + HORIZON_S
-    now = first
+    now = twin.first_s = first
     while now <= last:
         for job in [job for job in twin.running if starts[job] + job.end_s - job.start_s <= now]:
             del twin.running[job]

@@ -51,6 +51,7 @@ rules = st.builds(
     depth=st.sampled_from([1, 3, NEVER, NEVER]),
     user_depth=st.sampled_from([1, NEVER, NEVER]),
     plan_s=st.sampled_from([0, 500, NEVER, NEVER]),
+    order=st.just(0),
 )
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from simulator.recorded.free import free_starts, usable_nodes
 from simulator.recorded.record import NEVER, RecordedTrace, events
 from simulator.recorded.single import single_starts
-from simulator.recorded.state import RecordedJobs, RecordedRules
+from simulator.recorded.state import ORDERS, RecordedJobs, RecordedRules
 from tests.simulator.recorded.cases import records, rules, twins
 from tests.twins import recorded as reference
 
@@ -31,11 +31,12 @@ def test_each_start_equals_the_twin_that_never_saw_the_jobs_own_record(
 
 
 @settings(max_examples=40, deadline=None)
-@given(records(), rules, st.booleans())
+@given(records(), rules, st.integers(0, len(ORDERS) - 1), st.booleans())
 def test_free_starts_equal_the_twin(
-    drawn: tuple[RecordedTrace, RecordedJobs], given_rules: RecordedRules, follows: bool
+    drawn: tuple[RecordedTrace, RecordedJobs], given_rules: RecordedRules, order: int, follows: bool
 ) -> None:
     record, jobs = drawn
+    given_rules = given_rules._replace(order=order)
     happened = events(record)
     usable = usable_nodes(record, happened, 700) if follows else usable_nodes(record, happened, 10**6)[-1:]
     found = free_starts(record, jobs, given_rules, usable)
