@@ -7,7 +7,7 @@ RAN_OR_OPEN = f"(({RAN}) OR is_open)"  # for the rows of `jobs_as_of`
 
 _OPEN = "('PENDING', 'RUNNING', 'SUSPENDED')"  # states of jobs that had not ended when the log was taken
 # A log without ends records run times. For a job that was still running, the run time gives no end.
-_END = f"coalesce(end_utc, CASE WHEN state_is_inferred OR state NOT IN {_OPEN} THEN start_utc + to_seconds(run_s) END)"
+END = f"coalesce(end_utc, CASE WHEN state_is_inferred OR state NOT IN {_OPEN} THEN start_utc + to_seconds(run_s) END)"
 
 
 def jobs_as_of(until_s: int | None) -> str:
@@ -21,7 +21,7 @@ def jobs_as_of(until_s: int | None) -> str:
         return "SELECT *, false AS is_open FROM jobs WHERE true"
     now = f"make_timestamp({int(until_s) * 1_000_000})"
     started = f"start_utc < {now}"
-    ended = f"coalesce({_END} < {now}, state NOT IN {_OPEN} AND coalesce({started}, true))"
+    ended = f"coalesce({END} < {now}, state NOT IN {_OPEN} AND coalesce({started}, true))"
     return (
         f"SELECT * REPLACE (CASE WHEN {started} THEN start_utc END AS start_utc, CASE WHEN {ended} THEN end_utc END AS "  # noqa: S608 - our own words
         f"end_utc, CASE WHEN {ended} THEN run_s END AS run_s, CASE WHEN {started} THEN allocated_nodes END AS "

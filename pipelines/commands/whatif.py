@@ -215,11 +215,12 @@ def _as_recorded(
     from traces.progress import Progress
 
     span_s = options.replay_span_s(horizon)
-    under_files = declared_effects(folder, settings, list(dict.fromkeys(changes)))
     with Progress("following the log", 1, stays=False) as progress:
         scene = read_recorded_scene(folder, settings, window, span_s, seed)
         progress.advance("rules and record")
-    with Progress("replaying", 1 + len(dict.fromkeys(changes)), stays=False) as progress:
+    asked = list(dict.fromkeys(changes))
+    under_files = declared_effects(folder, settings, asked, (scene.from_s, scene.until_s))
+    with Progress("replaying", 1 + len(asked), stays=False) as progress:
         result, daily, whole = answer_recorded(scene, settings.name, changes, progress.advance)
     if plots is not None:
         from reports.changed_page import write_changes

@@ -37,9 +37,7 @@ def run_timed(
 
     `advanced` explains `on_progress`.
     """
-    ready = prepared(world)
-    if free_from is not None:
-        kernel.free_from(ready.state, free_from)
+    ready = prepared(world, free_from=free_from or 0)
     kernel.advance(ready.run, ready.state, -1, NONE)  # compiles, or loads the compiled code
     kernel.next_instant(ready.run, ready.state)
     before = time.perf_counter()

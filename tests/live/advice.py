@@ -25,6 +25,7 @@ from models.what_if.advice.declared import PairedWaits, answer_declared, edited_
 from models.what_if.advice.slurm_diff import SlurmDiff, slurm_diff
 from models.what_if.changes import AS_IT_IS
 from models.what_if.trust import CANNOT_TELL, LESS, MORE, mean_interval
+from simulator.slurm.world import NEVER
 from tests.live import recording
 from tests.live.clock import FastClock
 from tests.live.fidelity import PATIENCE, SETTINGS, Stage, record
@@ -72,6 +73,7 @@ class Plan(NamedTuple):
         return int(self.hours * 3600) // BLOCKS
 
 
+WHOLE = (0, NEVER)  # a stream begins on an empty cluster, and all its jobs count
 FULL = Plan(jobs=200, hours=2.0, median_min=5, seed=21)
 SHORT = Plan(jobs=24, hours=0.08, median_min=2.5, seed=24)
 SHORT_CHANGE = "backfill.depth=100 and max_jobs=1"  # an edit of slurm.conf and a command; the limit is too tight
@@ -154,9 +156,9 @@ def predicted(before: Path, diff: SlurmDiff) -> tuple[PairedWaits, Float64s]:
     changes = []
     for seed in range(REPETITIONS):
         # The two runs on a real Slurm differ by more than the diff, so each world has nudges of its own.
-        paired = paired_waits(nudged(base, seed), nudged(changed, REPETITIONS + seed))
+        paired = paired_waits(nudged(base, seed), nudged(changed, REPETITIONS + seed), WHOLE)
         changes.append(paired.after_s - paired.before_s)
-    return paired_waits(base, changed), np.array(changes)
+    return paired_waits(base, changed, WHOLE), np.array(changes)
 
 
 def compare(before: Path, after: Path, diff: SlurmDiff, plan: Plan) -> Compared:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from simulator.slurm.compiled import kernel
 from simulator.slurm.compiled.state import QUEUE_JOB, QUEUE_KEY, QUEUE_ROWS
 from simulator.slurm.inputs.prepare import prepared
 from simulator.slurm.run import advanced, run
@@ -86,9 +85,7 @@ def priorities(folder: Path, world: SlurmWorld) -> Int64s:
     differences: list[int] = []
     for at, found in recording.priorities(folder).items():
         second = at - recording.zero(jobs)
-        ready = prepared(world)
-        kernel.free_from(ready.state, second)
-        ready = advanced(ready, second)
+        ready = advanced(prepared(world, free_from=second), second)
         queue = ready.state.queue[: ready.state.scalars[QUEUE_ROWS]]
         simulated = {
             int(job): int(key) & LOW_WORD for job, key in zip(queue[:, QUEUE_JOB], queue[:, QUEUE_KEY], strict=True)

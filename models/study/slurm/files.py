@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from models.study.as_of import attempts_as_of, jobs_as_of
+from models.study.as_of import END, attempts_as_of, jobs_as_of
 from traces.cache.digests import digest
 from traces.clusters import ClusterSettings
 from traces.slurm.accounts import Association, Dump, Qos, read_associations, read_qos
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     # Changes a cluster and its jobs before their world is built (columns as in `traces.schema`).
     SlurmEdit = Callable[["SlurmDescription", pl.DataFrame], tuple["SlurmDescription", pl.DataFrame]]
+
+HALF_LIVES = 8  # after so many, 0.4 % of a job's usage still counts in fair share
 
 
 class SlurmDescription(NamedTuple):
@@ -86,15 +88,19 @@ def load_slurm_files(
     until_s: int | None = None,
     submitter: SubmitterNames | None = None,
     edit: SlurmEdit | None = None,
+    around: tuple[int, int] | None = None,
 ) -> Loaded:
     """The world of the cluster's recorded jobs and files, changed by `edit`.
 
-    It holds the jobs submitted from `from_s` on, as they were known before `until_s` (epoch s; None: no bound). Raises
-    InputError (file:line).
+    It holds the jobs submitted from `from_s` on, as they were known before `until_s` (epoch s; None: no bound). For a
+    replay that starts from the recorded state, `around` is its first second and the end of its submissions: jobs that
+    had ended before count only while their usage does, and those that run in that second are pinned to their nodes.
+    Raises InputError (file:line).
     """
     from simulator.slurm.inputs.jobs import from_tables
 
     since = "true" if from_s is None else f"submit_utc >= make_timestamp({int(from_s) * 1_000_000})"
+    since = since if around is None else _needed(files.conf, *around)
     jobs = warehouse.read(files.data, f"{jobs_as_of(until_s)} AND cluster = ? AND {since}", (files.cluster,))
     attempts = warehouse.read(files.data, f"{attempts_as_of(until_s)} AND cluster = ?", (files.cluster,))
     qos, tree = files.read_qos(), files.read_associations()
@@ -105,6 +111,7 @@ def load_slurm_files(
         described.conf,
         jobs,
         attempts.filter(attempts["job_key"].is_in(jobs["job_key"].implode())),
+        None if around is None else _nodes_held(files, around[0]),
         qos=described.qos,
         associations=described.associations,
         reservations=read_reservations(files.reservations, files.timezone) if files.reservations else (),
@@ -112,3 +119,24 @@ def load_slurm_files(
     )
     unmodelled = [f"{line}: not modelled" for dump in (qos, tree) if dump for line in dump.unmodelled]
     return replace(loaded, remarks=(*loaded.remarks, *unmodelled))
+
+
+def _needed(conf: SlurmConf, at_s: int, until_s: int) -> str:
+    """SQL condition: the job was submitted before `until_s`, and at `at_s` it or its usage counts."""
+    needed = f"submit_utc < make_timestamp({until_s * 1_000_000})"
+    if not conf.decay_half_life_s:
+        return needed
+    counts_s = at_s - HALF_LIVES * conf.decay_half_life_s
+    return f"{needed} AND coalesce({END} >= make_timestamp({counts_s * 1_000_000}), true)"
+
+
+def _nodes_held(files: SlurmFiles, at_s: int) -> pl.DataFrame:
+    """The recorded nodes of the runs that hold them in second `at_s`, as in the table `placements`."""
+    at = f"make_timestamp({at_s * 1_000_000})"
+    return warehouse.read(
+        files.data,
+        "SELECT p.job_key, p.attempt, p.node FROM placements p JOIN attempts a USING (cluster, job_key, attempt) "  # noqa: S608 - our own words
+        f"WHERE p.cluster = ? AND a.start_utc < {at} "
+        f"AND coalesce(coalesce(a.end_utc, a.start_utc + to_seconds(a.run_s)) >= {at}, true)",
+        (files.cluster,),
+    )

@@ -95,13 +95,15 @@ def advice_on(
         "tried": len(tried),
         "said": list(dict.fromkeys([*older.assumptions, *newer.assumptions])),
         **found,
-        **_typed(data, settings, of, found),
+        **_typed(data, settings, of, found, (middle_s, until_s)),
     }
     _keep(data, settings.name, result)
     return result
 
 
-def _typed(data: DataFolder, settings: ClusterSettings, of: Objective, found: dict[str, Any]) -> dict[str, Any]:
+def _typed(
+    data: DataFolder, settings: ClusterSettings, of: Objective, found: dict[str, Any], window: tuple[int, int]
+) -> dict[str, Any]:
     """What to type for the recommended candidate, with its figures as a comment; nothing without one."""
     if found["recommended"] is None:
         return {"slurm_conf": [], "commands": [], "declared": None}
@@ -111,7 +113,7 @@ def _typed(data: DataFolder, settings: ClusterSettings, of: Objective, found: di
         f"{of.words}: {one['value']:,.1f} {of.unit} in place of {found['base']['value']:,.1f} on weeks that the search "
         f"never saw; 95 % interval of the difference {low:,.1f} to {high:,.1f}"
     )
-    return to_do(data, settings, found["recommended"], evidence)
+    return to_do(data, settings, found["recommended"], evidence, window)
 
 
 def judged(scene: RecordedScene, of: Objective, best: Sequence[TriedChanges], fair: Fairness) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The declared cluster before and after a diff of slurm.conf and sacctmgr: paired waits, and how far to trust them.
 
-The world is that of `baton simulate --scheduler slurm`. The edits change what the files say (`SlurmDescription`), by
-the parsers that read the files, and the world is built from it as before. Not simulated: MaxWall of existing QOS, users
-and accounts.
+The world is that of `baton simulate --scheduler slurm`, from the recorded state at the beginning of a window on. The
+edits change what the files say (`SlurmDescription`), by the parsers that read the files, and the world is built from it
+as before. MaxWall that the dumps hold is not read: the recorded jobs obey it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from models.what_if.advice.conf_text import ConfEdit, edited_conf
 from models.what_if.advice.slurm_diff import NORMAL, OF_A_JOB, WALL, AccountEdit, SlurmDiff
 from models.what_if.trust import QUANTILES, WAITS, mean_interval, quantile_intervals, trust, verdict, waits
 from simulator.metrics import spearman
+from simulator.recorded.follow import HORIZON_S
 from simulator.slurm.run import run
-from simulator.slurm.world import NEVER, NO_LIMIT, NONE, REASONS, SlurmWorld
+from simulator.slurm.world import NEVER, NO_LIMIT, NONE, REASONS, SlurmJobs, SlurmWorld
 from traces.arrays import Bools, Float64s, Int64s
 from traces.counted import counted
 from traces.errors import InputError
@@ -63,10 +64,7 @@ def _edited_tree(tree: tuple[Association, ...], edit: AccountEdit) -> tuple[Asso
     own = next((row for row in tree if _is_of(row, edit)), None)
     if own is None:
         raise InputError(f"the {edit.entity} {edit.name!r} has no row in the dump of associations: give --associations")
-    below, more = set[str](), {edit.name} if edit.entity == "account" else set()
-    while more:
-        below |= more
-        more = {row.account for row in tree if row.parent in more} - below
+    below = _and_below(tree, edit.name) if edit.entity == "account" else set()
     inherited = replace(edit, settings=tuple(one for one in edit.settings if one.startswith("MaxJobs=")))
 
     def changed(row: Association) -> Association:
@@ -115,22 +113,62 @@ _SETTERS: dict[str, Callable[[Any, str], Any]] = {
 }
 
 
-def edit_of(diff: SlurmDiff) -> SlurmEdit:
-    """Return the diff as a change of a cluster and its jobs.
+def edit_of(diff: SlurmDiff, from_s: int) -> SlurmEdit:
+    """Return the diff, made at epoch second `from_s`, as a change of a cluster and its jobs.
 
-    Jobs in the usual QOS move to the new one that becomes their default, or whose limits they keep: users ask for it.
+    Jobs in the usual QOS that start later move to the new one that becomes their default, or whose limits they keep:
+    users ask for it. Jobs ask for at most MaxWall (`wall_s`).
     """
 
     def edited(described: SlurmDescription, jobs: pl.DataFrame) -> tuple[SlurmDescription, pl.DataFrame]:
         """Change what the files say, and move the jobs."""
-        usual = pl.col("qos").is_null() | pl.col("qos").str.to_lowercase().is_in(["", NORMAL])
+        runs = (pl.col("start_utc").dt.epoch("s") < from_s).fill_null(value=False)
         for edit in diff.accounts:
             for setting in edit.settings:
                 own, name = _moved(edit, setting)
-                jobs = jobs.with_columns(qos=pl.when(own & usual).then(pl.lit(name)).otherwise("qos"))
-        return edited_description(described, diff), jobs
+                jobs = jobs.with_columns(qos=pl.when(own & _usual() & ~runs).then(pl.lit(name)).otherwise("qos"))
+        return edited_description(described, diff), _with_walls(jobs, described, diff)
 
     return edited
+
+
+def _usual() -> pl.Expr:
+    return pl.col("qos").is_null() | pl.col("qos").str.to_lowercase().is_in(["", NORMAL])
+
+
+def _with_walls(jobs: pl.DataFrame, described: SlurmDescription, diff: SlurmDiff) -> pl.DataFrame:
+    """Add `wall_s`, the MaxWall that the commands give a job; null for none.
+
+    That of a QOS counts before that of the user, and that before an account's (resource_limits.html, "Hierarchy"). A
+    MaxWall of the dumps that Slurm counts before a new one is not known here, so the new one counts.
+    """
+    jobs = jobs.with_columns(wall_s=pl.lit(None, pl.Int64))
+    for entity in ("account", "user", "qos"):  # a later one counts before
+        for edit in diff.accounts:
+            for value in (one.removeprefix(WALL) for one in edit.settings if one.startswith(WALL)):
+                if edit.entity == entity and not edit.is_new and value != "-1":
+                    own = _jobs_of(edit, described.associations or ())
+                    jobs = jobs.with_columns(wall_s=pl.when(own).then(values.time_s(value)).otherwise("wall_s"))
+    return jobs
+
+
+def _jobs_of(edit: AccountEdit, tree: tuple[Association, ...]) -> pl.Expr:
+    """The jobs of a QOS, a user, or an account and those below it."""
+    if edit.entity == "user":
+        return pl.col("user_name") == edit.name
+    if edit.entity == "qos":
+        own = pl.col("qos").str.to_lowercase() == edit.name
+        return own | _usual() if edit.name == NORMAL else own
+    return pl.col("account").str.to_lowercase().is_in(sorted(_and_below(tree, edit.name)))
+
+
+def _and_below(tree: tuple[Association, ...], account: str) -> set[str]:
+    """The account and those below it."""
+    found, more = set[str](), {account}
+    while more:
+        found |= more
+        more = {row.account for row in tree if row.parent in more} - found
+    return found
 
 
 def _moved(edit: AccountEdit, setting: str) -> tuple[pl.Expr, str]:
@@ -166,14 +204,14 @@ def with_max_time(world: SlurmWorld, conf: SlurmConf, edits: Iterable[ConfEdit])
     return world
 
 
-def compare_declared(files: SlurmFiles, diff: SlurmDiff) -> dict[str, Any]:
-    """Simulate the recorded jobs of a cluster under its files before and after the diff; see `answer_declared`."""
-    before, after = load_slurm_files(files), load_slurm_files(files, edit=edit_of(diff))
+def compare_declared(files: SlurmFiles, diff: SlurmDiff, window: tuple[int, int]) -> dict[str, Any]:
+    """Simulate a cluster's window (epoch s) under its files before and after the diff; see `answer_declared`."""
+    around = (window[0], window[1] + HORIZON_S)
+    before = load_slurm_files(files, around=around)
+    after = load_slurm_files(files, around=around, edit=edit_of(diff, window[0]))
     changed = with_max_time(after.world, edited_conf(files.conf, diff.conf), diff.conf)
-    answer = answer_declared(paired_waits(before.world, changed))
-    walls = [edit.text for edit in diff.accounts if not edit.is_new and any(x.startswith(WALL) for x in edit.settings)]
-    said = [*diff.by_hand, *(f"not simulated: {text}" for text in walls), *after.remarks]
-    return {**answer, "said": list(dict.fromkeys([*answer["said"], *said]))}
+    answer = answer_declared(paired_waits(before.world, changed, window))
+    return {**answer, "said": list(dict.fromkeys([*answer["said"], *diff.by_hand, *after.remarks]))}
 
 
 class PairedWaits(NamedTuple):
@@ -197,22 +235,39 @@ class PairedWaits(NamedTuple):
         return int((~np.isnan(self.recorded_s + self.before_s) & np.isnan(self.after_s)).sum())
 
 
-def paired_waits(before: SlurmWorld, after: SlurmWorld) -> PairedWaits:
-    """Simulate both worlds. `SlurmJobs.pinned_s` of the first is the record. Raises InputError for different jobs."""
+def paired_waits(before: SlurmWorld, after: SlurmWorld, window: tuple[int, int]) -> PairedWaits:
+    """Simulate both worlds from the recorded state at the window's first second on, and pair the jobs submitted in it.
+
+    `window` is the first second and the one after the last. `SlurmJobs.pinned_s` of `before` is the record. Jobs that
+    started earlier did so when they did, on their nodes, and run as long as they did; they count in fair share, and no
+    change cuts them. Raises InputError for different jobs.
+    """
     if not np.array_equal(before.jobs.submit_s, after.jobs.submit_s):
         raise InputError("the two clusters to compare hold different jobs")
-    since_s = np.maximum(before.jobs.submit_s, before.jobs.eligible_s)
-    recorded_s = np.where(before.jobs.pinned_s == NEVER, NONE, before.jobs.pinned_s)
-    base = run(before)
-    starts = (recorded_s, base.start_s, run(after).start_s)
-    recorded, old, new = (np.where(at == NONE, np.nan, at - since_s) for at in starts)
-    counts = np.bincount(base.reason[recorded_s != NONE], minlength=len(REASONS))
+    from_s, until_s = window
+    before, after = (_with_started(world, before.jobs, from_s) for world in (before, after))
+    jobs = before.jobs
+    since_s = np.maximum(jobs.submit_s, jobs.eligible_s)
+    recorded_s = np.where(jobs.pinned_s == NEVER, NONE, jobs.pinned_s)
+    base = run(before, free_from=from_s)
+    judged = (jobs.submit_s >= from_s) & (jobs.submit_s < until_s)
+    starts = (recorded_s, base.start_s, run(after, free_from=from_s).start_s)
+    recorded, old, new = (np.where(at == NONE, np.nan, at - since_s)[judged] for at in starts)
+    runs = judged | ((jobs.pinned_s < from_s) & (jobs.pinned_s + jobs.run_s > from_s))
+    counts = np.bincount(base.reason[runs & (recorded_s != NONE)], minlength=len(REASONS))
     lines = tuple(
         f"slurm.conf contradicts the log: {counted(int(count), 'job')} that ran can never start under it: {why}"
         for why, count in zip(REASONS, counts, strict=True)
         if why and count
     )
-    return PairedWaits(before.jobs.submit_s, recorded, old, new, lines)
+    return PairedWaits(jobs.submit_s[judged], recorded, old, new, lines)
+
+
+def _with_started(world: SlurmWorld, recorded: SlurmJobs, from_s: int) -> SlurmWorld:
+    """The world in which jobs that started before `from_s` end when they did; no limit of theirs is shorter."""
+    started, jobs = recorded.pinned_s < from_s, world.jobs
+    limit_s = np.where(started, np.maximum(recorded.limit_s, recorded.run_s), jobs.limit_s)
+    return replace(world, jobs=replace(jobs, limit_s=limit_s, run_s=np.where(started, recorded.run_s, jobs.run_s)))
 
 
 def answer_declared(paired: PairedWaits, block_s: int = BLOCK_S) -> dict[str, Any]:

@@ -17,12 +17,14 @@ from traces.errors import InputError
 from traces.store.folder import DataFolder
 
 
-def to_do(data: DataFolder, settings: ClusterSettings, changes: Sequence[str], evidence: str) -> dict[str, Any]:
+def to_do(
+    data: DataFolder, settings: ClusterSettings, changes: Sequence[str], evidence: str, window: tuple[int, int]
+) -> dict[str, Any]:
     """Return lines for slurm.conf, `sacctmgr` commands, and `declared`: the effect under the cluster's own files.
 
-    With a declared slurm.conf (`slurm_conf` in clusters.toml) the lines are a unified diff of it, and the recorded jobs
-    are simulated under the files before and after it (`compare_declared`). Else they are single settings, and
-    `declared` is None, as it is for changes that no setting makes and for files that contradict the log.
+    With a declared slurm.conf (`slurm_conf` in clusters.toml) the lines are a unified diff of it, and the jobs of the
+    window (epoch s) are simulated under the files before and after it (`compare_declared`). Else they are single
+    settings, and `declared` is None, as it is for changes that no setting makes and for files that contradict the log.
     """
     files, effect, failed = declared(data, settings), None, list[str]()
     if files is None:
@@ -35,7 +37,7 @@ def to_do(data: DataFolder, settings: ClusterSettings, changes: Sequence[str], e
         lines = unified(before, applied(before, diff.conf)).splitlines()
         if diff.conf or diff.accounts:
             try:
-                effect = compare_declared(files, diff)
+                effect = compare_declared(files, diff, window)
             except InputError as error:  # the files contradict the log, or are too few
                 failed.append(f"not simulated under the declared files: {error}")
     comments = [f"# {line}" for line in (evidence, *diff.by_hand, *diff.remarks, *failed)]
@@ -46,7 +48,9 @@ def to_do(data: DataFolder, settings: ClusterSettings, changes: Sequence[str], e
     }
 
 
-def declared_effects(data: DataFolder, settings: ClusterSettings, changes: Sequence[str]) -> list[dict[str, Any]]:
+def declared_effects(
+    data: DataFolder, settings: ClusterSettings, changes: Sequence[str], window: tuple[int, int]
+) -> list[dict[str, Any]]:
     """Return for each change what to type and its effect under the declared files; empty without a slurm.conf.
 
     `declared` is None for a change that no setting makes. Raises InputError for files that cannot be read, and for a
@@ -59,7 +63,9 @@ def declared_effects(data: DataFolder, settings: ClusterSettings, changes: Seque
                     f"change {change[:80]!r} needs the cluster's slurm.conf: name it as slurm_conf in clusters.toml"
                 )
         return []
-    return [{"change": change, **to_do(data, settings, [change], f"baton whatif: {change}")} for change in changes]
+    return [
+        {"change": change, **to_do(data, settings, [change], f"baton whatif: {change}", window)} for change in changes
+    ]
 
 
 def _text(path: Path) -> str:

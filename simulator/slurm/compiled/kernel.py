@@ -108,12 +108,6 @@ def submit(run: SlurmRun, state: SlurmState, job: int, submit_s: int) -> None:
     state.extra_submit_s[job - run.knobs.arrivals] = submit_s
 
 
-@kernel
-def free_from(state: SlurmState, second: int) -> None:
-    """Make no pass and start only pinned jobs before `second`; from then on ignore pins."""
-    state.scalars[FREE_FROM] = second
-
-
 @kernel_inline
 def _at_or_after(second: int, origin: int, period: int) -> int:
     """Return the first of origin, origin +- period, ... that is not before `second`."""

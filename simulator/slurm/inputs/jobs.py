@@ -73,9 +73,10 @@ def from_tables(
 ) -> Loaded:
     """Build the world of one cluster's `jobs`, `attempts` and `placements` (columns as in `traces.schema`).
 
-    A `submitter` that appears neither in the jobs nor in the dumps gets a row, as do new users of the jobs. Jobs that
-    can never start are included; the run lists them with their reasons. Records without a submission time or with a
-    negative run time are left out and counted. Raises InputError if no record is left.
+    A column `wall_s` of the jobs caps their time limits (null: no cap). A `submitter` that appears neither in the jobs
+    nor in the dumps gets a row, as do new users of the jobs. Jobs that can never start are included; the run lists them
+    with their reasons. Records without a submission time or with a negative run time are left out and counted. Raises
+    InputError if no record is left.
     """
     rows, left_out = _runs(jobs, attempts)
     remarks: list[str] = []
@@ -98,7 +99,7 @@ def from_tables(
     )
     table, throttle = _jobs(rows, conf, declared)
     partitions = _as_it_was(declared.partitions, table, rows, remarks)
-    first, nodes = _pinned(rows, placements, declared)
+    first, nodes = _pinned(rows, placements, declared, table.nodes)
     world = w.SlurmWorld(
         nodes=declared.nodes,
         partitions=partitions,
@@ -281,10 +282,11 @@ def _jobs(rows: pl.DataFrame, conf: SlurmConf, declared: SlurmCluster) -> tuple[
 
 
 def _limit_s(rows: pl.DataFrame, of_row: list[PartitionConf | None]) -> Int64s:
-    """Return the job's limit, else its partition's default, else its partition's maximum, else YEAR_S."""
+    """Return the job's limit, else its partition's default, else its maximum, else YEAR_S; at most the job's wall_s."""
     stated = _ints(rows, pl.col("limit_s").fill_null(0))
     default = [(p.default_time_s or p.max_time_s or YEAR_S) if p else YEAR_S for p in of_row]
-    return np.where(stated > 0, stated, np.array(default, np.int64))
+    limit = np.where(stated > 0, stated, np.array(default, np.int64))
+    return np.minimum(limit, _ints(rows, pl.col("wall_s").fill_null(w.NEVER))) if "wall_s" in rows.columns else limit
 
 
 def _memory_mb(
@@ -329,14 +331,17 @@ def _as_it_was(partitions: w.Partitions, jobs: w.SlurmJobs, rows: pl.DataFrame, 
     return replace(partitions, max_time_s=longest, max_nodes=widest)
 
 
-def _pinned(rows: pl.DataFrame, placements: pl.DataFrame | None, declared: SlurmCluster) -> tuple[Int64s, Int64s]:
-    """Return the recorded nodes of each row, for replays with pinned starts."""
+def _pinned(
+    rows: pl.DataFrame, placements: pl.DataFrame | None, declared: SlurmCluster, wanted: Int64s
+) -> tuple[Int64s, Int64s]:
+    """Return the recorded nodes of each row, for replays with pinned starts; none where the files lack one of them."""
     count = len(rows)
     if placements is None or placements.is_empty():
         return np.zeros(count + 1, np.int64), np.zeros(0, np.int64)
     known = pl.DataFrame({"node": list(declared.node_rows), "node_row": list(declared.node_rows.values())})
     held = placements.join(known, on="node").sort("node_row").group_by("job_key", "attempt").agg("node_row")
     lists = rows.select("job_key", "attempt").join(held, on=["job_key", "attempt"], how="left", maintain_order="left")
+    lists = lists.with_columns(pl.when(pl.col("node_row").list.len() == wanted).then("node_row"))
     lengths = lists.select(pl.col("node_row").list.len().fill_null(0)).to_series().to_numpy()
     nodes = lists["node_row"].drop_nulls().explode().to_numpy().astype(np.int64)
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), nodes

@@ -63,9 +63,10 @@ class Prepared(NamedTuple):
     reason: Int64s  # (jobs,) why a job can never start
 
 
-def prepared(world: w.SlurmWorld, arrivals: int | None = None) -> Prepared:
+def prepared(world: w.SlurmWorld, arrivals: int | None = None, free_from: int = 0) -> Prepared:
     """Build the tables and the empty cluster of a world. Rows from `arrivals` on do not arrive by themselves.
 
+    Before second `free_from` there is no pass, and only pinned jobs start; from then on pins have no effect.
     Raises InputError for impossible values: negative times, unknown rows, jobs out of order, circular preemption. A job
     that can never start is not an error: it is UNPLACEABLE, with a reason.
     """
@@ -74,7 +75,8 @@ def prepared(world: w.SlurmWorld, arrivals: int | None = None) -> Prepared:
     static = static_priority(world)  # first, because it needs the most memory
     shapes = shapes_of(world)
     class_of_job, pool_first, pool_ids, pool_limit = limit_pools(world)
-    reason = unplaceable(world, shapes, class_of_job, pool_first, pool_ids, pool_limit)
+    pools = (pool_first, pool_ids, pool_limit)
+    reason = unplaceable(world, shapes, class_of_job, pools, jobs.pinned_s < free_from)
     placeable = reason == w.PLACEABLE
     child_first, child, waits = _dependencies(world, placeable)
     group, group_next, group_head, singleton = _groups(world, placeable, waits)
@@ -88,9 +90,7 @@ def prepared(world: w.SlurmWorld, arrivals: int | None = None) -> Prepared:
         whole,
     )
     columns = _columns(world, shapes.of_job, class_of_job, static, placeable)
-    tables = _tables(
-        world, shapes, (pool_first, pool_ids, pool_limit), (child_first, child), (group, group_next, singleton), classes
-    )
+    tables = _tables(world, shapes, pools, (child_first, child), (group, group_next, singleton), classes)
     placement_first = np.concatenate([[0], np.cumsum(jobs.nodes)])
     none = np.full(len(jobs), NONE, np.int64)
     out = Out(none, none.copy(), np.zeros(len(jobs), bool), placement_first,
@@ -100,6 +100,7 @@ def prepared(world: w.SlurmWorld, arrivals: int | None = None) -> Prepared:
     state.phase[:] = np.where(placeable, FUTURE, UNPLACEABLE)
     state.waits[:] = waits
     state.group_head[:] = group_head
+    state.scalars[FREE_FROM] = free_from
     ready = Prepared(as_block(run), as_block(state), reason)
     if len(state.factor):
         rank_users(ready.run, ready.state)

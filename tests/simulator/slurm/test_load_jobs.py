@@ -173,3 +173,12 @@ def test_recorded_nodes(conf: SlurmConf) -> None:
     runs = [{"job_key": key, "attempt": 0, "start_utc": at(20), "run_s": 30, "state": "COMPLETED"} for key in "13"]
     found = from_tables(conf, table(JOBS, rows), table(ATTEMPTS, runs), table(PLACEMENTS, held))
     assert found.world.pinned_first.tolist() == [0, 2, 2, 3] and found.world.pinned_nodes.tolist() == [1, 3, 0]
+    held[1]["node"] = "elsewhere"  # not in slurm.conf
+    found = from_tables(conf, table(JOBS, rows), table(ATTEMPTS, runs), table(PLACEMENTS, held))
+    assert found.world.pinned_first.tolist() == [0, 0, 0, 1] and found.world.pinned_nodes.tolist() == [0]
+
+
+def test_a_wall_caps_the_limit(conf: SlurmConf) -> None:
+    rows = [job("1", 10, 20, 50, limit_s=900), job("2", 11, 20, 50, limit_s=300), job("3", 12, 20, 50, limit_s=900)]
+    jobs = table(JOBS, rows).with_columns(wall_s=pl.Series([600, 600, None]))
+    assert from_tables(conf, jobs, table(ATTEMPTS, [])).world.jobs.limit_s.tolist() == [600, 300, 900]

@@ -333,3 +333,18 @@ def test_pins_hold_whatever_stands_against_them() -> None:
     # Both hold node 0, which comes idle when the second of them ends.
     assert result.start_s.tolist() == [3, 3, 10, 33]
     assert nodes_of(result) == [[0], [0], [1], [0]]
+
+
+def test_a_pinned_job_starts_over_the_limits_that_others_keep() -> None:
+    """The page: "It is unplaceable only if its partition is NONE or too small for it"."""
+    queue = jobs([(0, 40, 90, 2), (0, 40, 90, 2), (0, 40, 50, 1), (0, 9, 9, 1)],
+                 pinned_s=[3, w.NEVER, 3, w.NEVER], partition=[0, 0, w.NONE, 0])  # fmt: skip
+    world = w.flat_world(queue, 2, RARE, dependencies=depend((0, 2, w.AFTEROK, 0), (3, 0, w.AFTEROK, 0)))
+    short = replace(world.partitions, max_time_s=np.array([60]), max_nodes=np.array([1]))
+    result = assert_equal(replace(world, partitions=short), free_from=10)
+    assert result.start_s.tolist() == [3, w.NONE, w.NONE, 43]
+    assert [w.REASONS[reason] for reason in result.reason] == [
+        "", "more nodes than the partition allows", "unknown partition", "",
+    ]  # fmt: skip
+    looped = replace(world, dependencies=depend((0, 3, w.AFTERANY, 0), (3, 0, w.AFTERANY, 0)))
+    assert assert_equal(looped, free_from=10).start_s.tolist() == [3, 43, w.NONE, w.NONE]

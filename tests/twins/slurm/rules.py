@@ -146,7 +146,7 @@ def find_unplaceable(controller: PlainController) -> None:
     while marked:
         marked = False
         for job in controller.jobs:
-            if job.state != w.UNPLACEABLE and never_satisfied(controller, job):
+            if job.state != w.UNPLACEABLE and not _is_pinned(controller, job) and never_satisfied(controller, job):
                 job.state, job.reason, marked = w.UNPLACEABLE, w.NEVER_SATISFIED, True
 
 
@@ -157,6 +157,8 @@ def _reason(controller: PlainController, job: PlainSlurmJob) -> int:
     members = np.flatnonzero(world.partitions.nodes[job.partition]).tolist()
     if sum(could_hold(controller.machine, job, node) for node in members) < job.nodes:
         return w.TOO_LARGE
+    if _is_pinned(controller, job):
+        return w.PLACEABLE
     most, longest = int(world.partitions.max_nodes[job.partition]), int(world.partitions.max_time_s[job.partition])
     if most != w.NO_LIMIT and job.nodes > most:
         return w.OVER_MAX_NODES
@@ -165,6 +167,10 @@ def _reason(controller: PlainController, job: PlainSlurmJob) -> int:
     if not within_limits(controller, job, alone=True):
         return w.OVER_LIMIT
     return w.CYCLIC_DEPENDENCY if _waits_for_itself(world, job.row) else w.PLACEABLE
+
+
+def _is_pinned(controller: PlainController, job: PlainSlurmJob) -> bool:
+    return int(controller.world.jobs.pinned_s[job.row]) < controller.free_from
 
 
 def _waits_for_itself(world: w.SlurmWorld, row: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,16 @@ from models.what_if.advice.declared import (
 )
 from models.what_if.advice.slurm_diff import slurm_diff
 from simulator.slurm import world as w
+from simulator.slurm.run import run
 from tests.live import recording
-from tests.models.study.slurm.test_pairs import RECORDING, ingested
-from traces import clusters
+from tests.models.study.slurm.test_pairs import DAYS, RECORDING, ingested
+from traces import clusters, instants
 from traces.errors import InputError
 from traces.slurm.accounts import Association
+from traces.units import DAY_S, HOUR_S
 
 DESCRIBED = recording.described(RECORDING)
+WHOLE = (0, w.NEVER)
 
 
 def after(change: str) -> SlurmDescription:
@@ -42,7 +46,7 @@ def answer(change: str) -> dict[str, dict[str, Any]]:
     jobs = recording.read(RECORDING)
     changed = recording.world(RECORDING, jobs, declared=edited_description(DESCRIBED, diff))
     changed = with_max_time(changed, after(change).conf, diff.conf)
-    found = answer_declared(paired_waits(recording.world(RECORDING, jobs), changed), 1800)
+    found = answer_declared(paired_waits(recording.world(RECORDING, jobs), changed, WHOLE), 1800)
     return {row["figure"]: row for row in found["results"]} | {"answer": found}
 
 
@@ -83,10 +87,12 @@ def test_a_raised_user_gets_a_qos_and_its_jobs_move_there() -> None:
             "user_name": ["games", "games", "games", "man"],
             "account": ["a"] * 4,
             "qos": [None, "Normal", "high", "normal"],
+            "start_utc": [None, instants.utc(50), instants.utc(50), None],
         }
     )
-    described, moved = edit_of(diff)(DESCRIBED, jobs)
+    described, moved = edit_of(diff, 50)(DESCRIBED, jobs)
     assert moved["qos"].to_list() == ["advised_user_games", "advised_user_games", "high", "normal"]
+    assert edit_of(diff, 51)(DESCRIBED, jobs)[1]["qos"].to_list()[1] == "Normal"  # it ran by then
     row = {one.name: one for one in described.qos or ()}["advised_user_games"]
     normal = {one.name: one for one in described.qos or ()}["normal"]
     # 500 points are 500/3000 of the highest Priority, 1000
@@ -102,11 +108,35 @@ def test_short_and_small_jobs_ask_for_their_new_qos(change: str, name: str) -> N
             "limit_s": [7200, 7201, 60, None],
             "allocated_nodes": [1, 2, 1, None],
             "requested_nodes": [2, 2, 1, None],
+            "start_utc": [instants.utc(9)] * 4,
         }
     )
-    described, moved = edit_of(diff)(DESCRIBED, jobs)
+    described, moved = edit_of(diff, 0)(DESCRIBED, jobs)
     assert moved["qos"].to_list() == [name, "normal", "high", None]
     assert any(row.name == name for row in described.qos or ())
+
+
+def test_max_wall_caps_the_jobs_of_a_qos_a_user_and_an_account() -> None:
+    rows = (Association("lab"), Association("sub", parent="lab"), Association("sub", "amy"), Association("other"))
+    jobs = pl.DataFrame(
+        {
+            "user_name": ["amy", "bob", "amy", "bob", "bob"],
+            "account": ["Sub", "lab", "other", "other", "sub"],
+            "qos": [None, "normal", "high", "high", "Normal"],
+            "start_utc": [None] * 5,
+        },
+        schema_overrides={"start_utc": pl.Datetime},
+    )
+
+    def walls(*changes: str) -> list[int | None]:
+        edited = edit_of(slurm_diff(changes, DESCRIBED.conf, DESCRIBED.qos), 0)
+        _described, capped = edited(DESCRIBED._replace(associations=rows), jobs)
+        return [wall_s and wall_s // HOUR_S for wall_s in capped["wall_s"].to_list()]
+
+    assert walls("limit.account.lab=5h") == [5, 5, None, None, 5]
+    assert walls("limit.user.amy=2h", "limit.account.lab=5h") == [2, 5, 2, None, 5]
+    assert walls("limit.qos.normal=9h", "limit.user.amy=2h") == [9, 9, 2, None, 9]
+    assert walls("limit.user.amy=UNLIMITED", "limit.partition.gpu=1h") == [None] * 5
 
 
 @pytest.mark.parametrize(("change", "sign"), [("backfill=off", 1), ("max_jobs.qos.normal=1", 1)])
@@ -134,18 +164,38 @@ def world(limit_s: int = 100) -> w.SlurmWorld:
 
 
 def test_paired_waits_of_a_small_world() -> None:
-    paired = paired_waits(world(), world())
+    paired = paired_waits(world(), world(), WHOLE)
     np.testing.assert_array_equal(paired.recorded_s, [0, 50, 100, np.nan])
     assert (paired.before_s == paired.after_s).all()
     assert (paired.both.tolist(), paired.lost) == ([True, True, True, False], 0)
     other = replace(world(), jobs=replace(world().jobs, submit_s=np.arange(4)))
     with pytest.raises(InputError, match="different jobs"):
-        paired_waits(world(), other)
+        paired_waits(world(), other, WHOLE)
+
+
+def test_a_window_begins_at_the_recorded_state() -> None:
+    """On one node runs job 0 from 0 to 100; job 1 waits since 20. The jobs from second 50 on are judged: job 2.
+
+    A shorter limit cuts job 1, and not job 0, which runs when the change is made.
+    """
+    columns = ([0, 20, 60], [100, 80, 10], [90, 80, 80], [1, 1, 1])
+    jobs = w.plain_jobs(*(np.array(column) for column in columns), pinned_s=np.array([0, 100, 180]))
+    before = w.flat_world(jobs, 1, w.SlurmSettings(kill_wait_s=0, completing_s=0))
+    shorter = replace(before.partitions, max_time_s=np.array([40]))
+    cut = replace(before, partitions=shorter, jobs=replace(jobs, limit_s=np.full(3, 40)))
+    paired = paired_waits(before, cut, (50, 70))
+    assert (paired.submit_s.tolist(), paired.recorded_s.tolist()) == ([60], [120.0])
+    assert (paired.before_s.tolist(), paired.after_s.tolist()) == ([120.0], [80.0])
+    assert len(paired_waits(before, cut, (50, 60)).submit_s) == 0
+    unknown = replace(before, jobs=replace(jobs, partition=np.array([w.NONE, 0, 0])))
+    assert (
+        "1 job that ran can never start under it: unknown" in paired_waits(unknown, unknown, (50, 70)).contradictions[0]
+    )
 
 
 def test_jobs_that_never_start_are_counted_apart() -> None:
     longer = replace(world().partitions, max_time_s=np.array([60]))
-    paired = paired_waits(world(), replace(world(), partitions=longer))
+    paired = paired_waits(world(), replace(world(), partitions=longer), WHOLE)
     assert paired.lost == 3
     with pytest.raises(InputError, match="nothing to compare"):
         answer_declared(paired)
@@ -170,7 +220,7 @@ def test_a_lower_max_time_cuts_the_jobs_of_its_partition() -> None:
 
 
 def test_a_cluster_of_the_warehouse(tmp_path: Path) -> None:
-    """Every third recorded job on nine days: one running job a user makes all wait longer.
+    """Every third recorded job on nine days, from two hours into the second: one running job a user makes all wait.
 
     Their recorded waits are those among all jobs, so the base is far off, and the verdict says so.
     """
@@ -179,10 +229,28 @@ def test_a_cluster_of_the_warehouse(tmp_path: Path) -> None:
     data = ingested(tmp_path, '[live]\nslurm_conf = "slurm.conf"\n')
     files = slurm_files.declared(data, clusters.resolve(data, cluster="live"))
     assert files is not None
-    diff = slurm_diff(["max_jobs.qos.normal=1 and limit.user.games=1h"], files.conf, DESCRIBED.qos)
-    found = compare_declared(files, diff)
+    first_s = instants.epoch_s(datetime(2026, 12, 1))
+    window = (first_s + DAY_S + 2 * HOUR_S, first_s + DAYS * DAY_S)
+    diff = slurm_diff(["max_jobs.qos.normal=1"], files.conf, DESCRIBED.qos)
+    found = compare_declared(files, diff, window)
     row = found["results"][0]
     assert row["difference_ci95"][0] > 0
     assert row["base_error"] > row["difference"]
     assert (row["verdict"], found["base"]["trust"]["level"]) == ("cannot tell", "direction")
-    assert any(line.startswith("not simulated: sacctmgr modify user") for line in found["said"])
+    cut = compare_declared(files, slurm_diff(["limit.user.games=5m"], files.conf, DESCRIBED.qos), window)
+    assert cut["base"] == found["base"] and cut["results"][0]["difference"] < 0
+    same = compare_declared(files, slurm_diff(["limit.user.games=9-0"], files.conf, DESCRIBED.qos), window)
+    assert {row["verdict"] for row in same["results"]} == {"no change"}
+
+    from_s = window[0] + 6 * DAY_S
+    late = slurm_files.load_slurm_files(files, around=(from_s, from_s + HOUR_S)).world
+    jobs, end_s = late.jobs, late.jobs.pinned_s + late.jobs.run_s
+    assert from_s - 4 * DAY_S <= end_s[jobs.pinned_s < w.NEVER].min()  # eight half-lives of half a day
+    assert jobs.submit_s.max() < from_s + HOUR_S and len(np.unique(jobs.submit_s // DAY_S)) == 5
+    runs = (jobs.pinned_s < from_s) & (end_s >= from_s)
+    assert runs.sum() > 1
+    np.testing.assert_array_equal(np.diff(late.pinned_first), np.where(runs, jobs.nodes, 0))
+    begun = run(late, free_from=from_s, until=from_s)
+    np.testing.assert_array_equal(begun.start_s[runs], jobs.pinned_s[runs])
+    assert len(begun.placement) == jobs.nodes.sum()
+    assert set(begun.placement[np.repeat(runs, jobs.nodes)]) == set(late.pinned_nodes)

@@ -11,6 +11,7 @@ from models.what_if.advice.declared import answer_declared, edited_description, 
 from models.what_if.advice.setting import setting_edit
 from models.what_if.advice.slurm_diff import slurm_diff
 from models.what_if.recorded.changes import changed_recorded
+from simulator.slurm.world import NEVER
 from tests.live import recording
 from tests.models.study.slurm.test_pairs import RECORDING
 from tests.models.what_if.recorded import cases
@@ -39,9 +40,9 @@ def test_a_setting_is_an_edit_of_the_file(change: str, edit: ConfEdit) -> None:
 def mean_wait(change: str) -> dict[str, Any]:
     jobs, diff = recording.read(RECORDING), slurm_diff([change], DESCRIBED.conf, DESCRIBED.qos)
     changed = recording.world(RECORDING, jobs, declared=edited_description(DESCRIBED, diff))
-    rows: list[dict[str, Any]] = answer_declared(paired_waits(recording.world(RECORDING, jobs), changed), 1800)[
-        "results"
-    ]
+    rows: list[dict[str, Any]] = answer_declared(
+        paired_waits(recording.world(RECORDING, jobs), changed, (0, NEVER)), 1800
+    )["results"]
     return next(row for row in rows if row["figure"] == "mean_wait_s")
 
 

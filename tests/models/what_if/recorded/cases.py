@@ -16,7 +16,7 @@ from simulator.recorded.state import RecordedRules
 from tests.reports import warehouse
 from traces import schema
 from traces.store.folder import DataFolder
-from traces.store.frames import conform
+from traces.store.frames import conform, empty
 from traces.units import DAY_S
 
 NODES = 6
@@ -82,5 +82,6 @@ def in_warehouse(root: Path, recorded: RecordedTrace | None = None) -> DataFolde
     files = conform(schema.TRACE_FILES, pl.DataFrame([warehouse.trace_file("busy", len(listed))]))
     jobs = conform(schema.JOBS, pl.DataFrame(listed))
     attempts = warehouse.attempts_of(jobs)
-    warehouse.write(folder, {"jobs": jobs, "attempts": attempts, "trace_files": files})
+    tables = {"jobs": jobs, "attempts": attempts, "placements": empty(schema.PLACEMENTS), "trace_files": files}
+    warehouse.write(folder, tables)
     return folder
