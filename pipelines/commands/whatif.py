@@ -209,6 +209,7 @@ def _as_recorded(
     plots: Path | None,
 ) -> _Answer:
     """Replay the cluster as recorded and build the output of `--json`. Nothing is stored."""
+    from models.study.slurm.files import declared
     from models.what_if.advice.to_do import declared_effects
     from models.what_if.recorded.answer import answer_recorded, as_schedules, job_times, read_recorded_scene
     from reports.text.what_if import write_recorded
@@ -216,7 +217,8 @@ def _as_recorded(
 
     span_s = options.replay_span_s(horizon)
     with Progress("following the log", 1, stays=False) as progress:
-        scene = read_recorded_scene(folder, settings, window, span_s, seed)
+        files = declared(folder, settings)
+        scene = replace(read_recorded_scene(folder, settings, window, span_s, seed), conf=files.conf if files else None)
         progress.advance("rules and record")
     asked = list(dict.fromkeys(changes))
     under_files = declared_effects(folder, settings, asked, (scene.from_s, scene.until_s))

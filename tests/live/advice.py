@@ -22,7 +22,8 @@ from scipy import stats
 from bench.results import Benchmark, BenchmarkRun
 from models.what_if.advice.conf_text import applied, edited_conf
 from models.what_if.advice.declared import PairedWaits, answer_declared, edited_description, paired_waits, with_max_time
-from models.what_if.advice.slurm_diff import SlurmDiff, slurm_diff
+from models.what_if.advice.draft import SlurmDiff
+from models.what_if.advice.slurm_diff import slurm_diff
 from models.what_if.changes import AS_IT_IS
 from models.what_if.trust import CANNOT_TELL, LESS, MORE, mean_interval
 from simulator.slurm.world import NEVER

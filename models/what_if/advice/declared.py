@@ -17,7 +17,9 @@ import polars as pl
 from features.bootstrap import BLOCK_S
 from models.study.slurm.files import SlurmDescription, SlurmFiles, load_slurm_files
 from models.what_if.advice.conf_text import ConfEdit, edited_conf
-from models.what_if.advice.slurm_diff import NORMAL, OF_A_JOB, WALL, AccountEdit, SlurmDiff
+from models.what_if.advice.draft import AccountEdit, SlurmDiff
+from models.what_if.advice.moved_jobs import NORMAL, moved_jobs, with_default_limits
+from models.what_if.advice.slurm_diff import OF_A_JOB, WALL
 from models.what_if.trust import QUANTILES, WAITS, mean_interval, quantile_intervals, trust, verdict, waits
 from simulator.metrics import spearman
 from simulator.recorded.follow import HORIZON_S
@@ -123,6 +125,8 @@ def edit_of(diff: SlurmDiff, from_s: int) -> SlurmEdit:
     def edited(described: SlurmDescription, jobs: pl.DataFrame) -> tuple[SlurmDescription, pl.DataFrame]:
         """Change what the files say, and move the jobs."""
         runs = (pl.col("start_utc").dt.epoch("s") < from_s).fill_null(value=False)
+        jobs = with_default_limits(jobs, described.conf, diff.conf)
+        jobs = moved_jobs(jobs, described.conf, diff.moves, ~runs)
         for edit in diff.accounts:
             for setting in edit.settings:
                 own, name = _moved(edit, setting)

@@ -7,12 +7,13 @@ docs/what-if.md lists the changes. Ranges and meanings are those of slurm.conf(5
 from __future__ import annotations
 
 import math
-import re
-import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
+from models.what_if.advice.cluster_changes import CLUSTER_CHANGES
 from models.what_if.advice.conf_text import ConfEdit
+from models.what_if.advice.draft import AccountEdit, SlurmDiff, SlurmDraft, check_slurm_name, written_time
+from models.what_if.advice.moved_jobs import NORMAL
 from models.what_if.advice.setting import PREFIX, setting_edit
 from models.what_if.changes import finite, limit_of
 from models.what_if.recorded.changes import DIMENSIONS, KNOWN, MOST, TOGETHER, UNLIMITED
@@ -20,74 +21,10 @@ from traces.counted import counted
 from traces.errors import InputError
 from traces.slurm.accounts import Qos
 from traces.slurm.conf import SlurmConf
-from traces.units import DAY_S
 
 MOST_JOBS, MOST_WINDOW_MIN, MOST_WEIGHT = 1_000_000, 43_200, 2**32 - 2  # slurm.conf(5): the largest values it reads
-NORMAL, ROOT = "normal", "root"  # the QOS and the account that a new Slurm has
+ROOT = "root"  # the account that a new Slurm has
 WALL, OF_A_JOB = "MaxWall=", "MaxTRESPerJob=node="  # settings of a QOS
-_REFUSED_IN_CONF = re.compile(r"[\s\"'#,=\\\x00-\x1f\x7f]")
-_REFUSED_BY_SACCTMGR = re.compile(r"[\"'`,=\[\]\\\x00-\x1f\x7f]")  # lists, ranges and quotes of its own
-
-
-@dataclass(frozen=True)
-class AccountEdit:
-    """One `sacctmgr` command. `entity` is qos, user or account; `settings` are `Name=value` or `Name+=value`."""
-
-    entity: str
-    name: str
-    settings: tuple[str, ...]
-    is_new: bool = False  # adds the QOS instead of changing it
-    cluster: str = ""  # "" for every cluster of the database
-
-    @property
-    def command(self) -> tuple[str, ...]:
-        """The words of the command."""
-        if self.is_new:
-            return ("sacctmgr", "add", self.entity, self.name, *self.settings)
-        where = [f"name={self.name}", *([f"cluster={self.cluster}"] if self.cluster and self.entity != "qos" else [])]
-        return ("sacctmgr", "modify", self.entity, "where", *where, "set", *self.settings)
-
-    @property
-    def text(self) -> str:
-        """The command as a line for a shell."""
-        return shlex.join(self.command)
-
-
-@dataclass(frozen=True)
-class SlurmDiff:
-    """What a person does for some changes. Every line of `by_hand` and `remarks` is a sentence."""
-
-    conf: tuple[ConfEdit, ...] = ()
-    accounts: tuple[AccountEdit, ...] = ()
-    by_hand: tuple[str, ...] = ()  # what no edit and no command does
-    remarks: tuple[str, ...] = ()  # what to know about the edits
-
-    @property
-    def comments(self) -> str:
-        """`by_hand` and `remarks` as comments, one a line."""
-        return "".join(f"# {line}\n" for line in (*self.by_hand, *self.remarks))
-
-
-@dataclass
-class _Draft:
-    """The diff so far, with the settings as they are after it; None where the present value is not known."""
-
-    conf: SlurmConf | None
-    qos: tuple[Qos, ...] | None
-    edits: list[ConfEdit] = field(default_factory=list)
-    accounts: list[AccountEdit] = field(default_factory=list)
-    by_hand: list[str] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
-
-    @property
-    def cluster(self) -> str:
-        return self.conf.cluster if self.conf else ""
-
-    def qos_names(self) -> list[str]:
-        return [row.name for row in self.qos] if self.qos else [NORMAL]
-
-    def account(self, entity: str, name: str, *settings: str) -> None:
-        self.accounts.append(AccountEdit(entity, name, settings, cluster=self.cluster))
 
 
 def slurm_diff(changes: Sequence[str], conf: SlurmConf | None = None, qos: Sequence[Qos] | None = None) -> SlurmDiff:
@@ -96,7 +33,7 @@ def slurm_diff(changes: Sequence[str], conf: SlurmConf | None = None, qos: Seque
     Raises InputError for a change that is not understood, a value that Slurm does not read, and a name that slurm.conf
     or `sacctmgr` cannot hold.
     """
-    draft = _Draft(conf, None if qos is None else tuple(qos))
+    draft = SlurmDraft(conf, None if qos is None else tuple(qos))
     for change in changes:
         for part in change.split(TOGETHER):
             _add(draft, part.strip())
@@ -105,11 +42,11 @@ def slurm_diff(changes: Sequence[str], conf: SlurmConf | None = None, qos: Seque
         draft.by_hand.append(
             "AccountingStorageEnforce does not include 'limits', so Slurm does not enforce the limits of QOS and users"
         )
-    sentences = (tuple(dict.fromkeys(lines)) for lines in (draft.by_hand, draft.remarks))
-    return SlurmDiff(tuple(draft.edits), tuple(draft.accounts), *sentences)
+    by_hand, remarks = (tuple(dict.fromkeys(lines)) for lines in (draft.by_hand, draft.remarks))
+    return SlurmDiff(tuple(draft.edits), tuple(draft.accounts), by_hand, remarks, tuple(draft.moves))
 
 
-def _add(draft: _Draft, change: str) -> None:
+def _add(draft: SlurmDraft, change: str) -> None:
     name, found, value = (part.strip() for part in change.partition("="))
     first, _dot, rest = name.partition(".")
     dimension, _dot, who = rest.partition(".")
@@ -118,6 +55,8 @@ def _add(draft: _Draft, change: str) -> None:
         raise InputError(f"change {change[:80]!r} is not understood; write NAME=VALUE, with one of {known}")
     if change.startswith(PREFIX):
         draft.edits.append(setting_edit(change))
+    elif first in CLUSTER_CHANGES:
+        CLUSTER_CHANGES[first](draft, rest, value, change)
     elif name in _SETTINGS:
         _SETTINGS[name](draft, value, change)
     elif first in _BY_HAND:
@@ -130,33 +69,22 @@ def _add(draft: _Draft, change: str) -> None:
     elif dimension in MOST and first != "priority":
         draft.by_hand.append(f"{change}: no setting concerns only jobs of that size; give them a QOS")
     else:
-        _check_name(dimension, who, change)
+        check_slurm_name(dimension, who, change)
         _OF_JOBS[first](draft, dimension, who.lower() if dimension in ("qos", "account") else who, value, change)
-
-
-def _check_name(dimension: str, who: str, change: str) -> None:
-    """Refuse a name that slurm.conf or sacctmgr would read as something else."""
-    if not dimension:
-        return
-    in_conf = dimension == "partition"
-    refused = (_REFUSED_IN_CONF if in_conf else _REFUSED_BY_SACCTMGR).search(who)
-    if not who or refused or who != who.strip() or who.startswith("-") or (in_conf and who.upper() == "DEFAULT"):
-        where = "slurm.conf" if in_conf else "sacctmgr"
-        raise InputError(f"change {change[:80]!r}: {where} cannot hold the {dimension} {who[:60]!r}: choose another")
 
 
 # -- slurm.conf ------------------------------------------------------------------------------------------------------
 
 
-def _backfill(draft: _Draft, value: str, change: str) -> None:
+def _backfill(draft: SlurmDraft, value: str, change: str) -> None:
     if value not in ("on", "off"):
         raise InputError(f"change {change!r}: write backfill=off or backfill=on")
     draft.edits.append(ConfEdit("SchedulerType", "sched/backfill" if value == "on" else "sched/builtin"))
     draft.remarks.append("SchedulerType counts after a restart of slurmctld; `scontrol reconfigure` does not change it")
 
 
-def _option(key: str, most: int, parse: Callable[[str, str], int]) -> Callable[[_Draft, str, str], None]:
-    def edited(draft: _Draft, value: str, change: str) -> None:
+def _option(key: str, most: int, parse: Callable[[str, str], int]) -> Callable[[SlurmDraft, str, str], None]:
+    def edited(draft: SlurmDraft, value: str, change: str) -> None:
         """Set an option of SchedulerParameters."""
         number = most if value.upper() == UNLIMITED else parse(value, change)
         if not 0 < number <= most:
@@ -176,7 +104,7 @@ def _minutes(value: str, change: str) -> int:
     return int(min(math.ceil(limit_of(value, change) / 60), 10**9))
 
 
-def _age(draft: _Draft, value: str, change: str) -> None:
+def _age(draft: SlurmDraft, value: str, change: str) -> None:
     factor = finite(value, change)
     if not 0.0 <= factor <= 1000.0:
         raise InputError(f"change {change!r}: {factor:g} times the age weight; allowed is 0 to 1000")
@@ -188,7 +116,7 @@ def _age(draft: _Draft, value: str, change: str) -> None:
         draft.conf = _weight(draft, "weight_age", "PriorityWeightAge", round(draft.conf.weight_age * factor), change)
 
 
-def _size(draft: _Draft, value: str, change: str) -> None:
+def _size(draft: SlurmDraft, value: str, change: str) -> None:
     points = finite(value, change)
     if draft.conf is None:
         draft.by_hand.append(f"{change}: PriorityWeightJobSize={points:+g} on its present value, which is not known")
@@ -200,7 +128,7 @@ def _size(draft: _Draft, value: str, change: str) -> None:
     draft.conf = _weight(draft, "weight_job_size", "PriorityWeightJobSize", weight, change)
 
 
-def _weight(draft: _Draft, name: str, key: str, weight: int, change: str) -> SlurmConf:
+def _weight(draft: SlurmDraft, name: str, key: str, weight: int, change: str) -> SlurmConf:
     """Write a weight of priority/multifactor; returns the slurm.conf that has it."""
     assert draft.conf is not None
     if weight > MOST_WEIGHT:
@@ -211,10 +139,10 @@ def _weight(draft: _Draft, name: str, key: str, weight: int, change: str) -> Slu
     return replace(draft.conf, **{name: weight})  # type: ignore[arg-type]
 
 
-def _limit(draft: _Draft, dimension: str, who: str, value: str, change: str) -> None:
+def _limit(draft: SlurmDraft, dimension: str, who: str, value: str, change: str) -> None:
     """MaxTime of partitions; of other jobs MaxWall of the QOS, user or account."""
     seconds = limit_of(value, change)
-    time = UNLIMITED if math.isinf(seconds) else _time(math.ceil(seconds / 60))
+    time = UNLIMITED if math.isinf(seconds) else written_time(math.ceil(seconds / 60))
     if dimension not in ("", "partition"):
         draft.account(dimension, who, f"{WALL}{'-1' if math.isinf(seconds) else time}")
         return
@@ -237,16 +165,11 @@ def _limit(draft: _Draft, dimension: str, who: str, value: str, change: str) -> 
             draft.edits.append(ConfEdit("DefaultTime", time, one.name))
 
 
-def _time(minutes: int) -> str:
-    days, rest = divmod(minutes, DAY_S // 60)
-    return f"{days}-{rest // 60:02d}:{rest % 60:02d}:00"
-
-
 # -- sacctmgr --------------------------------------------------------------------------------------------------------
 
 
-def _most(of_qos: str, of_user: str) -> Callable[[_Draft, str, str, str, str], None]:
-    def limited(draft: _Draft, dimension: str, who: str, value: str, change: str) -> None:
+def _most(of_qos: str, of_user: str) -> Callable[[SlurmDraft, str, str, str, str], None]:
+    def limited(draft: SlurmDraft, dimension: str, who: str, value: str, change: str) -> None:
         """Limit what a user runs at once. `of_qos` and `of_user` are the settings, which end where the number goes."""
         number = -1 if value.upper() == UNLIMITED else _whole_number(value, change)
         if number == 0:
@@ -271,7 +194,7 @@ def _most(of_qos: str, of_user: str) -> Callable[[_Draft, str, str, str, str], N
     return limited
 
 
-def _priority(draft: _Draft, dimension: str, who: str, value: str, change: str) -> None:
+def _priority(draft: SlurmDraft, dimension: str, who: str, value: str, change: str) -> None:
     """Raise the Priority of a QOS; for a user or account, that of a new QOS for their jobs."""
     if dimension not in ("qos", "user", "account", *MOST):
         draft.by_hand.append(f"{change}: write priority.qos.NAME, priority.user.NAME or priority.account.NAME")
@@ -312,7 +235,7 @@ def _limit_of_qos(dimension: str, who: str, change: str) -> tuple[str, ...]:
         raise InputError(
             f"change {change!r}: every job asks for at most that; write a time, as in priority.limit.4h=+6h"
         )
-    return (f"{WALL}{_time(math.ceil(seconds / 60))}", "Flags=DenyOnLimit")
+    return (f"{WALL}{written_time(math.ceil(seconds / 60))}", "Flags=DenyOnLimit")
 
 
 def _points(conf: SlurmConf, value: str, change: str) -> float:
@@ -326,7 +249,7 @@ def _points(conf: SlurmConf, value: str, change: str) -> float:
     return finite(value, change)
 
 
-def _raised(draft: _Draft, present: int, points: float, change: str) -> int | None:
+def _raised(draft: SlurmDraft, present: int, points: float, change: str) -> int | None:
     """Return the Priority of a QOS that has `points` more; None where a person has to decide.
 
     Slurm gives a QOS its share of the highest Priority, times PriorityWeightQOS. Where the new one is the highest, the
@@ -350,7 +273,7 @@ def _raised(draft: _Draft, present: int, points: float, change: str) -> int | No
     return wanted
 
 
-_SETTINGS: dict[str, Callable[[_Draft, str, str], None]] = {
+_SETTINGS: dict[str, Callable[[SlurmDraft, str, str], None]] = {
     "backfill": _backfill,
     "backfill.depth": _option("bf_max_job_test", MOST_JOBS, _whole_number),
     "backfill.user": _option("bf_max_job_user", MOST_JOBS, _whole_number),
@@ -358,14 +281,13 @@ _SETTINGS: dict[str, Callable[[_Draft, str, str], None]] = {
     "priority.age": _age,
     "priority.size": _size,
 }
-_OF_JOBS: dict[str, Callable[[_Draft, str, str, str, str], None]] = {
+_OF_JOBS: dict[str, Callable[[SlurmDraft, str, str, str, str], None]] = {
     "limit": _limit,
     "max_jobs": _most("MaxJobsPerUser=", "MaxJobs="),
     "max_nodes": _most("MaxTRESPerUser=node=", "GrpTRES=node="),
     "priority": _priority,
 }
 _BY_HAND = {
-    "nodes": "nodes are bought, repaired or removed by people; slurm.conf then lists them",
     "arrivals": "no setting changes what users submit",
     "ask": "users ask for their time limits themselves; show them what their jobs use",
 }

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from models.study.slurm.files import declared
-from models.what_if.advice.conf_text import applied, unified
+from models.what_if.advice.conf_text import LineOfIncludedFile, applied, unified
 from models.what_if.advice.declared import compare_declared
-from models.what_if.advice.setting import PREFIX
 from models.what_if.advice.slurm_diff import slurm_diff
 from models.what_if.recorded.changes import TOGETHER
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
 from traces.store.folder import DataFolder
+
+_NEEDS_FILES = ("conf.", "merge.partition.", "partition.")  # changes of which the recorded cluster shows nothing
 
 
 def to_do(
@@ -34,8 +35,12 @@ def to_do(
         qos = files.read_qos()
         diff = slurm_diff(changes, files.conf, None if qos is None else qos.rows)
         before = _text(Path(files.conf.path))
-        lines = unified(before, applied(before, diff.conf)).splitlines()
-        if diff.conf or diff.accounts:
+        try:
+            lines = unified(before, applied(before, diff.conf)).splitlines()
+        except LineOfIncludedFile as error:
+            failed.append(str(error))
+            lines = [edit.text for edit in diff.conf]
+        if diff.conf or diff.accounts or diff.moves:
             try:
                 effect = compare_declared(files, diff, window)
             except InputError as error:  # the files contradict the log, or are too few
@@ -58,7 +63,7 @@ def declared_effects(
     """
     if declared(data, settings) is None:
         for change in changes:
-            if any(part.strip().startswith(PREFIX) for part in change.split(TOGETHER)):
+            if any(part.strip().startswith(_NEEDS_FILES) for part in change.split(TOGETHER)):
                 raise InputError(
                     f"change {change[:80]!r} needs the cluster's slurm.conf: name it as slurm_conf in clusters.toml"
                 )

@@ -6,12 +6,15 @@ that ask for at most a limit or a number of nodes. Several are combined by " and
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 
 from models.what_if.changes import arrival_rate, finite, limit_of, relative
+from models.what_if.recorded.default_limits import with_default_limit
 from models.what_if.recorded.scene import NodesChange, RecordedScene, with_assumption
 from simulator.recorded.free import LimitsOfUsers
 from simulator.recorded.record import NEVER
@@ -23,10 +26,13 @@ from traces.units import HOUR_S
 
 DIMENSIONS = ("user", "account", "partition", "qos")
 MOST = ("limit", "nodes")  # dimensions of jobs that ask for at most so much
-OF_CONF = "conf"  # first word of a change that only a declared slurm.conf can show
+OF_CONF = "conf"  # first word of a change of a setting
+OF_DECLARED = (OF_CONF, "merge", "partition")  # first words of changes that only a declared slurm.conf can show
+LIKE = "like."  # nodes.like.NODENAME: nodes like that one
 TOGETHER = " and "  # between changes that are made together
 UNLIMITED = "UNLIMITED"
 SHOWN = 10  # names in an error
+LEAST_IN_BOTH = 5  # users, whose jobs in two QOS are compared
 COPY_WITHIN_S = HOUR_S  # a copied job is submitted at most so much later
 
 
@@ -44,15 +50,65 @@ def _changed(scene: RecordedScene, change: str) -> RecordedScene:
     if name in _BACKFILL:
         return _BACKFILL[name](scene, value, change)
     first, _dot, rest = name.partition(".")
-    if first == OF_CONF:
-        line = f"{change}: the recorded cluster has no such rule; only the declared slurm.conf shows its effect"
-        return with_assumption(scene, line)
+    if first in OF_DECLARED:
+        return _declared(scene, first, rest, value, change)
+    if first == "nodes" and rest.startswith(LIKE):
+        more_alike(value, change)
+        line = f"{change}: the replay has one pool of nodes; the declared slurm.conf shows their types and partitions"
+        return with_assumption(_nodes(scene, np.ones(len(scene.record), np.bool_), value, change), line)
+    if first == "default_limit":
+        return _default_limit(scene, rest, value, change)
     if name in ("priority.age", "priority.size"):
         return (_age if name == "priority.age" else _size)(scene, value, change)
     if first not in _OF_JOBS:
         raise InputError(f"unknown change {name[:80]!r}: known are {', '.join(KNOWN)}")
     dimension, _dot, who = rest.partition(".")
     return _OF_JOBS[first](scene, _jobs_of(scene, dimension, who, change), value, change)
+
+
+def _declared(scene: RecordedScene, first: str, rest: str, value: str, change: str) -> RecordedScene:
+    """Say that only the declared slurm.conf shows it; QOS that are merged differ in points of priority."""
+    if first == OF_CONF:
+        line = f"{change}: the recorded cluster has no such rule; only the declared slurm.conf shows its effect"
+        return with_assumption(scene, line)
+    is_merge = first == "merge"
+    dimension, _dot, who = (rest if is_merge else rest.partition(".")[2]).partition(".")
+    if not who or (is_merge and dimension not in ("partition", "qos")):
+        how = "write merge.partition.A=B or merge.qos.A=B" if is_merge else "write partition.NAME.limit.4h=NODES"
+        raise InputError(f"change {change!r} does not say which jobs ask for something else; {how}")
+    jobs = _jobs_of(scene, dimension, who, change)
+    if not (jobs & scene.judged).any():
+        raise InputError(f"change {change!r} concerns no job of the window, so nothing would show")
+    merged = _merged_qos(scene, jobs, value, change) if is_merge and dimension == "qos" else None
+    line = f"{change}: the replay has one pool of nodes and no QOS; only the declared slurm.conf shows the effect"
+    return merged or with_assumption(scene, line)
+
+
+def _merged_qos(scene: RecordedScene, jobs: Bools, into: str, change: str) -> RecordedScene | None:
+    """Give the jobs the points of the other QOS: the median of what users with jobs in both have more there.
+
+    None if less than LEAST_IN_BOTH users have jobs in both, and for a log without priorities.
+    """
+    asked = pl.DataFrame({"user": scene.record.user, "priority": scene.record.priority, "is_old": jobs})
+    users = (
+        asked.filter(pl.Series(jobs) | (scene.about["qos"] == into).fill_null(value=False))
+        .group_by("user")
+        .agg(more=pl.col("priority").filter(~pl.col("is_old")).mean() - pl.col("priority").filter("is_old").mean())
+        .drop_nulls()
+    )
+    if len(users) < LEAST_IN_BOTH or all(stretch.points_per_hour is None for stretch in scene.daily):
+        return None
+    points = float(np.median(users["more"]))
+    return with_assumption(
+        replace(scene, points=scene.points + np.where(jobs, points, 0.0)),
+        f"{change}: the jobs get {points:+,.0f} points, the median difference of the mean recorded priority of "
+        f"{counted(len(users), 'user')} with jobs in both; limits of the QOS are not in the replay",
+    )
+
+
+def _default_limit(scene: RecordedScene, rest: str, value: str, change: str) -> RecordedScene:
+    dimension, _dot, who = rest.partition(".")
+    return with_default_limit(scene, _jobs_of(scene, dimension, who, change), dimension, who, value, change)
 
 
 def _jobs_of(scene: RecordedScene, dimension: str, who: str, change: str) -> Bools:
@@ -90,6 +146,13 @@ def _nodes(scene: RecordedScene, jobs: Bools, value: str, change: str) -> Record
         raise InputError(f"change {change!r} leaves {counted(now + more, 'node')} of {now}: a job needs {largest}")
     from_s, until_s = _dates(dates, change) if at else (0, NEVER)
     return replace(scene, nodes=(*scene.nodes, NodesChange(more, from_s, until_s)))
+
+
+def more_alike(value: str, change: str) -> int:
+    """Return the number of nodes to add (below 0: to remove) of `nodes.like.NODENAME=+4`. Raises InputError."""
+    if re.fullmatch(r"[+-][0-9]{1,5}", value) is None or not int(value):
+        raise InputError(f"change {change!r}: {value[:40]!r} is not understood; write +4 or -4")
+    return int(value)
 
 
 def _dates(dates: str, change: str) -> tuple[int, int]:
@@ -269,6 +332,7 @@ _OF_JOBS: dict[str, Callable[[RecordedScene, Bools, str, str], RecordedScene]] =
     "priority": _priority,
 }
 KNOWN = (
-    "nodes", "limit", "ask", "arrivals", "max_jobs", "max_nodes", "priority.age", "priority.size", "priority.user.NAME",
-    *_BACKFILL, f"{OF_CONF}.KEY",
+    "nodes", "nodes.like.NODENAME", "limit", "default_limit", "ask", "arrivals", "max_jobs", "max_nodes",
+    "priority.age", "priority.size", "priority.user.NAME", *_BACKFILL, "merge.partition.NAME", "merge.qos.NAME",
+    "partition.NAME.limit.TIME", f"{OF_CONF}.KEY",
 )  # fmt: skip

@@ -24,6 +24,7 @@ from simulator.recorded.state import ORDERS, RecordedRules
 from traces import instants
 from traces.arrays import Bools, Float64s, Int64s
 from traces.errors import InputError
+from traces.slurm.conf import SlurmConf
 from traces.units import DAY_S, HOUR_S, WEEK_S
 
 LEAST_WINDOW_S = WEEK_S
@@ -87,6 +88,7 @@ class RecordedScene:
     nodes: tuple[NodesChange, ...] = ()
     assumptions: tuple[str, ...] = ()
     seed: int = 0
+    conf: SlurmConf | None = None  # as declared
 
     @property
     def judged(self) -> Bools:

@@ -153,7 +153,7 @@ def _partitions(
 def _remark_on(partition: PartitionConf, conf: SlurmConf, remarks: list[str]) -> None:
     what = f"{partition.where}: partition {partition.name}"
     if partition.state != "up":
-        remarks.append(f"{what}: State={partition.state.upper()}: taken as UP, because it accepted the recorded jobs")
+        remarks.append(f"{what}: State={partition.state.upper()}: taken as UP for the recorded jobs that ask for it")
     if partition.oversubscribe.startswith(("yes", "force")):
         remarks.append(f"{what}: OverSubscribe={partition.oversubscribe.upper()}: taken as NO")
     if partition.exclusive in ("user", "topo"):

@@ -118,7 +118,12 @@ def test_a_first_priority_of_a_qos_counts_in_points(tmp_path: Path) -> None:
 
 
 BY_HAND = [  # change, a part of the sentence, with the cluster's files or without
-    ("nodes=+4", "bought", True),
+    ("nodes=+4", "bought", False),
+    ("nodes=-1@2024-01-10..2024-01-17", "bought", True),
+    ("merge.qos.high=normal", "sacctmgr delete qos where name=high", True),
+    ("merge.partition.gpu=open", "whose line is then deleted", False),
+    ("default_limit=4h@24h", "DefaultTime=0-04:00:00 of each partition", False),
+    ("partition.fast.limit.4h=n1", "PartitionName=fast Nodes=n1", False),
     ("arrivals.user.amy=0", "no setting", True),
     ("ask=1.2", "users ask", True),
     ("max_jobs.partition.open=2", "QOS of its own", True),
@@ -167,6 +172,26 @@ REFUSED = [  # change, a part of the message
     ("max_jobs.planet.x=1", "unknown dimension"),
     ("priority.nodes.x=+5", "not a whole number"),
     ("priority.limit.UNLIMITED=+5", "every job asks"),
+    ("default_limit.user.amy=4h", "that of a partition, not of a user"),
+    ("default_limit.partition.none=4h", "no partition 'none' (known: gpu, open, quick)"),
+    ("default_limit.partition.quick=4h", "a shorter MaxTime"),
+    ("default_limit.partition.gpu=1-0", "has this DefaultTime already"),
+    ("default_limit=4h@4h", "another default limit and the present one"),
+    ("default_limit=UNLIMITED", "another default limit"),
+    ("nodes.like.n9=+4", "has no node 'n9' (known: n[1-4])"),
+    ("nodes.like.n1=4", "write +4 or -4"),
+    ("nodes.like.n1=-5", "has 4 nodes of that kind"),
+    ("nodes.like.n1=+99999", "over 100,000 nodes"),
+    ("nodes.user.amy=+4", "concerns all jobs"),
+    ("merge.partition.gpu=none", "no partition 'none'"),
+    ("merge.partition.gpu=gpu", "write merge.partition.A=B"),
+    ("merge.user.amy=bob", "write merge.partition.A=B"),
+    ("merge.qos.high=none", "the dump has no QOS 'none' (known: normal, high)"),
+    ("partition.fast=n1", "does not say which jobs go there"),
+    ("partition.gpu.limit.4h=n1", "has a partition 'gpu' already"),
+    ("partition.fast.limit.4h=n9", "has no node 'n9'"),
+    ("partition.fast.limit.4h=n[2-1]", "is descending"),
+    ("partition.fast.nodes.x=n1", "not a whole number of nodes"),
     ("colour=red", "unknown change"),
     ("nodes", "write NAME=VALUE"),
 ]
@@ -181,9 +206,19 @@ def test_refused_changes_are_named(conf: SlurmConf, change: str, part: str) -> N
 
 
 def test_every_change_of_whatif_is_understood(conf: SlurmConf) -> None:
-    values = {"backfill": "off", "backfill.window": "1-0", "limit": "24h"}
+    values = {
+        "backfill": "off", "backfill.window": "1-0", "limit": "24h", "nodes.like.NODENAME": "+1",
+        "merge.partition.NAME": "open", "merge.qos.NAME": "high", "partition.NAME.limit.TIME": "n1",
+    }  # fmt: skip
+    names = {
+        "KEY": "KillWait", "NODENAME": "n1", "merge.partition.NAME": "merge.partition.gpu",
+        "merge.qos.NAME": "merge.qos.normal", "TIME": "4h",
+    }  # fmt: skip
     for name in KNOWN:
-        diff = slurm_diff([f"{name.replace('KEY', 'KillWait')}={values.get(name, '2')}"], conf, QOS)
+        change = name
+        for place, own in names.items():
+            change = change.replace(place, own)
+        diff = slurm_diff([f"{change}={values.get(name, '2')}"], conf, QOS)
         assert diff.conf or diff.accounts or diff.by_hand, name
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 
 from models.what_if.recorded.changes import changed_recorded
@@ -14,6 +15,7 @@ from models.what_if.recorded.scene import FittedRules, RecordedScene, follow_win
 from simulator.recorded.record import NEVER
 from tests.models.what_if.recorded import cases
 from traces.errors import InputError
+from traces.slurm.conf import PartitionConf, SlurmConf
 from traces.units import DAY_S, HOUR_S
 
 
@@ -161,15 +163,94 @@ def test_changes_are_made_together(scene: RecordedScene) -> None:
     assert (both.limit_s[scene.judged] == scene.run_s[scene.judged]).all()
 
 
+HALF_DAY_S = 12 * HOUR_S
+
+
+@pytest.fixture(scope="module")
+def defaults(scene: RecordedScene) -> RecordedScene:
+    """The scene in which every second job has twelve hours as its limit, the default of its partition."""
+    even = (np.arange(len(scene.record)) % 2 == 0) & (scene.run_s <= HALF_DAY_S)
+    limit_s = np.where(even, HALF_DAY_S, scene.limit_s)
+    gpu = PartitionConf("gpu", "slurm.conf:2", default_time_s=HALF_DAY_S, max_time_s=DAY_S)
+    conf = SlurmConf("slurm.conf", partitions=(gpu, PartitionConf("open", "slurm.conf:3")))
+    return replace(scene, record=replace(scene.record, limit_s=limit_s), limit_s=limit_s, conf=conf)
+
+
+@pytest.mark.parametrize("change", ["default_limit=3h", "default_limit.partition.gpu=3h", "default_limit=3h@12h"])
+def test_jobs_with_the_default_limit_get_the_new_one_unless_they_ran_longer(
+    defaults: RecordedScene, change: str
+) -> None:
+    of_default = defaults.record.limit_s == HALF_DAY_S
+    short = of_default & (~defaults.record.ran | (defaults.run_s <= 3 * HOUR_S))
+    changed = changed_recorded(defaults, change)
+    assert short.any() and (of_default & ~short).any()
+    assert (changed.limit_s[short] == 3 * HOUR_S).all()
+    assert (changed.limit_s[~short] == defaults.limit_s[~short]).all()
+    assert (changed.run_s == defaults.run_s).all()
+    few, many = (int((jobs & defaults.judged).sum()) for jobs in (of_default & ~short, short))
+    assert f"{many} jobs with the present default" in changed.assumptions[-1]
+    assert f"{few} jobs that ran longer" in changed.assumptions[-1]
+    assert mean_wait_s(changed) != mean_wait_s(defaults)
+
+
+def test_a_default_limit_is_no_longer_than_a_limit_before_it(defaults: RecordedScene) -> None:
+    changed = changed_recorded(defaults, "limit=2h and default_limit=3h")
+    assert changed.limit_s.max() == 2 * HOUR_S
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("default_limit=7h@11h", "no job of the window has the present default, 11 h, as its limit"),
+        ("default_limit.partition.open=7h", "no job of the window has partition 'open'"),
+        ("default_limit=12h", "the present default, UNLIMITED, as its limit"),
+        ("default_limit.user.user1=3h", "that of a partition, not of a user"),
+    ],
+)
+def test_a_default_limit_that_no_job_has_is_refused(defaults: RecordedScene, change: str, why: str) -> None:
+    with pytest.raises(InputError) as refused:
+        changed_recorded(defaults, change)
+    assert why in str(refused.value)
+
+
+def test_jobs_of_a_merged_qos_get_the_points_of_the_other(scene: RecordedScene) -> None:
+    """Every user has jobs in both; those in `high` have 500 points more."""
+    is_high = np.arange(len(scene.record)) % 2 == 0
+    about = scene.about.with_columns(qos=pl.Series(np.where(is_high, "high", "low")))
+    record = replace(scene.record, priority=1000 * scene.record.user + 500 * is_high)
+    daily = tuple(stretch._replace(points_per_hour=10.0) for stretch in scene.daily)
+    with_qos = replace(scene, about=about, record=record, daily=daily)
+    changed = changed_recorded(with_qos, "merge.qos.high=low")
+    assert (changed.points == np.where(is_high, -500.0, 0.0)).all()
+    assert "-500 points" in changed.assumptions[-1]
+    alone = changed_recorded(replace(with_qos, daily=scene.daily), "merge.qos.high=low")
+    assert not alone.points.any() and "only the declared slurm.conf" in alone.assumptions[-1]
+
+
+def test_what_one_pool_of_nodes_cannot_show_is_said(scene: RecordedScene) -> None:
+    for change in ("merge.partition.gpu=open", "partition.fast.limit.4h=n[1-2]"):
+        changed = changed_recorded(scene, change)
+        assert "only the declared slurm.conf shows" in changed.assumptions[-1]
+        assert replace(changed, assumptions=scene.assumptions) == scene
+    alike = changed_recorded(scene, "nodes.like.n1=+2")
+    assert "one pool of nodes" in alike.assumptions[-1] and alike.most_nodes == scene.most_nodes + 2
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
         ("nodes", "is not understood; write NAME=VALUE"),
-        ("colour=red", "unknown change 'colour': known are nodes, limit"),
+        ("colour=red", "unknown change 'colour': known are nodes, nodes.like.NODENAME, limit"),
         ("nodes=-4", "leaves 2 nodes of 6: a job needs 4"),
         ("nodes=-1@2024-02-12..2024-02-10", "write two dates in their order"),
         ("nodes=-1@soon", "write nodes=-8@2023-01-10..2023-01-17"),
         ("nodes.user.user1=+1", "concerns all jobs"),
+        ("nodes.like.n1=4", "write +4 or -4"),
+        ("default_limit=4h", "the present default is not known: declare a slurm.conf"),
+        ("merge.partition.none=gpu", "no job of the window has partition 'none'"),
+        ("merge.user.user1=user2", "write merge.partition.A=B or merge.qos.A=B"),
+        ("partition.fast=n1", "write partition.NAME.limit.4h=NODES"),
+        ("partition.fast.limit.1s=n1", "concerns no job of the window"),
         ("limit=0", "a limit of 0 s"),
         ("limit.colour.red=1h", "unknown dimension 'colour': known are user, account, partition, qos, limit, nodes"),
         ("limit.user.nobody=1h", "no job of the window has user 'nobody', so nothing would show; most jobs have user"),
