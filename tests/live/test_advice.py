@@ -14,12 +14,14 @@ import numpy as np
 import pytest
 
 from models.study.slurm.files import SlurmDescription
+from models.what_if.advice.conf_text import applied
 from models.what_if.advice.declared import edited_description
 from models.what_if.advice.slurm_diff import slurm_diff
 from simulator.slurm.inputs.cluster import cluster
 from tests.conftest import skip_or_fail
 from tests.live import advice, recording
-from tests.live.slurm import OWN, Cluster, Slurm, missing
+from tests.live.slurm import OWN, Cluster, Slurm, end_daemons, missing
+from traces.slurm.conf import read_slurm_conf
 
 pytestmark = pytest.mark.live
 
@@ -56,6 +58,38 @@ COMMANDS = (
 )
 
 
+CLUSTER_CHANGES = (
+    "default_limit.partition.gpu=30m",
+    "conf.partition.gpu.OverSubscribe=EXCLUSIVE",
+    "nodes.like.n1=+1",
+    "nodes.like.n1=-1",
+    "merge.partition.urgent=gpu",
+    "partition.fast.limit.1h=n1",
+)
+
+
+def check_cluster_changes(slurm: Slurm) -> None:
+    """Start slurmctld anew with changes of nodes and partitions: it knows them and names none of them as wrong."""
+    conf, log = slurm.folder / "etc/slurm.conf", slurm.folder / "log/slurmctld.log"
+    text = applied(conf.read_text(), slurm_diff(CLUSTER_CHANGES, read_slurm_conf(conf)).conf)
+    host = "NodeHostname=localhost NodeAddr=127.0.0.1 Port=7"  # of the new node, which a person names
+    conf.write_text(text.replace("NodeName=new1 ", f"NodeName=new1 {host} "))
+    end_daemons([slurm.pid("slurmctld")])
+    old = len(log.read_bytes())
+    slurm.daemon("slurmctld")
+    slurm.wait(30, lambda: "UP" in slurm.run("scontrol", "ping"), "slurmctld")
+    lines = slurm.run("scontrol", "show", "partition", "-o").splitlines()
+    shown = {words[0].partition("=")[2]: set(words) for words in map(str.split, lines)}
+    assert {"DefaultTime=00:30:00", "TotalNodes=2"} <= shown["gpu"]
+    assert {"OverSubscribe=EXCLUSIVE", "Exclusive=NODE"} & shown["gpu"]
+    assert "State=DRAIN" in shown["urgent"] and "Nodes=n1" in shown["fast"]
+    said = log.read_bytes()[old:].decode(errors="replace")
+    assert "Down nodes: n1" in said
+    assert not [
+        line for line in said.splitlines() if "error" in line and any(name in line for name in (*shown, "new1"))
+    ]
+
+
 def test_the_database_then_holds_what_is_simulated(version: str, tmp_path: Path) -> None:
     """Every kind of command: the dumps that follow it make the same QOS and associations as the edit of the dumps."""
     enforced = Cluster(
@@ -81,6 +115,7 @@ def test_the_database_then_holds_what_is_simulated(version: str, tmp_path: Path)
             for one, other in ((simulated.qos, held.qos), (simulated.associations, held.associations)):
                 for field in fields(one):
                     np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name), field.name)
+        check_cluster_changes(slurm)
 
 
 @pytest.mark.skipif(os.environ.get("BATON_LIVE") != "full", reason="five runs of three minutes: BATON_LIVE=full")

@@ -93,8 +93,8 @@ def mean_wait(change: str) -> dict[str, Any]:
     if diff.moves:
         (move,) = diff.moves
         jobs = [
-            replace(job, submission=replace(job.submission, **{move.column: move.new}))
-            if getattr(job.submission, move.column) == move.who
+            replace(job, submission=replace(job.submission, partition=move.new))
+            if job.submission.partition == move.who
             else job
             for job in jobs
         ]
