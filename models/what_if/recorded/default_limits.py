@@ -20,6 +20,8 @@ from traces.errors import InputError
 from traces.slurm.conf import PartitionConf, SlurmConf
 from traces.units import HOUR_S
 
+MOST_S = 60 * (2**32 - 3)  # slurm.conf holds minutes in 32 bits, of which the last values have other meanings
+
 
 class DefaultLimit(NamedTuple):
     """The value of the change, s: the new default, and the present one if it is written behind the @."""
@@ -34,7 +36,7 @@ def default_limit_of(dimension: str, value: str, change: str) -> DefaultLimit:
         raise InputError(f"change {change!r}: a default limit is that of a partition, not of a {dimension[:40]}")
     times = [part.strip() for part in value.split("@")]
     seconds = [limit_of(part, change) for part in times]
-    if len(times) > 2 or math.isinf(max(seconds)) or seconds[1:] == seconds[:1]:
+    if len(times) > 2 or max(seconds) > MOST_S or seconds[1:] == seconds[:1]:
         raise InputError(f"change {change!r}: write another default limit and the present one, as in 4h@24h")
     return DefaultLimit(60 * math.ceil(seconds[0] / 60), int(seconds[1]) if len(times) == 2 else None)
 

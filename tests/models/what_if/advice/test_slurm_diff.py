@@ -178,6 +178,7 @@ REFUSED = [  # change, a part of the message
     ("default_limit.partition.gpu=1-0", "has this DefaultTime already"),
     ("default_limit=4h@4h", "another default limit and the present one"),
     ("default_limit=UNLIMITED", "another default limit"),
+    ("default_limit.partition.open=99999999999h", "another default limit"),
     ("nodes.like.n9=+4", "has no node 'n9' (known: n[1-4])"),
     ("nodes.like.n1=4", "write +4 or -4"),
     ("nodes.like.n1=-5", "has 4 nodes of that kind"),
