@@ -101,8 +101,8 @@ def _merged_qos(scene: RecordedScene, jobs: Bools, into: str, change: str) -> Re
     points = float(np.median(users["more"]))
     return with_assumption(
         replace(scene, points=scene.points + np.where(jobs, points, 0.0)),
-        f"{change}: the jobs get {points:+,.0f} points, the median difference of the mean recorded priority of "
-        f"{counted(len(users), 'user')} with jobs in both; limits of the QOS are not in the replay",
+        f"{change}: the jobs get {points:+,.0f} points: so much more is the mean recorded priority in {into} of "
+        f"{counted(len(users), 'user')} of both QOS (the median); limits of the QOS are not in the replay",
     )
 
 
