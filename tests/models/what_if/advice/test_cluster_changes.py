@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from models.what_if.advice.conf_text import LineOfIncludedFile, applied, edited_
 from models.what_if.advice.declared import answer_declared, edit_of, edited_description, paired_waits
 from models.what_if.advice.slurm_diff import slurm_diff
 from simulator.slurm.inputs.cluster import cluster
+from simulator.slurm.world import NEVER
 from tests.live import recording
 from tests.models.study.slurm.test_pairs import RECORDING
+from traces import instants
 from traces.slurm.conf import SlurmConf, read_slurm_conf
 from traces.slurm.text import expand_nodes
 
@@ -101,7 +104,7 @@ def mean_wait(change: str) -> dict[str, Any]:
     changed = recording.world(RECORDING, jobs, declared=described)
     changed = replace(changed, outages=cluster(*described).outages)
     before = recording.world(RECORDING, recording.read(RECORDING))
-    found: dict[str, Any] = answer_declared(paired_waits(before, changed), 1800)
+    found: dict[str, Any] = answer_declared(paired_waits(before, changed, (0, NEVER)), 1800)
     return found["results"][0]  # type: ignore[no-any-return]
 
 
@@ -128,6 +131,7 @@ def test_nodes_are_shared_again() -> None:
 
 JOBS = pl.DataFrame(
     {
+        "start_utc": [datetime(2024, 1, day) for day in range(1, 5)] + [None],
         "partition": ["gpu", None, "gpu", "short,gpu", "gpu"],
         "qos": ["high", None, "High", "normal", "high"],
         "user_name": ["amy", "bob", "amy", "bob", "amy"],
@@ -158,10 +162,15 @@ JOBS = pl.DataFrame(
 )
 def test_jobs_ask_for_what_the_change_says(change: str, column: str, after: list[Any]) -> None:
     """Two jobs of an hour are taken as having the default; the one that ran longer than the new one keeps it."""
-    _described, jobs = edit_of(slurm_diff([change], DESCRIBED.conf, DESCRIBED.qos))(DESCRIBED, JOBS)
+    _described, jobs = edit_of(slurm_diff([change], DESCRIBED.conf, DESCRIBED.qos), 0)(DESCRIBED, JOBS)
     assert jobs[column].to_list() == after
     others = [name for name in JOBS.columns if name != column]
     assert jobs.select(others).equals(JOBS.select(others))
+
+
+def test_jobs_that_run_when_the_window_begins_keep_their_partition() -> None:
+    edited = edit_of(slurm_diff(["merge.partition.gpu=short"], DESCRIBED.conf), instants.epoch_s(datetime(2024, 1, 3)))
+    assert edited(DESCRIBED, JOBS)[1]["partition"].to_list() == ["gpu", None, "short", "short,gpu", "short"]
 
 
 def test_a_partition_of_a_merged_qos_gets_the_other() -> None:
