@@ -47,6 +47,13 @@ def learners(incomplete: str) -> Iterator[str]:
     return _of(TUNABLE, incomplete)
 
 
+def objectives(incomplete: str) -> Iterator[str]:
+    """Complete an objective of `baton advise`."""
+    from models.what_if.advice.names import OBJECTIVE_NAMES
+
+    return _of(OBJECTIVE_NAMES, incomplete)
+
+
 def scheduler(incomplete: str) -> Iterator[str]:
     """Complete a scheduler that allocates whole nodes, including slurm."""
     return _of(_of_nodes(), incomplete)

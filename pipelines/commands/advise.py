@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipelines import options
+from models.what_if.advice.names import OBJECTIVE_NAMES
+from pipelines import completion, options
 from pipelines.options import ClusterName, Data, Json
 from traces.errors import InputError
 
@@ -28,7 +29,7 @@ def advise(
     cluster: ClusterName,
     objective: Annotated[
         str,
-        typer.Option("--objective", help="mean-wait, p90-wait, p90-wait-small, slowdown or worst-group."),
+        typer.Option("--objective", autocompletion=completion.objectives, help=f"{', '.join(OBJECTIVE_NAMES)}."),
     ] = "p90-wait",
     may: Annotated[
         str, typer.Option("--may", help="Settings that may change: weights, backfill, limits, qos.")

@@ -217,6 +217,7 @@ def test_completion_knows_the_commands() -> None:
         ("baton whatif --schedulers t", {"tetris", "tiresias", "tiresias-gittins", "tiresias-rounds", "themis"}),
         ("baton whatif --schedulers easy,", {f"easy,{name}" for name in ("fifo", "conservative", "mirage", "sjf")}),
         ("baton whatif --schedulers yarn,e", set()),
+        ("baton advise --objective p", {"p90-wait", "p90-wait-small"}),
     ],
 )
 def test_completion_knows_names(places: dict[str, Path], line: str, offered: set[str]) -> None:

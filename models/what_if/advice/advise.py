@@ -84,6 +84,7 @@ def advice_on(
     result = {
         "cluster": settings.name,
         "objective": of.name,
+        "minimised": of.words,
         "searched_from_utc": instants.text(from_s),
         "from_utc": instants.text(middle_s),
         "until_utc": instants.text(until_s),
@@ -110,8 +111,8 @@ def _typed(
     one = next(row for row in found["candidates"] if row["changes"] == found["recommended"])
     low, high = one["ci95"]
     evidence = (
-        f"{of.words}: {one['value']:,.1f} {of.unit} in place of {found['base']['value']:,.1f} on weeks that the search "
-        f"never saw; 95 % interval of the difference {low:,.1f} to {high:,.1f}"
+        f"{of.words}: {of.text(one['value'])} in place of {of.text(found['base']['value'])} on weeks that the search "
+        f"never saw; 95 % interval of the difference {of.text(low)} to {of.text(high)}"
     )
     return to_do(data, settings, found["recommended"], evidence, window)
 

@@ -8,7 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from features.bootstrap import interval, start_weights
-from models.what_if.recorded.outcomes import RecordedOutcome, bounded_slowdowns, recorded_wait_s
+from models.what_if.recorded.outcomes import (
+    RecordedOutcome,
+    bounded_slowdowns,
+    node_time_by_day,
+    recorded_wait_s,
+    utilization,
+)
 from models.what_if.recorded.scene import RecordedScene
 from models.what_if.trust import mean_interval, quantile_intervals
 from simulator.metrics import NOTICED_WAIT_S
@@ -21,15 +27,32 @@ SMALL_NODES = 1  # most nodes of a small job
 
 
 class Objective(NamedTuple):
-    """A figure to minimise: of the waits or slowdowns of some jobs, (jobs,) in order of submission."""
+    """A figure of a replay; less is better."""
 
     name: str
     words: str
-    unit: str  # "s" or ""
+    unit: str  # "s", "" or "%": a share in 0..1
+    figure: Callable[[RecordedOutcome], float]
+    ci95: Callable[[RecordedOutcome, RecordedOutcome], list[float] | None]  # of the second less the first
+
+    def text(self, value: float) -> str:
+        """A value with its unit."""
+        return f"{100 * value:.1f} %" if self.unit == "%" else f"{value:,.1f} {self.unit}".rstrip()
+
+
+class _OfJobs(NamedTuple):
+    """A figure of values of some jobs, (jobs,) in order of submission."""
+
     jobs: Callable[[RecordedScene], Bools]
     values: Callable[[RecordedOutcome], Float64s]
-    figure: Callable[[RecordedScene, Bools, Float64s], float]
-    ci95: Callable[[RecordedScene, Bools, Float64s, Float64s], list[float] | None]
+    of: Callable[[RecordedScene, Bools, Float64s], float]
+    between: Callable[[RecordedScene, Bools, Float64s, Float64s], list[float] | None]
+
+    def figure(self, outcome: RecordedOutcome) -> float:
+        return self.of(outcome.scene, self.jobs(outcome.scene), self.values(outcome))
+
+    def ci95(self, before: RecordedOutcome, after: RecordedOutcome) -> list[float] | None:
+        return self.between(before.scene, self.jobs(before.scene), self.values(before), self.values(after))
 
 
 def _all(scene: RecordedScene) -> Bools:
@@ -85,14 +108,34 @@ def _worst_ci(scene: RecordedScene, jobs: Bools, before: Float64s, after: Float6
     return interval(worst(after) - worst(before))
 
 
+def _idle(outcome: RecordedOutcome) -> float:
+    return 1.0 - utilization(outcome)
+
+
+def _idle_ci(before: RecordedOutcome, after: RecordedOutcome) -> list[float] | None:
+    was, is_now = node_time_by_day(before), node_time_by_day(after)
+    weights = start_weights(was.days * DAY_S)
+    if weights is None:
+        return None
+    with np.errstate(invalid="ignore", divide="ignore"):
+        was_busy, is_busy = ((weights @ one.busy_s) / (weights @ one.usable_s) for one in (was, is_now))
+    return interval(was_busy - is_busy)
+
+
+_MEAN, _P90 = _OfJobs(_all, _waits, _mean, _mean_ci), _OfJobs(_all, _waits, _p90, _p90_ci)
+_P90_SMALL = _OfJobs(_small, _waits, _p90, _p90_ci)
+_SLOWDOWN, _WORST = _OfJobs(_all, bounded_slowdowns, _mean, _mean_ci), _OfJobs(_all, _waits, _worst, _worst_ci)
 OBJECTIVES = {
     one.name: one
     for one in (
-        Objective("mean-wait", "mean wait", "s", _all, _waits, _mean, _mean_ci),
-        Objective("p90-wait", "90th percentile of the waits", "s", _all, _waits, _p90, _p90_ci),
-        Objective("p90-wait-small", "90th percentile of the waits of 1-node jobs", "s", _small, _waits, _p90, _p90_ci),
-        Objective("slowdown", "mean bounded slowdown", "", _all, bounded_slowdowns, _mean, _mean_ci),
-        Objective("worst-group", "largest mean wait of an account (else user)", "s", _all, _waits, _worst, _worst_ci),
+        Objective("mean-wait", "mean wait", "s", _MEAN.figure, _MEAN.ci95),
+        Objective("p90-wait", "90th percentile of the waits", "s", _P90.figure, _P90.ci95),
+        Objective(
+            "p90-wait-small", "90th percentile of the waits of 1-node jobs", "s", _P90_SMALL.figure, _P90_SMALL.ci95
+        ),
+        Objective("slowdown", "mean bounded slowdown", "", _SLOWDOWN.figure, _SLOWDOWN.ci95),
+        Objective("worst-group", "largest mean wait of an account (else user)", "s", _WORST.figure, _WORST.ci95),
+        Objective("utilization", "share of usable nodes idle", "%", _idle, _idle_ci),
     )
 }
 
@@ -106,12 +149,12 @@ def objective(name: str) -> Objective:
 
 def value_of(of: Objective, outcome: RecordedOutcome) -> float:
     """The objective of a replay; less is better."""
-    return of.figure(outcome.scene, of.jobs(outcome.scene), of.values(outcome))
+    return of.figure(outcome)
 
 
 def difference_ci95(of: Objective, before: RecordedOutcome, after: RecordedOutcome) -> list[float] | None:
     """95 % interval of the objective after less before; blocks of seven days. None within one block."""
-    return of.ci95(before.scene, of.jobs(before.scene), of.values(before), of.values(after))
+    return of.ci95(before, after)
 
 
 def recorded_error(of: Objective, base: RecordedOutcome) -> float:

@@ -83,7 +83,7 @@ def search_changes(
             trial.set_user_attr("candidate", list(one))
             study.tell(trial, one.value + (base_value if one.losing else 0.0))
             done += 1
-            progress.advance(f"{changes or 'as it is'}: {one.value:,.0f}")
+            progress.advance(f"{changes or 'as it is'}: {of.text(one.value)}")
         progress.done(f"{counted(done, 'candidate')}")
     return sorted(found.values(), key=lambda one: (one.losing > 0, one.value, one.changes))
 

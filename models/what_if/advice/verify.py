@@ -51,6 +51,7 @@ def verify(
     return {
         "cluster": settings.name,
         "objective": of.name,
+        "minimised": of.words,
         "changes": changes,
         "applied_utc": instants.text(applied_s),
         "from_utc": instants.text(from_s),

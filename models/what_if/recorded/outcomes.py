@@ -20,7 +20,7 @@ from simulator.metrics import bounded_slowdown, spearman
 from simulator.recorded.follow import HORIZON_S, TICK_S
 from simulator.recorded.record import NEVER
 from traces.arrays import Bools, Float64s, Int64s
-from traces.units import HOUR_S
+from traces.units import DAY_S, HOUR_S
 
 PARTS = 3  # the window is divided into so many, to show whether they agree
 SCHEDULER = "recorded"  # the name of the cluster's own scheduler in outputs
@@ -41,6 +41,14 @@ class RecordedOutcome(NamedTuple):
     def start_s(self) -> Float64s:
         """Starts, epoch s, shape (jobs,)."""
         return self.scene.record.submit_s + self.wait_s
+
+
+class NodeTime(NamedTuple):
+    """Node seconds of a window, (days,) each."""
+
+    days: Int64s  # days since 1970; the first and the last may be cut by the window
+    busy_s: Float64s  # held by jobs
+    usable_s: Float64s
 
 
 def outcome_of(scene: RecordedScene, *, is_whole: bool = False) -> RecordedOutcome:
@@ -163,7 +171,7 @@ def figures(outcome: RecordedOutcome, jobs: Bools) -> dict[str, float]:
         **{name: value or 0.0 for name, value in waits(outcome.wait_s[jobs]).items()},
         "mean_bounded_slowdown": float(_of_jobs(outcome, jobs)["mean_bounded_slowdown"].mean()),
         "cut_node_h": float((cut_s * scene.record.size[jobs]).sum() / HOUR_S),
-        **({"utilization": _utilization(outcome)} if outcome.is_whole else {}),
+        **({"utilization": utilization(outcome)} if outcome.is_whole else {}),
     }
 
 
@@ -172,18 +180,33 @@ def _of_jobs(outcome: RecordedOutcome, jobs: Bools) -> dict[str, Float64s]:
     return {"mean_wait_s": outcome.wait_s[jobs], "mean_bounded_slowdown": bounded_slowdowns(outcome)[jobs]}
 
 
-def _utilization(outcome: RecordedOutcome) -> float:
-    """The share of the usable node time of the window that jobs hold; jobs submitted before it are as recorded."""
+def node_time_by_day(outcome: RecordedOutcome) -> NodeTime:
+    """Return the node time of the window by day; jobs submitted before the window are as recorded.
+
+    A job that waits HORIZON_S counts as not run.
+    """
     scene, record = outcome.scene, outcome.scene.record
-    earlier = record.ran & (record.submit_s < scene.from_s)
-    start_s = np.concatenate([record.start_s[earlier], outcome.start_s[~np.isnan(outcome.wait_s)], outcome.copied_s])
-    ours = np.concatenate([np.flatnonzero(earlier), np.flatnonzero(~np.isnan(outcome.wait_s)), scene.copied])
-    inside_s = np.minimum(start_s + scene.run_s[ours], scene.until_s) - np.maximum(start_s, scene.from_s)
-    offered = 0
+    earlier = np.flatnonzero(record.ran & (record.submit_s < scene.from_s))
+    started = np.flatnonzero(outcome.wait_s < HORIZON_S)
+    start_s = np.concatenate([record.start_s[earlier], outcome.start_s[started], outcome.copied_s])
+    ours = np.concatenate([earlier, started, scene.copied])
+    run_s, size = scene.run_s[ours], record.size[ours]
+    days = np.arange(scene.from_s // DAY_S, (scene.until_s - 1) // DAY_S + 1)
+    edges = np.clip(np.append(days, days[-1] + 1) * DAY_S, scene.from_s, scene.until_s)
+    busy_s = np.diff([float((np.clip(edge - start_s, 0, run_s) * size).sum()) for edge in edges])
+    usable_s = np.zeros(len(days))
     for stretch in scene.daily:
         tick_s, usable = usable_nodes_of(scene, stretch)
-        offered += int(usable[(tick_s >= stretch.from_s) & (tick_s < stretch.until_s)].sum()) * TICK_S
-    return float((np.maximum(inside_s, 0) * record.size[ours]).sum() / max(offered, 1))
+        inside = (tick_s >= stretch.from_s) & (tick_s < stretch.until_s)
+        day = tick_s[inside] // DAY_S - days[0]
+        usable_s += np.bincount(day, weights=usable[inside] * TICK_S, minlength=len(days))
+    return NodeTime(days, busy_s, usable_s)
+
+
+def utilization(outcome: RecordedOutcome) -> float:
+    """The share of the usable node time of the window that jobs hold."""
+    _days, busy_s, usable_s = node_time_by_day(outcome)
+    return float(busy_s.sum() / max(usable_s.sum(), 1.0))
 
 
 def _parts(difference: Float64s, submit_s: Int64s, scene: RecordedScene) -> list[float | None]:

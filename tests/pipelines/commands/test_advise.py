@@ -40,6 +40,8 @@ def test_the_advice_is_printed_with_its_diff_and_can_be_verified(baton: Baton, d
     verified = baton("advise", "--cluster", "busy", "--data", data, "--verify", "2024-02-10")
     assert verified.out.endswith("cannot tell\n")  # nothing was changed
     given = ("--verify", "2024-02-10", "--change", "max_jobs=1", "--json")
+    idle = baton("advise", "--cluster", "busy", "--data", data, "--objective", "utilization", *given[:-1]).out
+    assert "recorded share of usable nodes idle before: " in idle and "percentage points" in idle
     named = baton("advise", "--cluster", "busy", "--data", data, "--objective", "mean-wait", *given).json
     assert named["changes"] == "max_jobs=1" and named["predicted"] > 0 and named["verdict"] == "cannot tell"
 

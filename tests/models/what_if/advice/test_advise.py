@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from models.what_if.advice.advise import AdviceQuestion, advice_on, judged, kept_advice
+from models.what_if.advice.names import OBJECTIVE_NAMES
 from models.what_if.advice.objectives import (
     OBJECTIVES,
     difference_ci95,
@@ -56,6 +57,13 @@ def test_objectives_are_those_of_their_jobs(scene: RecordedScene) -> None:
     assert value_of(objective("p90-wait-small"), base) == pytest.approx(np.quantile(base.wait_s[small], 0.9))
     account = [base.wait_s[jobs & (scene.about["account"] == name).to_numpy()].mean() for name in ("odd", "even")]
     assert value_of(objective("worst-group"), base) == pytest.approx(max(account))
+    held_s = np.minimum(base.start_s + scene.run_s, scene.until_s) - np.maximum(base.start_s, scene.from_s)
+    earlier = scene.record.ran & (scene.record.submit_s < scene.from_s)
+    held_s[earlier] = (scene.record.end_s - scene.from_s)[earlier]
+    busy_s = (np.maximum(held_s, 0) * scene.record.size)[earlier | jobs].sum()
+    idle = 1 - busy_s / (cases.NODES * (scene.until_s - scene.from_s))
+    assert value_of(objective("utilization"), base) == pytest.approx(idle)
+    assert tuple(OBJECTIVES) == OBJECTIVE_NAMES
     with pytest.raises(InputError, match="unknown objective 'speed': known are mean-wait, p90-wait"):
         objective("speed")
 
@@ -66,10 +74,13 @@ def test_an_interval_encloses_the_difference_and_the_record_is_the_bases_error(s
     more = outcome_of(changed_recorded(scene, "nodes=+2"))
     ends = difference_ci95(of, base, more)
     assert ends is not None
-    assert ends[0] <= value_of(of, more) - value_of(of, base) <= ends[1] < 0
+    sign = -1 if name == "utilization" else 1  # more nodes: shorter waits, and a larger share of them idle
+    assert ends[0] <= value_of(of, more) - value_of(of, base) <= ends[1] and max(sign * ends[0], sign * ends[1]) < 0
     assert recorded_error(of, base) == 0.0  # the rules made the record
     late = base._replace(wait_s=base.wait_s + 100.0)
-    if name != "slowdown":
+    if name == "utilization":
+        assert 0.0 < recorded_error(of, late) < 0.001
+    elif name != "slowdown":
         assert recorded_error(of, late) == pytest.approx(100.0)
 
 
