@@ -13,7 +13,6 @@ from assets.shared.resources import Baton
 from features.catalog import FEATURES
 from models.queue_time.tables import TABLES as QUEUE_TIME
 from models.tables import (
-    ADVICE,
     CHAMPION_DRIFT,
     POLICY_CURVES,
     POLICY_PROMISES,
@@ -23,6 +22,7 @@ from models.tables import (
     WHAT_IF_GROUPS,
     WHAT_IF_SCHEDULERS,
 )
+from models.what_if.advice.table import TABLES as ADVICE
 from simulator.tables import CALIBRATION, SIMULATED_STARTS
 from traces import clusters, schema
 from traces.store.folder import DataFolder
@@ -34,7 +34,7 @@ ANALYTICS = (
     *(declared for analysis in FEATURES.values() for declared in analysis.TABLES),
     SIMULATED_STARTS,
     WHAT_IF,
-    ADVICE,
+    *ADVICE,
     WHAT_IF_SCHEDULERS,
     WHAT_IF_GROUPS,
 )
@@ -45,6 +45,7 @@ WRITTEN_BY = {
     "simulated_starts": "simulation_replay",
     "what_if": "simulation_what_if",
     "advice": "simulation_advice",
+    "advice_curves": "simulation_advice",
     "what_if_schedulers": "simulation_what_if_schedulers",
     "what_if_groups": "simulation_what_if_schedulers",
     "calibration_figures": "simulation_calibration",

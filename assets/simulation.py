@@ -12,7 +12,7 @@ from models.provisioning import registry
 from models.study import calibrations, extent, inputs
 from models.study.pair_tables import MADE_BY, pair_path
 from models.study.support import Refusal, headline_study
-from models.tables import ADVICE, WHAT_IF
+from models.tables import WHAT_IF
 from models.what_if import answers as what_ifs
 from models.what_if import gpu_answers as gpu_what_ifs
 from models.what_if import replays
@@ -158,8 +158,8 @@ def simulation_advice(context: dg.AssetExecutionContext, baton: Baton) -> dg.Mat
     code = code_digest(advice.__name__, but=(registry.__name__,))
     made_from = digest(canonical.made_from(data, cluster), settings.fit_from, code)
     try:
-        (frame,), reused = derived.read_or_compute(
-            data, [ADVICE], cluster, made_from, lambda: [advice.advice_table(data, settings)]
+        (frame, _curves), reused = derived.read_or_compute(
+            data, advice.TABLES, cluster, made_from, lambda: advice.advice_tables(data, settings)
         )
     except InputError as error:  # a log of less than two weeks
         return materialization(rows=0, why=str(error))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import models.queue_time.tables
 import models.tables
+import models.what_if.advice.table
 import simulator.tables
 from docs import measured, picture
 from features.catalog import FEATURES
@@ -48,6 +49,7 @@ def sections() -> dict[str, tuple[Table, ...]]:
         },
         "Simulation (`simulator/tables.py`)": simulator.tables.TABLES,
         "Policies (`models/tables.py`)": models.tables.TABLES,
+        "Advice (`models/what_if/advice/table.py`)": models.what_if.advice.table.TABLES,
         "Queue time (`models/queue_time/tables.py`)": models.queue_time.tables.TABLES,
     }
 

@@ -221,34 +221,6 @@ WHAT_IF = Table(
     key=("cluster", "change"),
 )  # fmt: skip
 
-ADVICE = Table(
-    "advice",
-    "One row a candidate of the advisor's search: changes of settings, judged on weeks that the search never saw",
-    (
-        CLUSTER,
-        Column("place", INT, "", "place in the search; 1 is the best", nullable=False),
-        Column("changes", TEXT, "", "changes, as `baton whatif --change` reads them", nullable=False),
-        Column("objective", TEXT, "", "what was minimised, in its own unit (waits: s)", nullable=False),
-        Column("jobs", INT, "jobs", "jobs of the judged weeks", nullable=False),
-        Column("base_value", FLOAT, "", "objective in the replay without changes", nullable=False),
-        Column("base_error", FLOAT, "", "its distance from the record", nullable=False),
-        Column("value", FLOAT, "", "objective with the changes", nullable=False),
-        Column("difference", FLOAT, "", "value minus base_value; negative is better", nullable=False),
-        Column("difference_low", FLOAT, "", "its 95 % interval, blocks of 7 days; null under two blocks"),
-        Column("difference_high", FLOAT, "", "upper end of it"),
-        Column("verdict", TEXT, "", "less, more, no change, or cannot tell", nullable=False),
-        Column("whole_difference", FLOAT, "", "difference in a replay of the weeks in one piece", nullable=False),
-        Column("error_share", FLOAT, "", "share of the difference that base_error could explain", nullable=False),
-        Column("losing_groups", INT, "groups", "accounts, else users, that would wait too much longer", nullable=False),
-        Column("is_recommended", FLAG, "", "whether to make the changes", nullable=False),
-        Column("why_not", TEXT, "", "why not; null if recommended"),
-        Column("trust", TEXT, "", "figures; direction: the base is too far from the record for more", nullable=False),
-        Column("trust_why", TEXT, "", "distance of the base from the record", nullable=False),
-        Column("to_do", TEXT, "", "what to type for a recommended change, one line each", nullable=False),
-    ),
-    key=("cluster", "place"),
-)  # fmt: skip
-
 WHAT_IF_SCHEDULERS = Table(
     "what_if_schedulers",
     "One row a GPU scheduler and change: the same jobs replayed by it, against the first scheduler as the cluster is",
@@ -320,8 +292,8 @@ WHAT_IF_GROUPS = Table(
 )
 
 TABLES: tuple[Table, ...] = (
-    POLICY_RESULTS, POLICY_CURVES, POLICY_PROMISES, RELEASE_LOG, CHAMPION_DRIFT, WHAT_IF, ADVICE,
-    WHAT_IF_SCHEDULERS, WHAT_IF_GROUPS,
+    POLICY_RESULTS, POLICY_CURVES, POLICY_PROMISES, RELEASE_LOG, CHAMPION_DRIFT, WHAT_IF, WHAT_IF_SCHEDULERS,
+    WHAT_IF_GROUPS,
 )  # fmt: skip
 
 _DTYPES: dict[str, Any] = {

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import polars as pl
+
+from reports import figures
 from reports import format as fmt
-from reports.layout import Section, TableView, columns
+from reports.layout import Figure, Section, TableView, columns
 from reports.source import Source
+from traces.units import DAY_S
+
+# column of `advice_curves`: its name in a drawing, and its colour
+_CURVES = {"recorded": ("recorded", "recorded"), "unchanged": ("as it is", "simulated"),
+           "changed": ("with the change", "class0")}  # fmt: skip
 
 
 def advised(source: Source, section: Section) -> None:
-    """Add the table `advice` and a sentence that says what to change, or why nothing."""
+    """Add the table `advice`, the picture of its best candidate, and a sentence: what to change, or why nothing."""
     rows = source.rows("advice")
     if rows.is_empty():
         section.missing.append(
@@ -36,6 +45,39 @@ def advised(source: Source, section: Section) -> None:
             shown,
         )
     )  # fmt: skip
+    points = source.rows("advice_curves")
+    if not points.is_empty():  # else a warehouse of an older version
+        section.figures += _drawn(source, points.sort("point"), shown)
+
+
+def _drawn(source: Source, points: pl.DataFrame, rows: list[dict[str, Any]]) -> list[Figure]:
+    """Draw the waits and the queue: recorded, replayed as it is, and with the changes of the candidate drawn."""
+    row = next(row for row in rows if row["place"] == points["place"][0])
+    of = {curve: points.filter(pl.col("curve") == curve) for curve in ("waits", "queue")}
+    lines = {
+        curve: {label: (found[column].to_numpy(), tint) for column, (label, tint) in _CURVES.items()}
+        for curve, found in of.items()
+    }
+    edges_d = np.concatenate([[0.0], of["queue"]["at"].to_numpy()])
+    period = fmt.duration((edges_d[1] - edges_d[0]) * DAY_S)
+    replays = (
+        f"The change is {fmt.text(row['changes'])}. Both replays begin anew from the record every week. "
+        f"{source.caption(row['jobs'], 'jobs')}"
+    )
+    return [
+        Figure(
+            "advice_waits", "Waits before and after the change",
+            f"Share of jobs with at most this wait (log axis; 0 counts as 1 s). {replays}",
+            figures.ecdf(f"{source.slug}-advice-waits", lines["waits"], "wait from submission", dashed=("recorded",)),
+            "Cumulative distributions of the waits: recorded, as it is, and with the change.",
+        ),
+        Figure(
+            "advice_queue", "Queue before and after the change",
+            f"Pending jobs of the judged weeks, means over periods of {period}. {replays}",
+            figures.over_days(f"{source.slug}-advice-queue", edges_d, lines["queue"], "pending jobs"),
+            "Number of pending jobs over time: recorded, as it is, and with the change.",
+        ),
+    ]  # fmt: skip
 
 
 def _sentence(rows: list[dict[str, Any]]) -> str:

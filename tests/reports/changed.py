@@ -6,7 +6,9 @@ from typing import Any
 
 import polars as pl
 
-from models.tables import ADVICE, WHAT_IF, frame
+from models.tables import WHAT_IF, frame
+from models.what_if.advice.curves import curve_rows
+from models.what_if.advice.table import ADVICE, ADVICE_CURVES
 
 # change, nodes, mean wait, its change and the interval (s), verdict
 CHANGES = (
@@ -22,7 +24,15 @@ def tables(cluster: str) -> dict[str, pl.DataFrame]:
     return {
         WHAT_IF.name: frame(WHAT_IF, [_replayed(cluster, *change) for change in CHANGES]),
         ADVICE.name: frame(ADVICE, [_advised(cluster, 1, 0), _advised(cluster, 2, 1)]),
+        ADVICE_CURVES.name: frame(ADVICE_CURVES, _curves(cluster)),
     }
+
+
+def _curves(cluster: str) -> list[dict[str, Any]]:
+    """The candidate halves the waits and the queue of both days."""
+    days = {"at": [1.0, 2.0], "recorded": [4.0, 6.0], "unchanged": [4.0, 5.0], "changed": [2.0, 2.5]}
+    waits = {"at": [0.0, 1.0], "recorded": [60.0, 9e4], "unchanged": [60.0, 8e4], "changed": [30.0, 4e4]}
+    return curve_rows({"cluster": cluster, "place": 1, "waits": waits, "queue": days})
 
 
 def _advised(cluster: str, place: int, losing: int) -> dict[str, Any]:

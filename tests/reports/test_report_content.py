@@ -16,6 +16,7 @@ from scipy import stats
 from reports import format as fmt
 from reports.build import SECTIONS, build_report, section_data
 from reports.drift import FEATURES
+from reports.sections.change import change
 from reports.source import Remarks, Source
 from tests.reports import warehouse
 from traces import schema
@@ -176,6 +177,14 @@ def test_advice_comes_first_and_says_how_many_would_lose(full_data: DataFolder) 
         (0, None),
         (1, "1 group would wait too much longer"),
     ]
+
+
+def test_the_best_candidate_is_drawn_with_the_record(full_data: DataFolder) -> None:
+    waits, queue = change(Source(full_data, CLUSTER)).figures[:2]
+    for figure in (waits, queue):
+        assert "The change is priority.limit.1h=+6h." in figure.caption
+        assert all(f">{line}<" in figure.svg for line in ("recorded", "as it is", "with the change"))
+    assert "means over periods of 24 h" in queue.caption
 
 
 def test_only_a_change_beyond_chance_is_called_one(full_data: DataFolder) -> None:

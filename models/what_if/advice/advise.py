@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from models.what_if.advice.curves import curves
 from models.what_if.advice.objectives import Objective, difference_ci95, losers, objective, recorded_error, value_of
 from models.what_if.advice.search import NO_MORE_THAN_A_TENTH, Fairness, TriedChanges, pruned, search_changes
 from models.what_if.advice.space import choices
@@ -118,7 +119,7 @@ def _typed(
 
 
 def judged(scene: RecordedScene, of: Objective, best: Sequence[TriedChanges], fair: Fairness) -> dict[str, Any]:
-    """Judge the best candidates of a search on another scene: `base`, `candidates` and `recommended`."""
+    """Judge the best candidates of a search on another scene: `base`, `candidates`, `recommended`, `curves`."""
     bases = {horizon: outcome_of(scene, is_whole=horizon == "whole") for horizon in ("daily", "whole")}
     beside = base_beside(bases["daily"])
     rows = [_judged(scene, of, one, bases, fair, beside["trust"]) for one in best]
@@ -131,7 +132,19 @@ def judged(scene: RecordedScene, of: Objective, best: Sequence[TriedChanges], fa
         },
         "candidates": rows,
         "recommended": recommended,
+        "curves": _curves(scene, bases["daily"], rows, recommended),
     }
+
+
+def _curves(
+    scene: RecordedScene, base: RecordedOutcome, rows: Sequence[dict[str, Any]], recommended: list[str] | None
+) -> dict[str, Any] | None:
+    """The `curves` of the recommended candidate, else of the first, with its place; None without any."""
+    if not rows:
+        return None
+    place = next((at for at, row in enumerate(rows) if row["changes"] == recommended), 0)
+    changed = outcome_of(changed_recorded(scene, TOGETHER.join(rows[place]["changes"])))
+    return {"place": place + 1, **curves(base, changed)}
 
 
 def _judged(

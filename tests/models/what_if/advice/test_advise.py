@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from models.what_if.advice.advise import AdviceQuestion, advice_on, judged, kept_advice
+from models.what_if.advice.curves import POINTS, curve_rows, curves
 from models.what_if.advice.names import OBJECTIVE_NAMES
 from models.what_if.advice.objectives import (
     OBJECTIVES,
@@ -143,6 +144,10 @@ def test_a_candidate_is_recommended_only_if_it_holds_on_later_weeks(scene: Recor
     good, bad = TriedChanges("priority.limit.2h=+12h", 1.0, 0), TriedChanges("max_nodes=1 and backfill=off", 1.0, 0)
     found = judged(scene, of, [bad, good], fair)
     assert found["recommended"] == ["priority.limit.2h=+12h"]
+    assert found["curves"] == {
+        "place": 2,
+        **curves(outcome_of(scene), outcome_of(changed_recorded(scene, good.changes))),
+    }
     worse, better = found["candidates"]
     assert worse["verdict"] == "more" and worse["why_not"].startswith("it is worse than no change")
     assert better["why_not"] is None
@@ -154,6 +159,19 @@ def test_a_candidate_is_recommended_only_if_it_holds_on_later_weeks(scene: Recor
     off = replace(scene, record=replace(scene.record, start_s=scene.record.start_s + 40_000))
     (far,) = judged(off, of, [good], fair)["candidates"]
     assert far["why_not"].startswith("the base is too far from the record")
+
+
+def test_curves_are_those_of_the_record_and_of_both_replays(scene: RecordedScene) -> None:
+    base, changed = outcome_of(scene), outcome_of(changed_recorded(scene, "max_nodes=2"))
+    drawn, jobs = curves(base, changed), scene.judged
+    submit_s = scene.record.submit_s[jobs]
+    recorded_s = (scene.record.start_s - scene.record.submit_s)[jobs]
+    for name, wait_s in (("recorded", recorded_s), ("unchanged", base.wait_s[jobs]), ("changed", changed.wait_s[jobs])):
+        assert (drawn["waits"][name][0], drawn["waits"][name][-1]) == (wait_s.min(), wait_s.max())
+        waited_s = np.minimum(wait_s, scene.until_s - submit_s).sum()
+        assert np.mean(drawn["queue"][name]) == pytest.approx(waited_s / (scene.until_s - submit_s.min()))
+    assert drawn["queue"]["at"][-1] == pytest.approx((scene.until_s - submit_s.min()) / DAY_S)
+    assert len(curve_rows({"cluster": "lab", "place": 1, **drawn})) == 2 * POINTS
 
 
 def test_the_advice_is_searched_on_older_weeks_and_kept(data: DataFolder) -> None:
