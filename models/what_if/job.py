@@ -1,8 +1,9 @@
 """What-if for one job: simulate when it would have started with another limit or size, and compare with no change.
 
-Only this job is simulated: from its submission on, or from when it became eligible if the log shows a later time. Until
-then the world is the recorded one. Its rules are fitted on what was known by then (the forked form of
-`simulator.recorded`). The result is the difference between the replays with and without the change. The distance of the
+The base is that of `baton whatif` (`models.what_if.recorded`), anchored at the job's submission, or at the time when it
+became eligible if the log shows a later one: the queue of that instant and all later arrivals are simulated under the
+rules inferred from the weeks before. Nodes in and out of service, run times, and the starts of held jobs are the
+recorded ones. The result is the difference between the replays with and without the change. The distance of the
 unchanged replay from the record shows how far to trust it. Sizes are whole nodes of one pool.
 """
 
@@ -12,14 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 
-from simulator.recorded.follow import HORIZON_S
-from simulator.recorded.parameters import MECHANISMS, Parameters, infer_parameters, jobs_of, rules_of
-from simulator.recorded.record import ARRAYS, NEVER, RecordedTrace, events
-from simulator.recorded.single import is_around, single_starts
-from traces.units import DAY_S, HOUR_S
+from models.what_if.recorded.replays import starts_of
+from models.what_if.recorded.scene import RecordedScene, follow_window
+from simulator.recorded.record import ARRAYS, NEVER, RecordedTrace
 
-LEARN_S = 90 * DAY_S  # span of the record that the rules are fitted on
 STEP_S = 600  # proposed limits are multiples of it
 SLACK = 1.1  # a proposed limit is a tenth over the used time
 
@@ -50,26 +49,28 @@ def proposed(size: int, limit_s: int, run_s: int | None) -> list[JobChange]:
 
 def what_if_job(
     record: RecordedTrace, job_key: str, eligible_s: int | None, changes: list[JobChange] | None = None
-) -> dict[str, Any]:
+) -> dict[str, Any] | None:
     """Simulate the waits of a job of the record, unchanged and with each change (None: those `proposed`), s.
 
     Waits count from when it was eligible (`eligible_s`, epoch s) if the log says so, else from its submission.
-    `distance_s` is the unchanged replay's wait less the recorded one. A wait is null if the job does not start
-    within ten days, and so is a difference to it.
+    `distance_s` is the unchanged replay's wait less the recorded one. A wait is null if the job does not start within
+    ten days, and so is a difference to it. A job that was cancelled in the queue is simulated to its limit. A held job
+    (`is_held`) starts when it did under every change. None if neither it nor a later job ran.
     """
     record = record if eligible_s is None else _submitted(record, job_key, eligible_s)
     row = record.job_key.index(job_key)
     submit_s, start_s, end_s = int(record.submit_s[row]), int(record.start_s[row]), int(record.end_s[row])
+    later_s = record.submit_s[record.ran & (record.submit_s >= submit_s)]
+    if not len(later_s):
+        return None
     run_s = end_s - start_s if start_s < NEVER and end_s < NEVER else None
     size, limit_s = int(record.size[row]), int(record.limit_s[row])
-    near = record.take((record.submit_s >= submit_s - LEARN_S) & (record.submit_s < submit_s))
-    rules = infer_parameters(near, submit_s)
-    played = record.take(is_around(record, submit_s, submit_s + 1))
-    base_s = _wait(played, job_key, rules, JobChange("as it was"))
+    scene = _scene(record, row, int(later_s[0]) + 1)
+    base_s = _wait(scene, row, JobChange("as it was"))
     recorded_s = start_s - submit_s if start_s < NEVER else None
     rows = []
     for change in proposed(size, limit_s, run_s) if changes is None else changes:
-        wait_s = _wait(played, job_key, rules, change)
+        wait_s = _wait(scene, row, change)
         rows.append(
             {
                 "change": change.name,
@@ -82,12 +83,25 @@ def what_if_job(
         )
     return {
         "is_from_eligible": eligible_s is not None,
+        "is_held": bool(scene.held[row]),
         "recorded_wait_s": recorded_s,
         "replayed_wait_s": base_s,
         "distance_s": None if recorded_s is None or base_s is None else base_s - recorded_s,
-        "fitted_on_jobs": len(near),
+        "said": list(scene.assumptions),
         "changes": rows,
     }
+
+
+def _scene(record: RecordedTrace, row: int, until_s: int) -> RecordedScene:
+    """Follow the record to the submission of a job; one that was cancelled in the queue is given a run to its limit."""
+    submit_s = int(record.submit_s[row])
+    scene = follow_window(record, pl.DataFrame(), submit_s, until_s, until_s - submit_s, also_whole=False,
+                          is_frozen=True)  # fmt: skip
+    if record.ran[row]:
+        return scene
+    start_s, end_s, run_s = record.start_s.copy(), record.end_s.copy(), scene.run_s.copy()
+    start_s[row], end_s[row], run_s[row] = submit_s, submit_s + record.limit_s[row], record.limit_s[row]
+    return replace(scene, record=replace(record, start_s=start_s, end_s=end_s), run_s=run_s)
 
 
 def _submitted(record: RecordedTrace, job_key: str, submit_s: int) -> RecordedTrace:
@@ -99,17 +113,11 @@ def _submitted(record: RecordedTrace, job_key: str, submit_s: int) -> RecordedTr
     return RecordedTrace(**columns, job_key=[record.job_key[at] for at in order])
 
 
-def _wait(record: RecordedTrace, job_key: str, rules: Parameters, change: JobChange) -> int | None:
+def _wait(scene: RecordedScene, row: int, change: JobChange) -> int | None:
     """Simulate the wait of the job, s; None if it does not start within the horizon."""
-    row = record.job_key.index(job_key)
-    size, limit_s = record.size.copy(), record.limit_s.copy()
+    size, limit_s, run_s = scene.record.size.copy(), scene.limit_s.copy(), scene.run_s.copy()
     size[row], limit_s[row] = change.nodes or size[row], change.limit_s or limit_s[row]
-    changed = replace(record, size=size, limit_s=limit_s)
-    simulated = np.zeros(len(changed), np.bool_)
-    simulated[row] = True
-    jobs = jobs_of(changed, rules.points_per_hour)
-    starts = single_starts(
-        changed, events(changed), jobs, rules_of(rules, frozenset(MECHANISMS)), simulated, forked=True
-    )
-    wait_s = int(starts[row] - changed.submit_s[row])
-    return wait_s if wait_s < HORIZON_S - HOUR_S else None
+    run_s[row] = min(run_s[row], limit_s[row])
+    changed = replace(scene, record=replace(scene.record, size=size), limit_s=limit_s, run_s=run_s)
+    start_s = int(starts_of(changed).jobs[row])
+    return None if start_s == NEVER else start_s - int(scene.record.submit_s[row])

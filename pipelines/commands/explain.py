@@ -38,8 +38,9 @@ def explain(
 ) -> None:
     """Explain why a job waited, which jobs ran meanwhile, how it ran, and when a smaller request would have started.
 
-    The wait is split into causes that add up to it. The replay simulates this one job from its submission on. It also
-    replays the job unchanged: the smaller its distance from the record, the more you can trust the differences.
+    The wait is split into causes that add up to it. The replay simulates the queue from the job's submission on, as
+    `baton whatif` does. It also replays the job unchanged: the smaller its distance from the record, the more you can
+    trust the differences.
     """
     from traces import clusters
     from traces.find_job import find_job, find_user
@@ -86,5 +87,5 @@ def _of_job(
         changes = [JobChange("what you ask for", limit_s=limit_s, nodes=nodes)]
     explained = explain_.job(folder, settings, job_key)
     answer = what_if_of_job(folder, settings.name, job_key, changes)
-    why = None if answer else "the record lacks its submission, or has neither a start nor an end after it"
+    why = None if answer else "the record lacks its submission, its start or end after it, or any later job that ran"
     return {**explained, "what_if": answer, "why_no_what_if": why}

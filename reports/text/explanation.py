@@ -226,12 +226,15 @@ def _what_if(job: dict[str, Any]) -> Iterator[str]:
         return
     distance_s = answer["distance_s"]
     caution = ""
-    if distance_s is not None:
+    if answer["is_held"]:
+        caution = ". The record shows that something held it, so it starts when it did under every change"
+    elif distance_s is not None:
         than = "more" if distance_s >= 0 else "less"
         caution = f", {fmt.duration(abs(distance_s))} {than} than recorded. Trust only differences larger than that"
     since = "became eligible" if answer["is_from_eligible"] else "was submitted"
     waits = fmt.duration(answer["replayed_wait_s"])
     yield f"simulated from when it {since}: with nothing changed, it waits {waits}{caution}"
+    yield from (f"  {line}" for line in answer["said"])
     for row in answer["changes"]:
         what = f"  with {row['change']} ({_many(row['nodes'], 'node')}, {fmt.duration(row['limit_s'])})"
         cut = "; that limit would have ended it early" if row["would_be_cut"] else ""

@@ -71,7 +71,7 @@ def test_the_wait_by_cause_and_who_was_there(baton: Baton, data: Path) -> None:
 
 def test_the_replay_says_what_a_shorter_limit_would_have_done(baton: Baton, data: Path) -> None:
     answer = baton("explain", 4, "--limit", "3h", "--data", data, "--json").json["what_if"]
-    assert answer["recorded_wait_s"] == 27_600 and abs(answer["distance_s"]) <= 2
+    assert answer["recorded_wait_s"] == 27_600 and abs(answer["distance_s"]) <= 2 and not answer["is_held"]
     (change,) = answer["changes"]
     assert (change["limit_s"], change["nodes"], change["would_be_cut"]) == (10_800, 1, False)
     assert change["wait_s"] <= 2 and change["difference_s"] == change["wait_s"] - answer["replayed_wait_s"]
@@ -152,6 +152,7 @@ def test_a_job_that_never_ran(baton: Baton, tmp_path: Path) -> None:
     assert result.code == 0 and "it never ran: 20 min in the queue; the scheduler's reason: Dependency" in result.out
     assert "1 of bob (4 nodes, 16 GPUs) ended just before this job left the queue, at 2026-03-04 01:30" in result.out
     found = baton("explain", 2, "--data", data, "--json").json
+    assert found["what_if"] is None and "any later job that ran" in found["why_no_what_if"]
     assert found["ran"] is None and found["wait_s"] is None and set(found["wait_s_by_cause"].values()) == {None}
 
 
