@@ -82,6 +82,7 @@ live: setup      ## run the long tests of the agent, most against a real Slurm; 
 	BATON_LIVE=full $(BIN)/pytest -q tests/agent/chains/test_faults.py tests/agent/chains/test_outages.py
 	BATON_REQUIRE=slurm BATON_LIVE=full $(BIN)/pytest -q -s -m live tests/live
 	$(BIN)/python -m tests.live.proof $(PROOF)
+	BATON_RESULTS=build/live $(BIN)/python -m tests.live.advice
 
 fidelity: setup  ## compare the slurm scheduler with recorded runs of a real Slurm (docs/fidelity.md)
 	$(BIN)/python -m tests.live.figures

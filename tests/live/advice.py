@@ -3,7 +3,9 @@
 The prediction sees the run before the diff only: its submissions, run times, slurm.conf and accounts. The run after it
 has the slurm.conf that `applied` wrote and the commands that `slurm_diff` gave. As root, about three minutes a run:
 
-    python -m tests.live.advice [FOLDER]  # every diff, the record `bench/results/advice_live.json`
+    python -m tests.live.advice [FOLDER]  # every diff, a table, the record `bench/results/advice_live.json`
+
+`make live` ends with it and writes the record elsewhere.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import gzip
 import re
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -33,7 +36,7 @@ from tests.live.fidelity import PATIENCE, SETTINGS, Stage, record
 from tests.live.fidelity_workload import Submission
 from tests.live.figures import REPETITIONS, nudged
 from tests.live.scenes import NODE, NODES, PARTITION, Group, submissions
-from tests.live.slurm import OWN, Cluster, Slurm
+from tests.live.slurm import OWN, Cluster, Slurm, missing
 from traces.arrays import Float64s
 
 ABOUT = Benchmark(
@@ -193,20 +196,27 @@ def check_accepted(diff: SlurmDiff, after: Path) -> None:
     assert edited_conf(recording.described(after).conf, diff.conf) == recording.described(after).conf
 
 
-def described_in_words(change: str, found: Compared) -> str:
-    """A line for the reader."""
-    both = (("predicted", found.predicted_s, found.predicted_ci95), ("measured", found.measured_s, found.measured_ci95))
-    said = ", ".join(f"{name} {value:+,.0f} s {_ends(ci95)}" for name, value, ci95 in both)
-    sign = "same" if found.predicted_s * found.measured_s > 0 else "other"
-    place = "within" if found.is_within() else "outside"
-    return (
-        f"{change}: {said}, predicted verdict {found.verdict!r}; {sign} sign, {place} the joint interval "
-        f"(+-{found.reach_s():,.0f} s); {found.jobs} jobs"
+COLUMNS = ("predicted", "95 % interval", "measured", "95 % interval", "verdict", "sign", "joint interval", "jobs")
+WIDTHS = (12, 20, 12, 20, 13, 7, 20, 6)  # of COLUMNS, characters
+
+
+def table(found: Mapping[str, Compared]) -> str:
+    """The changes of the mean wait as text, a line a diff: predicted beside measured, and whether they agree."""
+    lines = [(f"{'diff':<38}", COLUMNS)]
+    for change, one in found.items():
+        within = f"{'within' if one.is_within() else 'outside'} +-{one.reach_s():,.0f} s"
+        sign = ("right" if one.same_sign else "wrong") if one.verdict in (LESS, MORE) else "no say"
+        figures = (f"{one.predicted_s:+,.0f} s", _ends(one.predicted_ci95), f"{one.measured_s:+,.0f} s",
+                   _ends(one.measured_ci95), one.verdict, sign, within, str(one.jobs))  # fmt: skip
+        lines.append((f"{change:<38}", figures))
+    return "".join(
+        first + "".join(f"{cell:>{width}}" for cell, width in zip(cells, WIDTHS, strict=True)) + "\n"
+        for first, cells in lines
     )
 
 
 def _ends(ci95: list[float] | None) -> str:
-    return "(no interval)" if ci95 is None else f"({ci95[0]:+,.0f} to {ci95[1]:+,.0f})"
+    return "unknown" if ci95 is None else f"{ci95[0]:+,.0f} to {ci95[1]:+,.0f} s"
 
 
 def add_rows(results: BenchmarkRun, change: str, found: Compared) -> None:
@@ -235,21 +245,31 @@ def prove(folder: Path, plan: Plan, version: str = OWN) -> dict[str, Compared]:
             run_after(after, plan, diff, version)
         check_accepted(diff, after)
         found[change] = compare(before, after, diff, plan)
-        print(described_in_words(change, found[change]), flush=True)
+        print(f"{change}: measured", flush=True)
     return found
 
 
-def main(folder: Path) -> None:
-    """Prove every diff, print and record the figures."""
+def is_as_predicted(found: Mapping[str, Compared]) -> bool:
+    """Whether every diff has the verdict that DIFFS names, the right sign, and a size within the joint interval."""
+    return all(
+        expected in (None, found[change].verdict) and found[change].same_sign and found[change].is_within()
+        for change, expected in DIFFS.items()
+    )
+
+
+def main(folder: Path) -> int:
+    """Prove every diff, record and print the figures; return 1 if a diff does something else than predicted."""
     results = BenchmarkRun(ABOUT)
-    for change, compared in prove(folder, FULL).items():
+    found = prove(folder, FULL)
+    for change, compared in found.items():
         add_rows(results, change, compared)
     results.write()
+    print(f"\nchange of the mean wait by a diff of slurm.conf, on a real Slurm\n{table(found)}", end="")
+    return 0 if is_as_predicted(found) else 1
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        main(Path(sys.argv[1]))
-    else:
-        with tempfile.TemporaryDirectory(prefix="baton-advice-") as place:
-            main(Path(place))
+    if missing_slurm := missing(clock=True):
+        sys.exit(missing_slurm)
+    with tempfile.TemporaryDirectory(prefix="baton-advice-") as place:
+        sys.exit(main(Path(sys.argv[1] if sys.argv[1:] else place)))

@@ -1,12 +1,11 @@
 """What a diff of slurm.conf is predicted to do, and what a real Slurm does with it.
 
-The short form tries one diff on 24 jobs, in a minute and a half. With BATON_LIVE=full the test tries every diff of
-`tests.live.advice` on 200 jobs, on this machine's own Slurm, in twenty minutes.
+One diff on 24 jobs, in a minute and a half. `make live` then runs `tests.live.advice`: every diff on 200 jobs, on this
+machine's own Slurm, in twenty minutes.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import fields
 from pathlib import Path
 
@@ -38,7 +37,7 @@ def test_a_real_slurm_does_what_was_predicted_of_a_diff(version: str, tmp_path: 
 
     advice.check_accepted(diff, after)
     found = advice.compare(before, after, diff, advice.SHORT)
-    print(f"\nSlurm {version}, {advice.described_in_words(advice.SHORT_CHANGE, found)}")
+    print(f"\nSlurm {version}\n{advice.table({advice.SHORT_CHANGE: found})}")
     assert found.jobs >= advice.SHORT.jobs - 1
     assert found.verdict == "more"
     assert found.same_sign
@@ -116,15 +115,3 @@ def test_the_database_then_holds_what_is_simulated(version: str, tmp_path: Path)
                 for field in fields(one):
                     np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name), field.name)
         check_cluster_changes(slurm)
-
-
-@pytest.mark.skipif(os.environ.get("BATON_LIVE") != "full", reason="five runs of three minutes: BATON_LIVE=full")
-def test_every_diff_moves_a_real_slurm_as_predicted(tmp_path: Path) -> None:
-    """Good and bad diffs: the sign of the difference, and its size within the joint interval."""
-    if reason := missing(clock=True):
-        skip_or_fail("slurm", reason)
-    found = advice.prove(tmp_path, advice.FULL)
-    for change, expected in advice.DIFFS.items():
-        assert expected in (None, found[change].verdict), change
-        assert found[change].same_sign, change
-        assert found[change].is_within(), change
