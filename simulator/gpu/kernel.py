@@ -7,6 +7,15 @@ from types import FunctionType
 
 from simulator.compiled import kernel
 from simulator.gpu.events.placing import free_gpus, move_gpus, settle
+from simulator.gpu.events.recorded_machine import (
+    OUTSIDE,
+    RecordedMachine,
+    admit,
+    arrive,
+    count_job,
+    make_changes,
+    next_change_s,
+)
 from simulator.gpu.events.state import (
     ACTIVE,
     ACTIVE_JOB,
@@ -18,8 +27,8 @@ from simulator.gpu.events.state import (
     NEVER,
     OPEN,
     OPEN_SLOTS,
-    PENDED,
     PENDING,
+    SEEN,
     SLOT,
     STATUS,
     SUBMIT,
@@ -31,7 +40,7 @@ ENDLESS = -2
 MOST_DECISIONS = 1_000_000  # after which a run in which no job ends or arrives is given up
 
 
-def clock(decide: Callable[[GpuState, float], None]) -> Callable[[GpuState], tuple[float, int]]:
+def clock(decide: Callable[[GpuState, float], None]) -> Callable[[GpuState, RecordedMachine], tuple[float, int]]:
     """Compile the clock for one scheduler, cached with the scheduler's file.
 
     A scheduler has a copy of `_run`: numba caches no function that gets a compiled one as an argument or by closure.
@@ -45,11 +54,11 @@ def _decide(state: GpuState, now: float) -> None:
     """Stand in for the scheduler's function, which replaces this one in each copy of `_run`."""
 
 
-def _run(state: GpuState) -> tuple[float, int]:
+def _run(state: GpuState, machine: RecordedMachine) -> tuple[float, int]:
     """Run to the last end; return the GPU seconds that were free while a job waited, and a job that never starts.
 
     The job is -1 if all end, and ENDLESS if none ends in MOST_DECISIONS (more with more jobs). At an instant jobs end
-    first, then jobs arrive, then the policy decides once.
+    first, then the machine changes, then jobs arrive, then the policy decides once.
     """
     stranded, now, coming, waiting = 0.0, 0.0, 0, 0
     jobs = state.counts[JOBS]
@@ -59,17 +68,19 @@ def _run(state: GpuState) -> tuple[float, int]:
         for at in range(state.counts[ACTIVE]):
             job = state.whole[ACTIVE_JOB, at]
             instant = min(instant, state.real[END, job], state.real[WAKE, job])
+        if coming < jobs or state.counts[ACTIVE] or machine.progress[OUTSIDE]:
+            instant = min(instant, next_change_s(machine))
         if instant == NEVER:
             return stranded, (state.whole[ACTIVE_JOB, 0] if state.counts[ACTIVE] else -1)
         if waiting:
             stranded += free_gpus(state) * (instant - now)
         now = max(now, instant)
-        _finish(state, now)
+        _finish(state, machine, now)
+        make_changes(state, machine, now)
         while coming < jobs and state.real[SUBMIT, coming] <= now:
-            state.whole[STATUS, coming], state.real[PENDED, coming] = PENDING, now
-            state.whole[ACTIVE_JOB, state.counts[ACTIVE]] = coming
-            state.counts[ACTIVE] += 1
+            arrive(machine, coming)
             coming += 1
+        admit(state, machine, now)
         if state.counts[ACTIVE] != active:
             ended_at, active = state.counts[DECISIONS], state.counts[ACTIVE]
         if state.counts[DECISIONS] - ended_at > MOST_DECISIONS + jobs:
@@ -83,9 +94,9 @@ def _run(state: GpuState) -> tuple[float, int]:
 
 
 @kernel
-def _finish(state: GpuState, now: float) -> None:
+def _finish(state: GpuState, machine: RecordedMachine, now: float) -> None:
     """End the jobs that have reached their end, and clear the requested wake-up times."""
-    kept = 0
+    kept, seen = 0, state.counts[SEEN]
     for at in range(state.counts[ACTIVE]):
         job = state.whole[ACTIVE_JOB, at]
         if state.real[END, job] <= now:
@@ -94,6 +105,8 @@ def _finish(state: GpuState, now: float) -> None:
             state.slots[OPEN, state.counts[OPEN_SLOTS]] = state.whole[SLOT, job]
             state.counts[OPEN_SLOTS] += 1
             state.whole[STATUS, job], state.real[LEFT, job], state.real[WAKE, job] = DONE, 0.0, NEVER
+            count_job(machine, machine.owner[job], machine.job_nodes[job], -1)
+            state.counts[SEEN] -= at < seen
         else:
             if state.real[WAKE, job] <= now:
                 state.real[WAKE, job] = NEVER

@@ -40,6 +40,11 @@ SCHEDULERS: dict[str, str] = {
     "kubernetes": "simulator.gpu.policies.kubernetes",
     "guided": "simulator.gpu.policies.guided",
 }
+# Those that can also run in the machine of a record (`simulator.gpu.events.recorded_machine`): on the compiled clock, and
+# not bound to nodes by name.
+IN_RECORDED_MACHINE = (
+    "fifo", "sjf", "srtf", "yarn", "yarn-fair", "drf", "mesos", "tetris", "tiresias", "tiresias-gittins",
+)  # fmt: skip
 KNOW_RUN_TIMES = ("sjf", "srtf")  # bounds to compare with: no cluster can run them
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from simulator.gpu.algorithms.placement import node_gpus
 from simulator.gpu.cluster import GpuCluster
-from simulator.gpu.jobs import GpuJobs
+from simulator.gpu.jobs import GpuJobs, origin_s
 from simulator.gpu.registry import check, scheduler
 from simulator.gpu.result import GpuResult
 from simulator.gpu.rounds import simulate_rounds
@@ -21,6 +21,7 @@ from traces.errors import InputError, WorkError
 from traces.files.queue_tree import DeclaredQueue
 
 if TYPE_CHECKING:
+    from simulator.gpu.events.recorded_machine import RecordedMachine
     from simulator.gpu.events.state import JobQueues
 
 
@@ -38,12 +39,15 @@ def simulate(
     settings: Mapping[str, Setting] | None = None,
     quotas: dict[str, int] | None = None,
     queues: Sequence[DeclaredQueue] = (),
+    machine: RecordedMachine | None = None,
 ) -> GpuReplay:
     """Run `jobs` under the scheduler `name`; `settings` overrides its parameters, `quotas` gives GPUs per group.
 
-    `queues` is the declared tree of YARN's schedulers; with it, quotas do not count. Raises InputError for an unknown
-    name or invalid value, and for an empty list of jobs. Raises InputError also for a job that no part of the cluster
-    can hold (`fits`), or that its queue can never start. Raises WorkError if the scheduler never starts a job.
+    `queues` is the declared tree of YARN's schedulers; with it, quotas do not count. `machine` is what a record shows
+    besides (times in the trace's own seconds), for one of IN_RECORDED_MACHINE and alike nodes. Raises InputError for an
+    unknown name or invalid value, and for an empty list of jobs. Raises InputError also for a job that no part of the
+    cluster can hold (`fits`), or that its queue can never start. Raises WorkError if the scheduler never starts a job;
+    with `machine`, such a job ends at infinity.
     """
     settings = settings or {}
     check(name, settings)
@@ -75,7 +79,7 @@ def simulate(
         said.append(f"{name}: the trace names neither virtual clusters nor users: all jobs form one group")
     if found.shares == "resources" and cluster.capacity.shape[1] == 1:
         said.append(f"{name}: the trace has no CPUs and memory of its nodes: GPUs are the only resource")
-    return GpuReplay(_events(cluster, jobs, name, found, tree, settings), said)
+    return GpuReplay(_events(cluster, jobs, name, found, tree, settings, machine), said)
 
 
 def _queues(
@@ -119,7 +123,9 @@ def _events(
     found: EventScheduler,
     queues: JobQueues | None,
     settings: Mapping[str, Setting],
+    machine: RecordedMachine | None,
 ) -> GpuResult:
+    from simulator.gpu.events.recorded_machine import from_origin, unlimited
     from simulator.gpu.events.state import (
         ATTAINED,
         BEGUN,
@@ -137,13 +143,14 @@ def _events(
     knobs = np.array(found.knobs(settings), dtype=np.float64)
     table = found.table(settings) if found.table else NO_TABLE
     state = build(cluster, jobs, knobs, found.prices(settings), table, queues)
-    stranded, stuck = found.run(state)
+    own = unlimited(len(jobs)) if machine is None else from_origin(machine, origin_s(jobs))
+    stranded, stuck = found.run(state, own)
     if stuck == ENDLESS:
         raise WorkError(
             f"{name}: jobs are stopped and restarted without end; lower restart_s, or change the parameters so that a "
             "job runs for longer than it takes to restart"
         )
-    if stuck >= 0:
+    if stuck >= 0 and machine is None:
         raise WorkError(f"{name}: job {jobs.number[stuck]} of {counted(jobs.gpus[stuck], 'GPU')} is never started")
     return GpuResult(
         start_s=state.real[BEGUN],

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from traces.errors import InputError
 
 if TYPE_CHECKING:
+    from simulator.gpu.events.recorded_machine import RecordedMachine
     from simulator.gpu.events.state import GpuState, Prices
     from simulator.gpu.rounds import RoundPolicy
     from traces.arrays import Float64s
@@ -99,7 +100,7 @@ class EventScheduler:
         return _number_refusal(value, isinstance(default, bool), self.most.get(key, float("inf")))
 
     @cached_property
-    def run(self) -> Callable[[GpuState], tuple[float, int]]:
+    def run(self) -> Callable[[GpuState, RecordedMachine], tuple[float, int]]:
         """The compiled clock with this scheduler (`simulator.gpu.kernel`)."""
         from simulator.gpu.kernel import clock
 

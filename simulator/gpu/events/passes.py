@@ -14,10 +14,10 @@ from simulator.gpu.events.state import (
     KEY,
     KIND,
     LEVEL,
-    NEWEST,
     ON_TYPE,
     ORDER,
     RUNNING,
+    SEEN,
     SORTED,
     STATUS,
     TYPE_FREE,
@@ -37,6 +37,7 @@ def follow(state: GpuState, sorted_jobs: int, now: float, local: int) -> None:
     jobs that fit, in order. With `local` 1, a gang of a kind that loses much when spread starts only on the fewest
     nodes; with EVERY, every gang does.
     """
+    least_free = min(0, free_gpus(state))  # below 0 if running jobs hold GPUs that have left the machine
     last = _choose(state, sorted_jobs)
     stopped = 0
     for at in range(last):
@@ -55,7 +56,7 @@ def follow(state: GpuState, sorted_jobs: int, now: float, local: int) -> None:
         for at in range(last):
             job = state.whole[ORDER, at]
             if state.whole[CHOICE, job] == _STOP:
-                if is_free_still(state, job):
+                if is_free_still(state, job) and free_gpus(state) - state.whole[GPUS, job] >= least_free:
                     move_gpus(state, job, 1)
                     state.whole[CHOICE, job] = _KEEP
                 else:
@@ -135,24 +136,18 @@ def start_in_order(state: GpuState, sorted_jobs: int, now: float, consolidates: 
 def sort(state: GpuState) -> int:
     """Sort the active jobs into `order` by (level, key, arrival); return how many. The last order is nearly sorted.
 
-    Jobs in `active` behind the last sorted one are new. A job's number is its place in the order of arrival.
+    A job's number is its place in the order of arrival.
     """
     kept = 0
-    newest = -1
     for at in range(state.counts[SORTED]):
         job = state.whole[ORDER, at]
-        newest = max(newest, job)
         if state.whole[STATUS, job] != DONE:
             state.whole[ORDER, kept] = job
             kept += 1
-    newest = max(newest, state.counts[NEWEST])
-    for at in range(state.counts[ACTIVE] - 1, -1, -1):
-        if state.whole[ACTIVE_JOB, at] <= newest:
-            break
+    for at in range(state.counts[ACTIVE] - 1, state.counts[SEEN] - 1, -1):
         state.whole[ORDER, kept] = state.whole[ACTIVE_JOB, at]
         kept += 1
-    if state.counts[ACTIVE]:
-        state.counts[NEWEST] = max(newest, state.whole[ACTIVE_JOB, state.counts[ACTIVE] - 1])
+    state.counts[SEEN] = state.counts[ACTIVE]
     state.counts[SORTED] = kept
     for at in range(1, kept):
         job = state.whole[ORDER, at]

@@ -18,10 +18,10 @@ from simulator.gpu.events.state import (
     KEY,
     LEVEL,
     NEVER,
-    NEWEST,
     ORDER,
     PENDED,
     RUNNING,
+    SEEN,
     SERVICE,
     SORTED,
     STATUS,
@@ -44,10 +44,7 @@ def change_queues(state: GpuState, now: float, first: int) -> None:
     is_released, promote = state.knobs[RELEASED] > 0.0, state.knobs[PROMOTE]
     joined = state.counts[SORTED]
     if is_released:
-        new = state.counts[ACTIVE]
-        while new > 0 and state.whole[ACTIVE_JOB, new - 1] > state.counts[NEWEST]:
-            new -= 1
-        for at in range(new, state.counts[ACTIVE]):
+        for at in range(state.counts[SEEN], state.counts[ACTIVE]):
             state.real[KEY, state.whole[ACTIVE_JOB, at]] = joined
             joined += 1
     for at in range(state.counts[ACTIVE]):

@@ -30,7 +30,7 @@ SHARE, DEAF_UNTIL, LEAF = range(3)  # rows of `of_group`; DEAF_UNTIL: no offers 
 NODE, TAKEN = range(2)  # rows of `places` and `chosen`: a node, and the number of its GPUs
 PIECES, OPEN = range(2)  # rows of `slots`: number of nodes of the slot; a stack of unused slots
 EDGE, COUNT, SUM, INDEX = range(4)  # rows of `table`: upper end of a bin of GPU s, its samples, their sum; see Gittins
-ACTIVE, SORTED, OPEN_SLOTS, CHOSEN, DECISIONS, RACKS, NEWEST, JOBS = range(8)  # in `counts`
+ACTIVE, SORTED, OPEN_SLOTS, CHOSEN, DECISIONS, RACKS, SEEN, JOBS = range(8)  # in `counts`; SEEN: active jobs, the first, that are in ORDER
 LEARNED, RENEWED, LEFT_OVER = range(8, 11)  # in `counts`: samples in `table`, those last used; GPUs left by a policy
 USER_LIMITS = 11  # in `counts`: 1 if YARN's queues limit their users
 
@@ -104,7 +104,7 @@ def build(
     groups, resources = max(1, len(jobs.groups)), cluster.capacity.shape[1]
     real, whole = _of_jobs(jobs, kind, prices)
     sums = [own.sum() for own in of_type]
-    counts = np.array([0, 0, slots, 0, 0, len(set(cluster.racks.tolist())), -1, len(jobs), 0, 0, 0, 0], dtype=np.int64)
+    counts = np.array([0, 0, slots, 0, 0, len(set(cluster.racks.tolist())), 0, len(jobs), 0, 0, 0, 0], dtype=np.int64)
     of_group = np.stack([np.zeros(groups), np.full(groups, -1.0), np.full(groups, -1.0)])
     if queues is None:
         counts[LEARNED] = int(table[COUNT].sum())

@@ -166,6 +166,7 @@ def test_faster_types_come_first_and_end_sooner() -> None:
 
 
 def test_a_gang_stays_in_one_rack_where_one_holds_it() -> None:
+    from simulator.gpu.events.recorded_machine import unlimited
     from simulator.gpu.events.state import NODE, SLOT, build
 
     cluster = of_nodes(np.array([4, 4, 4, 4]), rack_nodes=2)
@@ -173,7 +174,7 @@ def test_a_gang_stays_in_one_rack_where_one_holds_it() -> None:
     found = scheduler("fifo")
     assert isinstance(found, EventScheduler)
     state = build(cluster, jobs, np.array(found.knobs({})))
-    found.run(state)
+    found.run(state, unlimited(len(jobs)))
     assert state.whole[SLOT, 1] >= 0
     assert sorted(state.places[NODE, state.whole[SLOT, 1], :2].tolist()) == [2, 3]
 

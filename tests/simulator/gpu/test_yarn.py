@@ -12,6 +12,7 @@ from hypothesis import given, settings
 import simulator.gpu.kernel
 from simulator.gpu.cluster import GpuCluster, of_nodes
 from simulator.gpu.events.placing import find
+from simulator.gpu.events.recorded_machine import unlimited
 from simulator.gpu.events.state import (
     BEGUN,
     GPUS,
@@ -111,7 +112,7 @@ def test_no_gang_waits_for_free_gpus_and_nobody_is_stopped_in_vain(case: tuple[G
         _assert_fair(now_state, now, hold_s, own, *before)
 
     clock = FunctionType(simulator.gpu.kernel._run.__code__, {**vars(simulator.gpu.kernel), "_decide": decide})
-    assert clock(state)[1] == -1
+    assert clock(state, unlimited(len(jobs)))[1] == -1
     assert (state.real[BEGUN] >= 0.0).all()
 
 

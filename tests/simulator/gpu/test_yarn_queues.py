@@ -31,6 +31,7 @@ from simulator.gpu.events.queue_tree import (
     is_below_most,
     is_within_user_limit,
 )
+from simulator.gpu.events.recorded_machine import unlimited
 from simulator.gpu.events.state import BEGUN, GPUS, PENDING, QUEUE, RUNNING, STATUS, SUBMIT, USER, GpuState, build
 from simulator.gpu.jobs import GpuJobs, of_arrays
 from simulator.gpu.registry import parameters, scheduler
@@ -153,7 +154,7 @@ def _watched(
         watch(now_state, now, status)
 
     clock = FunctionType(simulator.gpu.kernel._run.__code__, {**vars(simulator.gpu.kernel), "_decide": decide})
-    assert clock(state)[1] == -1
+    assert clock(state, unlimited(len(jobs)))[1] == -1
     assert (state.real[BEGUN] >= 0.0).all()
 
 

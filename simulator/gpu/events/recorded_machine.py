@@ -1,0 +1,146 @@
+"""The machine of a record for the compiled clock: GPUs that come and go, and the limits of users.
+
+Three things happen there that no scheduler decides. GPUs go out of service and return, and jobs that the scheduler does
+not place take GPUs and free them. Both are changes of the number of GPUs that the scheduler may use. If more are taken
+than are free, no running job is stopped: the scheduler starts nothing until enough of its jobs have ended.
+
+Limits of users are kept at the entrance of the queue. A job enters it once its user has less than the most jobs and
+nodes in it, pending and running ones, those that the scheduler does not place included. A wider job than the most nodes
+enters it alone. Jobs wait outside in order of arrival, and one that is held back lets others of its user pass.
+
+GPUs are counted and not named, so all nodes must be alike, and jobs must take whole nodes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.compiled import kernel
+from simulator.gpu.events.state import (
+    ACTIVE,
+    ACTIVE_JOB,
+    PENDED,
+    PENDING,
+    STATUS,
+    TYPE_FREE,
+    TYPE_GPUS,
+    GpuState,
+)
+from traces.arrays import Float64s, Int64s
+
+NOBODY = -1  # user of a change that is of no job
+NO_LIMIT = 2**40
+JOBS, NODES = range(2)  # rows of `most` and `of_user`
+CHANGED, OUTSIDE = range(2)  # in `progress`: changes made, jobs outside the queue
+
+
+class MachineChanges(NamedTuple):
+    """Changes of the GPUs that a scheduler may use, (changes,) each. Seconds of the trace, or from the clock's origin."""
+
+    at_s: Float64s
+    gpus: Int64s  # GPUs that the scheduler gets (below 0: loses)
+    user: Int64s  # user of the job that ends (gpus above 0) or starts; NOBODY for nodes in and out of service
+    nodes: Int64s  # nodes of that job
+
+
+class RecordedMachine(NamedTuple):
+    """What the clock adds to a scheduler's own cluster, for n jobs and e changes in order of time."""
+
+    at_s: Float64s  # (e,) as those of MachineChanges
+    gpus: Int64s
+    user: Int64s
+    nodes: Int64s
+    owner: Int64s  # (n,) user of each job
+    job_nodes: Int64s  # (n,)
+    most: Int64s  # (2,) of a user: jobs, and nodes
+    of_user: Int64s  # (2, users) the same now, in the queue or running
+    outside: Int64s  # (n,) jobs outside the queue; the first `progress[OUTSIDE]` are used
+    progress: Int64s  # (2,)
+
+
+def machine_of(changes: MachineChanges, owner: Int64s, job_nodes: Int64s, most: tuple[int, int]) -> RecordedMachine:
+    """Return the machine before its first change, for jobs of the users `owner` on `job_nodes` nodes, both (n,).
+
+    `most` is the limits of a user: jobs, and nodes.
+    """
+    order = np.argsort(changes.at_s, kind="stable")
+    at_s, gpus, user, nodes = (column[order] for column in changes)
+    users = 1 + max(int(user.max(initial=0)), int(owner.max(initial=0)))
+    return RecordedMachine(
+        at_s,
+        gpus,
+        user,
+        nodes,
+        owner,
+        job_nodes,
+        np.minimum(np.array(most, np.int64), NO_LIMIT),
+        np.zeros((2, users), np.int64),
+        np.zeros(len(owner), np.int64),
+        np.zeros(2, np.int64),
+    )
+
+
+def unlimited(jobs: int) -> RecordedMachine:
+    """Return a machine in which nothing happens, for so many jobs: the scheduler has its cluster for itself."""
+    none, of_jobs = np.zeros(0, np.int64), np.zeros(jobs, np.int64)
+    return machine_of(MachineChanges(np.zeros(0), none, none, none), of_jobs, of_jobs, (NO_LIMIT, NO_LIMIT))
+
+
+def from_origin(machine: RecordedMachine, origin_s: float) -> RecordedMachine:
+    """Return a copy to run, with times from the origin; the clock writes into it."""
+    copied = RecordedMachine(*(column.copy() for column in machine))
+    return copied._replace(at_s=machine.at_s - origin_s)
+
+
+@kernel
+def next_change_s(machine: RecordedMachine) -> float:
+    """Return the time of the next change, infinity after the last."""
+    at = machine.progress[CHANGED]
+    return float(machine.at_s[at]) if at < len(machine.at_s) else np.inf
+
+
+@kernel
+def make_changes(state: GpuState, machine: RecordedMachine, now: float) -> None:
+    """Make the changes whose time has come; the cluster has one GPU type."""
+    while next_change_s(machine) <= now:
+        at = machine.progress[CHANGED]
+        state.of_type[TYPE_GPUS, 0] += machine.gpus[at]
+        state.of_type[TYPE_FREE, 0] += machine.gpus[at]
+        if machine.user[at] != NOBODY:
+            count_job(machine, machine.user[at], machine.nodes[at], -1 if machine.gpus[at] > 0 else 1)
+        machine.progress[CHANGED] += 1
+
+
+@kernel
+def count_job(machine: RecordedMachine, user: int, nodes: int, sign: int) -> None:
+    """Count a job of the user (1), or no longer (-1)."""
+    machine.of_user[JOBS, user] += sign
+    machine.of_user[NODES, user] += sign * nodes
+
+
+@kernel
+def arrive(machine: RecordedMachine, job: int) -> None:
+    """Put a job behind those that wait outside the queue."""
+    machine.outside[machine.progress[OUTSIDE]] = job
+    machine.progress[OUTSIDE] += 1
+
+
+@kernel
+def admit(state: GpuState, machine: RecordedMachine, now: float) -> None:
+    """Let the jobs outside into the queue, in order of arrival, whose users are within the limits."""
+    kept = 0
+    for at in range(machine.progress[OUTSIDE]):
+        job = machine.outside[at]
+        user, nodes = machine.owner[job], machine.job_nodes[job]
+        allowed = max(machine.most[NODES], nodes)
+        if machine.of_user[JOBS, user] >= machine.most[JOBS] or machine.of_user[NODES, user] + nodes > allowed:
+            machine.outside[kept] = job
+            kept += 1
+        else:
+            count_job(machine, user, nodes, 1)
+            state.whole[STATUS, job], state.real[PENDED, job] = PENDING, now
+            state.whole[ACTIVE_JOB, state.counts[ACTIVE]] = job
+            state.counts[ACTIVE] += 1
+    machine.progress[OUTSIDE] = kept
