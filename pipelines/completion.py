@@ -66,11 +66,14 @@ def several_schedulers(incomplete: str) -> Iterator[str]:
 
 def what_if_schedulers(incomplete: str) -> Iterator[str]:
     """Complete one of several schedulers of `baton whatif`; offer those comparable with the names given."""
-    from simulator.names import SCHEDULERS, gpu_schedulers
+    from simulator.gpu.registry import IN_RECORDED_MACHINE
+    from simulator.names import RECORDED, SCHEDULERS, gpu_schedulers
 
-    known = dict.fromkeys((*gpu_schedulers(), *SCHEDULERS))
-    for name in incomplete.split(",")[:-1]:
+    given = incomplete.split(",")[:-1]
+    known = dict.fromkeys((*([] if given else [RECORDED]), *gpu_schedulers(), *SCHEDULERS))
+    for name in given:
         kinds = [kind for kind in (gpu_schedulers(), tuple(SCHEDULERS)) if name in kind]
+        kinds += [IN_RECORDED_MACHINE] if name == RECORDED else []
         known = {one: None for one in known if any(one in kind for kind in kinds)}
     return _last_of(known, incomplete)
 

@@ -18,6 +18,7 @@ SCHEDULERS: dict[str, str] = {
     "sjf": "simulator.flat.schedulers.sjf",
 }
 SLURM = "slurm"  # has a separate kernel, `simulator.slurm`
+RECORDED = "recorded"  # the rules that the log shows, `models.what_if.recorded`
 ESTIMATES = ("limit", "exact")
 PASSES = ("event", "instant")
 
@@ -32,22 +33,45 @@ def gpu_schedulers() -> tuple[str, ...]:
 def check_together(wanted: Sequence[str]) -> None:
     """Raise InputError if no single simulator replays all of these schedulers.
 
-    Some schedulers allocate whole nodes, some share GPUs; `fifo` and `sjf` do both.
+    Some schedulers allocate whole nodes, some share GPUs; `fifo` and `sjf` do both. RECORDED is the base of those that
+    can run in the machine of the record.
     """
     of_gpus = gpu_schedulers()
+    if RECORDED in wanted:
+        _check_recorded(wanted)
+        return
     for name in wanted:
         if name == SLURM:
             raise InputError("`baton whatif` does not replay 'slurm': use `baton simulate --compare slurm,easy`")
         if name not in SCHEDULERS and name not in of_gpus:
             raise InputError(
-                f"unknown scheduler {name!r}: known are {', '.join(of_gpus)}, which share GPUs, and "
-                f"{', '.join(SCHEDULERS)}, which allocate whole nodes"
+                f"unknown scheduler {name!r}: known are {', '.join(of_gpus)}, which share GPUs, "
+                f"{', '.join(SCHEDULERS)}, which allocate whole nodes, and {RECORDED}, the cluster's own"
             )
     nodes_only = [name for name in wanted if name not in of_gpus]
     gpus_only = [name for name in wanted if name not in SCHEDULERS]
     if nodes_only and gpus_only:
         raise InputError(
             f"{nodes_only[0]} allocates whole nodes and {gpus_only[0]} shares GPUs: choose one kind at a time"
+        )
+
+
+def _check_recorded(wanted: Sequence[str]) -> None:
+    """Raise InputError for schedulers that cannot be compared with the cluster's own."""
+    from simulator.gpu.registry import IN_RECORDED_MACHINE
+
+    if wanted[0] != RECORDED:
+        raise InputError(f"{RECORDED!r} is the base of every comparison: write it first, as in {RECORDED},tiresias")
+    for name in wanted[1:]:
+        if name not in IN_RECORDED_MACHINE:
+            raise InputError(
+                f"{name!r} cannot be compared with {RECORDED!r}, because it does not run in the machine of the record; "
+                f"{', '.join(IN_RECORDED_MACHINE)} do"
+            )
+    if len(wanted) < 2:
+        raise InputError(
+            f"{RECORDED!r} alone has nothing to compare: add schedulers, as in {RECORDED},tiresias, or leave "
+            "--schedulers out"
         )
 
 

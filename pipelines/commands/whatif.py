@@ -11,7 +11,7 @@ import typer
 
 from pipelines import completion, options
 from pipelines.options import Cluster, Data, GpusPerNode, Json, Nodes
-from simulator.names import SCHEDULERS, check_together, gpu_schedulers
+from simulator.names import RECORDED, SCHEDULERS, check_together, gpu_schedulers
 from traces.counted import counted
 from traces.errors import InputError
 from traces.files.queue_tree import queues_in
@@ -41,7 +41,8 @@ def whatif(
         typer.Option(
             "--schedulers",
             autocompletion=completion.what_if_schedulers,
-            help="Other schedulers, the first is the baseline: yarn,tiresias. Default: the cluster's own.",
+            help="Other schedulers, the first is the baseline: yarn,tiresias, or recorded,tiresias. Default: the "
+            "cluster's own, which is called recorded.",
         ),
     ] = "",
     change: Annotated[
@@ -106,8 +107,10 @@ def whatif(
     """Predict what other nodes, limits, priorities or schedulers would change; print differences with intervals.
 
     Without --schedulers the answer is for the cluster as its log records it, anew every day and in one piece.
-    Schedulers that share GPUs are compared on the jobs that ran on GPUs. Schedulers that allocate whole nodes (easy,
-    conservative, mirage) are compared on all jobs. The two kinds cannot be compared with each other.
+    With --schedulers recorded,tiresias the cluster's own is the baseline, and all run with its outages, holds and
+    limits of users. Other schedulers that share GPUs are compared on the jobs that ran on GPUs. Schedulers that
+    allocate whole nodes (easy, conservative, mirage) are compared on all jobs. The kinds cannot be compared with each
+    other.
 
     \f
     Over 50 lines: the options are the declaration of the command line.
@@ -129,7 +132,7 @@ def whatif(
             tuple(chosen), tuple(change or ()), seeds, profiles, facts, tuple(set_ or ()), strict, seed, None, *window
         )
         if trace is not None:
-            if not chosen:
+            if not chosen or RECORDED in chosen:
                 raise InputError("--trace needs schedulers: --schedulers yarn,tiresias (the first is the baseline)")
             answer = _on_trace(trace, _machine(machine, nodes, gpus_per_node), question, workers, tree or ())
             _end(out, answer, jobs_out, is_json=json)
@@ -148,6 +151,8 @@ def whatif(
                     "--schedulers that share GPUs: name them, or omit these"
                 )
             answer = _as_recorded(folder, settings, change or [], window, horizon, seed, plots)
+        elif chosen[0] == RECORDED:
+            answer = _in_recorded_machine(folder, settings, question)
         elif _allocates_nodes(folder, settings.name, chosen):
             if gpus_per_node is not None or seeds > 1 or facts or set_ or tree:
                 raise InputError(
@@ -230,6 +235,28 @@ def _as_recorded(
         write_changes(plots, settings.name, result, *as_schedules(whole))
     result["declared"] = under_files
     return _Answer(result, *job_times(scene, daily), write_recorded)
+
+
+def _in_recorded_machine(folder: DataFolder, settings: ClusterSettings, question: Question) -> _Answer:
+    """Replay published schedulers in the machine that the log shows and build the output of `--json`.
+
+    Nothing is stored. Raises InputError for an option that means nothing there.
+    """
+    if question.changes:
+        raise InputError(f"--change does not go with {RECORDED!r}: leave --schedulers or --change out")
+    if question.draws > 1 or question.facts or question.is_strict or question.profiles != "none":
+        raise InputError(f"--seeds, --jobs, --profiles and --strict do not go with {RECORDED!r}: omit them")
+    from models.what_if.recorded.answer import read_recorded_scene
+    from models.what_if.recorded.published import answer_published
+    from reports.text.what_if import write_recorded
+    from traces.progress import Progress
+
+    with Progress("following the log", 1, stays=False) as progress:
+        scene = read_recorded_scene(folder, settings, (question.from_s, question.until_s), seed=question.seed)
+        progress.advance("rules and record")
+    with Progress("replaying", len(question.schedulers), stays=False) as progress:
+        answer = answer_published(scene, settings, question.schedulers[1:], question.settings, progress.advance)
+    return _Answer(*answer, write_recorded)
 
 
 def _on_nodes(

@@ -108,42 +108,46 @@ def write_recorded(out: TextIO, result: dict[str, Any]) -> None:
         f"{result['from_utc']} to {result['until_utc']} (UTC), up to {counted(result['nodes'], 'node')}\n"
     )
     out.write("".join(f"{line}\n" for line in _base(result)))
-    for change in dict.fromkeys(row["change"] for row in result["results"]):
-        mine = [row for row in result["results"] if row["change"] == change]
-        if change == AS_IT_IS:
+    stops = {run["scheduler"]: run for run in result.get("runs", ())}
+    base = result["results"][0]["scheduler"]
+    for scheduler, change in dict.fromkeys((row["scheduler"], row["change"]) for row in result["results"]):
+        mine = [row for row in result["results"] if (row["scheduler"], row["change"]) == (scheduler, change)]
+        if (scheduler, change) == (base, AS_IT_IS):
             continue
-        out.write(f"\n{text(change)}\n")
+        out.write(f"\n{text(change) if scheduler == base else scheduler}\n")
         if all(row["difference"] == 0 for row in mine):
             out.write("  no change in the recorded cluster\n")
         else:
-            groups = [row for row in result["groups"] if row["change"] == change]
+            groups = [row for row in result["groups"] if (row["scheduler"], row["change"]) == (scheduler, change)]
             out.write("".join(f"{line}\n" for line in (*_change(mine), *_gains(groups))))
+        if scheduler in stops and stops[scheduler]["preemptions"]:
+            lost = FORMATS["number"](stops[scheduler]["lost_gpu_h"])
+            out.write(f"  it stops jobs {stops[scheduler]['preemptions']:,} times; restarts take {lost} GPU hours\n")
         for one in result["declared"]:
             if one["change"] == change:
                 out.write("".join(f"{line}\n" for line in _declared(one)))
 
 
 def _base(result: dict[str, Any]) -> Iterator[str]:
-    base, whole = result["base"], result["base_whole"]
-    columns = [("recorded", base["recorded"]), ("replayed daily", base["replayed"])]
-    columns += [("in one piece", whole["replayed"])] if whole else []
+    base, first = result["base"], result["results"][0]["horizon"]
+    replayed = {first: base, **({"whole": result["base_whole"]} if result["base_whole"] else {})}
+    titles = {"daily": "replayed daily", "whole": "in one piece"}
+    columns = [("recorded", base["recorded"]), *((titles[name], of["replayed"]) for name, of in replayed.items())]
     yield "  " + " " * 24 + "".join(f"{name:>18}" for name, _figures in columns)
     for figure, words in _WAITS:
         yield f"  {words:<24}" + "".join(f"{duration(figures[figure]):>18}" for _name, figures in columns)
-    for name, of in (("daily", base), ("whole", whole)):
-        if of is not None:
-            level = (
-                "read differences as a direction only" if of["trust"]["level"] == "direction" else "trust the figures"
-            )
-            yield f"replayed {_HORIZONS[name]}: {level}: {of['trust']['why']}"
+    for name, of in replayed.items():
+        level = "read differences as a direction only" if of["trust"]["level"] == "direction" else "trust the figures"
+        yield f"replayed {_HORIZONS[name]}: {level}: {of['trust']['why']}"
     yield (
         f"{percent(base['held_share'])} of the jobs were held by something that the log does not name; they start when "
-        "they did under every change"
+        "they did in every replay"
     )
 
 
 def _change(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield a line per figure of the daily replay, and the mean wait and utilization of that in one piece."""
+    """Yield a line per figure; of a replay in one piece beside a daily one, the mean wait and the utilization."""
+    is_also_daily = rows[0]["horizon"] == "daily"
     for horizon, title in _HORIZONS.items():
         mine = [row for row in rows if row["horizon"] == horizon]
         if mine:
@@ -152,7 +156,7 @@ def _change(rows: list[dict[str, Any]]) -> Iterator[str]:
             name, kind = _FIGURES[row["figure"]]
             if row["verdict"] == "no change" and row["figure"] == "cut_node_h":
                 continue
-            if horizon == "whole" and row["figure"] not in ("mean_wait_s", "utilization"):
+            if horizon == "whole" and is_also_daily and row["figure"] not in ("mean_wait_s", "utilization"):
                 continue
             yield f"    {name:<26}{FORMATS[kind](row['value']):>14}   {_difference(row, kind)}"
 

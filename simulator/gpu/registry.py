@@ -40,8 +40,8 @@ SCHEDULERS: dict[str, str] = {
     "kubernetes": "simulator.gpu.policies.kubernetes",
     "guided": "simulator.gpu.policies.guided",
 }
-# Those that can also run in the machine of a record (`simulator.gpu.events.recorded_machine`): on the compiled clock, and
-# not bound to nodes by name.
+# Those that can also run in the machine of a record (`simulator.gpu.events.recorded_machine`): the schedulers of the
+# compiled clock that count GPUs.
 IN_RECORDED_MACHINE = (
     "fifo", "sjf", "srtf", "yarn", "yarn-fair", "drf", "mesos", "tetris", "tiresias", "tiresias-gittins",
 )  # fmt: skip

@@ -39,15 +39,15 @@ def simulate(
     settings: Mapping[str, Setting] | None = None,
     quotas: dict[str, int] | None = None,
     queues: Sequence[DeclaredQueue] = (),
-    machine: RecordedMachine | None = None,
+    in_machine: RecordedMachine | None = None,
 ) -> GpuReplay:
     """Run `jobs` under the scheduler `name`; `settings` overrides its parameters, `quotas` gives GPUs per group.
 
-    `queues` is the declared tree of YARN's schedulers; with it, quotas do not count. `machine` is what a record shows
-    besides (times in the trace's own seconds), for one of IN_RECORDED_MACHINE and alike nodes. Raises InputError for an
-    unknown name or invalid value, and for an empty list of jobs. Raises InputError also for a job that no part of the
-    cluster can hold (`fits`), or that its queue can never start. Raises WorkError if the scheduler never starts a job;
-    with `machine`, such a job ends at infinity.
+    `queues` is the declared tree of YARN's schedulers; with it, quotas do not count. `in_machine` is what a record
+    shows besides (times in the trace's own seconds), for one of IN_RECORDED_MACHINE and alike nodes. Raises InputError
+    for an unknown name or invalid value, and for an empty list of jobs. Raises InputError also for a job that no part
+    of the cluster can hold (`fits`), or that its queue can never start. Raises WorkError if the scheduler never starts
+    a job; with `in_machine`, such a job ends at infinity.
     """
     settings = settings or {}
     check(name, settings)
@@ -79,7 +79,7 @@ def simulate(
         said.append(f"{name}: the trace names neither virtual clusters nor users: all jobs form one group")
     if found.shares == "resources" and cluster.capacity.shape[1] == 1:
         said.append(f"{name}: the trace has no CPUs and memory of its nodes: GPUs are the only resource")
-    return GpuReplay(_events(cluster, jobs, name, found, tree, settings, machine), said)
+    return GpuReplay(_events(cluster, jobs, name, found, tree, settings, in_machine), said)
 
 
 def _queues(
@@ -123,7 +123,7 @@ def _events(
     found: EventScheduler,
     queues: JobQueues | None,
     settings: Mapping[str, Setting],
-    machine: RecordedMachine | None,
+    in_machine: RecordedMachine | None,
 ) -> GpuResult:
     from simulator.gpu.events.recorded_machine import from_origin, unlimited
     from simulator.gpu.events.state import (
@@ -143,14 +143,14 @@ def _events(
     knobs = np.array(found.knobs(settings), dtype=np.float64)
     table = found.table(settings) if found.table else NO_TABLE
     state = build(cluster, jobs, knobs, found.prices(settings), table, queues)
-    own = unlimited(len(jobs)) if machine is None else from_origin(machine, origin_s(jobs))
+    own = unlimited(len(jobs)) if in_machine is None else from_origin(in_machine, origin_s(jobs))
     stranded, stuck = found.run(state, own)
     if stuck == ENDLESS:
         raise WorkError(
             f"{name}: jobs are stopped and restarted without end; lower restart_s, or change the parameters so that a "
             "job runs for longer than it takes to restart"
         )
-    if stuck >= 0 and machine is None:
+    if stuck >= 0 and in_machine is None:
         raise WorkError(f"{name}: job {jobs.number[stuck]} of {counted(jobs.gpus[stuck], 'GPU')} is never started")
     return GpuResult(
         start_s=state.real[BEGUN],

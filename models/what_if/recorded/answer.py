@@ -17,9 +17,10 @@ from models.study import extent
 from models.study.inputs import declared_dates, read_record
 from models.what_if.changes import AS_IT_IS
 from models.what_if.recorded.changes import changed_recorded
-from models.what_if.recorded.outcomes import SCHEDULER, RecordedOutcome, base_beside, group_rows, outcome_of, rows
+from models.what_if.recorded.outcomes import RecordedOutcome, base_beside, group_rows, outcome_of, rows
 from models.what_if.recorded.scene import LEAST_WINDOW_S, RecordedScene, follow_window
 from models.what_if.schedulers import SchedulerOutcome
+from simulator.names import RECORDED
 from simulator.recorded.follow import HORIZON_S
 from simulator.recorded.parameters import LEAST_FIT_S
 from simulator.recorded.record import RecordedTrace, events
@@ -137,7 +138,18 @@ def answer_recorded(
             if horizon == "daily":
                 groups += list(group_rows(bases[horizon], outcome, change))
         report(change)
-    result = {
+    result = about_window(scene, cluster, said) | {
+        "base": base_beside(bases["daily"]),
+        "base_whole": base_beside(bases["whole"]) if "whole" in bases else None,
+        "results": results,
+        "groups": groups,
+    }
+    return RecordedAnswer(result, made["daily"], made.get("whole", []))
+
+
+def about_window(scene: RecordedScene, cluster: str, said: Sequence[str]) -> dict[str, Any]:
+    """What every answer for a recorded cluster begins with."""
+    return {
         "cluster": cluster,
         "jobs": int(scene.judged.sum()),
         "from_utc": instants.text(scene.from_s),
@@ -145,12 +157,7 @@ def answer_recorded(
         "nodes": scene.most_nodes,
         "seed": scene.seed,
         "said": list(dict.fromkeys(said)),
-        "base": base_beside(bases["daily"]),
-        "base_whole": base_beside(bases["whole"]) if "whole" in bases else None,
-        "results": results,
-        "groups": groups,
     }
-    return RecordedAnswer(result, made["daily"], made.get("whole", []))
 
 
 def job_times(
@@ -170,7 +177,7 @@ def job_times(
             "preemptions": np.zeros(len(run_s)),
             "gpu_s": gpus * run_s,
         }
-        outcomes.append(SchedulerOutcome(SCHEDULER, change, scene.seed, {}, {}, (), times))
+        outcomes.append(SchedulerOutcome(RECORDED, change, scene.seed, {}, {}, (), times))
     return scene.about.filter(jobs)["job_id"].to_list(), outcomes
 
 

@@ -17,13 +17,13 @@ from models.what_if.recorded.replays import starts_of, usable_nodes_of
 from models.what_if.recorded.scene import RecordedScene
 from models.what_if.trust import QUANTILES, mean_interval, quantile_intervals, trust, verdict, waits
 from simulator.metrics import bounded_slowdown, spearman
+from simulator.names import RECORDED
 from simulator.recorded.follow import HORIZON_S, TICK_S
 from simulator.recorded.record import NEVER
 from traces.arrays import Bools, Float64s, Int64s
 from traces.units import DAY_S, HOUR_S
 
 PARTS = 3  # the window is divided into so many, to show whether they agree
-SCHEDULER = "recorded"  # the name of the cluster's own scheduler in outputs
 SHOWN_NAMES = 20  # of a dimension, those with most jobs
 SIZES = ((1, "1"), (4, "2-4"), (16, "5-16"), (NEVER, "17-up"))  # most nodes of a class, and its name
 
@@ -112,7 +112,7 @@ def rows(base: RecordedOutcome, changed: RecordedOutcome, change: str, horizon: 
         error, difference = abs(was[figure] - recorded[figure]), value - was[figure]
         ci95 = mean_interval(change_of_jobs, submit_s) if is_mean else of_quantiles.get(figure)
         yield {
-            "scheduler": SCHEDULER,
+            "scheduler": RECORDED,
             "change": change,
             "horizon": horizon,
             "figure": figure,
@@ -133,6 +133,7 @@ def group_rows(base: RecordedOutcome, changed: RecordedOutcome, change: str) -> 
     difference = changed.wait_s - base.wait_s
     for dimension, name, mask in groups(base.scene, both):
         yield {
+            "scheduler": RECORDED,
             "change": change,
             "dimension": dimension,
             "name": name,

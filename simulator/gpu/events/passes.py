@@ -136,7 +136,7 @@ def start_in_order(state: GpuState, sorted_jobs: int, now: float, consolidates: 
 def sort(state: GpuState) -> int:
     """Sort the active jobs into `order` by (level, key, arrival); return how many. The last order is nearly sorted.
 
-    A job's number is its place in the order of arrival.
+    A job's number is its place in the order of arrival. Active jobs behind the first SEEN are not in the last order.
     """
     kept = 0
     for at in range(state.counts[SORTED]):

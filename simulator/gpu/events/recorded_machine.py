@@ -37,7 +37,7 @@ CHANGED, OUTSIDE = range(2)  # in `progress`: changes made, jobs outside the que
 
 
 class MachineChanges(NamedTuple):
-    """Changes of the GPUs that a scheduler may use, (changes,) each. Seconds of the trace, or from the clock's origin."""
+    """Changes of the GPUs that a scheduler may use, (changes,) each. Times in s of the trace, or from the origin."""
 
     at_s: Float64s
     gpus: Int64s  # GPUs that the scheduler gets (below 0: loses)
@@ -66,13 +66,12 @@ def machine_of(changes: MachineChanges, owner: Int64s, job_nodes: Int64s, most: 
     `most` is the limits of a user: jobs, and nodes.
     """
     order = np.argsort(changes.at_s, kind="stable")
-    at_s, gpus, user, nodes = (column[order] for column in changes)
-    users = 1 + max(int(user.max(initial=0)), int(owner.max(initial=0)))
+    users = 1 + max(int(changes.user.max(initial=0)), int(owner.max(initial=0)))
     return RecordedMachine(
-        at_s,
-        gpus,
-        user,
-        nodes,
+        changes.at_s[order],
+        changes.gpus[order],
+        changes.user[order],
+        changes.nodes[order],
         owner,
         job_nodes,
         np.minimum(np.array(most, np.int64), NO_LIMIT),
@@ -90,8 +89,12 @@ def unlimited(jobs: int) -> RecordedMachine:
 
 def from_origin(machine: RecordedMachine, origin_s: float) -> RecordedMachine:
     """Return a copy to run, with times from the origin; the clock writes into it."""
-    copied = RecordedMachine(*(column.copy() for column in machine))
-    return copied._replace(at_s=machine.at_s - origin_s)
+    return machine._replace(
+        at_s=machine.at_s - origin_s,
+        of_user=machine.of_user.copy(),
+        outside=machine.outside.copy(),
+        progress=machine.progress.copy(),
+    )
 
 
 @kernel

@@ -30,7 +30,7 @@ SHARE, DEAF_UNTIL, LEAF = range(3)  # rows of `of_group`; DEAF_UNTIL: no offers 
 NODE, TAKEN = range(2)  # rows of `places` and `chosen`: a node, and the number of its GPUs
 PIECES, OPEN = range(2)  # rows of `slots`: number of nodes of the slot; a stack of unused slots
 EDGE, COUNT, SUM, INDEX = range(4)  # rows of `table`: upper end of a bin of GPU s, its samples, their sum; see Gittins
-ACTIVE, SORTED, OPEN_SLOTS, CHOSEN, DECISIONS, RACKS, SEEN, JOBS = range(8)  # in `counts`; SEEN: active jobs, the first, that are in ORDER
+ACTIVE, SORTED, OPEN_SLOTS, CHOSEN, DECISIONS, RACKS, SEEN, JOBS = range(8)  # in `counts`; SEEN: old active jobs
 LEARNED, RENEWED, LEFT_OVER = range(8, 11)  # in `counts`: samples in `table`, those last used; GPUs left by a policy
 USER_LIMITS = 11  # in `counts`: 1 if YARN's queues limit their users
 
