@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from traces.store.folder import DataFolder
 
 MOST_DRAWS = 100
+ONE_DAY = "24h"  # default of --horizon
 KEPT = "saved in the tables what_if_schedulers and what_if_groups, for `baton report` and `baton export`"
 
 
@@ -74,7 +75,7 @@ def whatif(
     to: options.To = None,
     horizon: Annotated[
         str, typer.Option("--horizon", help="Replay the cluster anew from the record this often: 24h, 7-0.")
-    ] = "24h",
+    ] = ONE_DAY,
     profiles: Annotated[
         str,
         typer.Option("--profiles", help="Speeds of models: none, published, or a file or folder."),
@@ -152,6 +153,8 @@ def whatif(
                 )
             answer = _as_recorded(folder, settings, change or [], window, horizon, seed, plots)
         elif chosen[0] == RECORDED:
+            if horizon != ONE_DAY:
+                raise InputError(f"--horizon does not go with {RECORDED!r}: the window is replayed in one piece")
             answer = _in_recorded_machine(folder, settings, question)
         elif _allocates_nodes(folder, settings.name, chosen):
             if gpus_per_node is not None or seeds > 1 or facts or set_ or tree:

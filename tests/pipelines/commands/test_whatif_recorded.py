@@ -1,4 +1,4 @@
-"""`baton whatif` without schedulers: the cluster as recorded."""
+"""`baton whatif` in the cluster as recorded, with its own scheduler and with published ones."""
 
 from __future__ import annotations
 
@@ -37,6 +37,30 @@ def test_the_command_prints_the_record_the_base_and_who_waits_more(baton: Baton,
     assert refused.code == 2 and "--plots draws the cluster as recorded" in refused.err
     weekly = baton(*asked, "--horizon", "7-0", "--json").json
     assert weekly["base"]["recorded"] == result["base"]["recorded"]
+
+
+def test_published_schedulers_run_in_the_recorded_machine(baton: Baton, tmp_path: Path) -> None:
+    data = cases.in_warehouse(tmp_path / "data")
+    data.clusters_toml.write_text("[busy]\nnodes = 6\ngpus_per_node = 4\n", encoding="utf-8")
+    asked, out = ("whatif", "--cluster", "busy", "--data", data.root), tmp_path / "jobs.parquet"
+    said = baton(*asked, "--schedulers", "recorded,sjf,tiresias", "--jobs-out", out)
+    for words in ("in one piece\n  mean wait", "replayed in one piece: trust the figures", "\nsjf\n", "it stops jobs "):
+        assert words in said.out
+    times = pl.read_parquet(out)
+    assert times["scheduler"].unique(maintain_order=True).to_list() == ["recorded", "sjf", "tiresias"]
+    result = baton(*asked, "--schedulers", "recorded,sjf", "--json").json
+    assert times.height == 3 * result["jobs"] and {row["horizon"] for row in result["results"]} == {"whole"}
+    for wrong, why in (
+        (("sjf,recorded",), "'recorded' is the base of every comparison: write it first"),
+        (("recorded",), "'recorded' alone has nothing to compare"),
+        (("recorded,gavel",), "'gavel' cannot be compared with 'recorded'"),
+        (("recorded,sjf", "--change", "nodes=+1"), "--change does not go with 'recorded'"),
+        (("recorded,sjf", "--seeds", "2"), "--seeds, --jobs, --profiles and --strict do not go with 'recorded'"),
+        (("recorded,sjf", "--horizon", "7-0"), "--horizon does not go with 'recorded'"),
+        (("recorded,sjf", "--set", "sjf.speed=1"), "unknown parameter sjf.speed"),
+    ):
+        refused = baton(*asked, "--schedulers", *wrong)
+        assert refused.code == 2 and why in refused.err
 
 
 CONF = """ClusterName=lab
