@@ -41,10 +41,8 @@ SCHEDULERS: dict[str, str] = {
     "guided": "simulator.gpu.policies.guided",
 }
 # Those that can also run in the machine of a record (`simulator.gpu.events.recorded_machine`): the schedulers of the
-# compiled clock that count GPUs.
-IN_RECORDED_MACHINE = (
-    "fifo", "sjf", "srtf", "yarn", "yarn-fair", "drf", "mesos", "tetris", "tiresias", "tiresias-gittins",
-)  # fmt: skip
+# compiled clock that choose jobs and not nodes.
+IN_RECORDED_MACHINE = ("fifo", "sjf", "srtf", "yarn", "yarn-fair", "drf", "mesos", "tiresias", "tiresias-gittins")
 KNOW_RUN_TIMES = ("sjf", "srtf")  # bounds to compare with: no cluster can run them
 
 

@@ -101,7 +101,8 @@ def published_scene(scene: RecordedScene, settings: ClusterSettings) -> Publishe
     jobs = of_arrays(ready_s[row].astype(np.float64), size * gpus, scene.run_s[row].astype(np.float64), group, groups)
     jobs = replace(jobs, user=user, users=tuple(str(number) for number in range(record.users)))
     quotas = {name: quota for name, quota in settings.quotas.items() if name in groups}
-    gpu_scene = GpuScene(of_nodes(np.full(nodes, gpus)), jobs, quotas, settings.queues, seed=scene.seed)
+    pool = of_nodes(np.array([nodes * gpus]))  # whole nodes are counted, so where they are does not matter
+    gpu_scene = GpuScene(pool, jobs, quotas, settings.queues, seed=scene.seed)
     return PublishedScene(gpu_scene, machine, row, comes & is_held, gpus)
 
 

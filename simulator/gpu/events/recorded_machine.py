@@ -8,7 +8,7 @@ Limits of users are kept at the entrance of the queue. A job enters it once its 
 nodes in it, pending and running ones, those that the scheduler does not place included. A wider job than the most nodes
 enters it alone. Jobs wait outside in order of arrival, and one that is held back lets others of its user pass.
 
-GPUs are counted and not named, so all nodes must be alike, and jobs must take whole nodes.
+GPUs are counted and not named, so all must be alike, and any free ones must do for a job: whole nodes, or one pool.
 """
 
 from __future__ import annotations
