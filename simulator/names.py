@@ -45,8 +45,8 @@ def check_together(wanted: Sequence[str]) -> None:
             raise InputError("`baton whatif` does not replay 'slurm': use `baton simulate --compare slurm,easy`")
         if name not in SCHEDULERS and name not in of_gpus:
             raise InputError(
-                f"unknown scheduler {name!r}: known are {', '.join(of_gpus)}, which share GPUs, "
-                f"{', '.join(SCHEDULERS)}, which allocate whole nodes, and {RECORDED}, the cluster's own"
+                f"unknown scheduler {name!r}: known are {', '.join(of_gpus)}, which share GPUs, and "
+                f"{', '.join(SCHEDULERS)}, which allocate whole nodes; {RECORDED} is the cluster's own"
             )
     nodes_only = [name for name in wanted if name not in of_gpus]
     gpus_only = [name for name in wanted if name not in SCHEDULERS]
