@@ -93,9 +93,10 @@ def published_scene(scene: RecordedScene, settings: ClusterSettings) -> Publishe
     usable = usable_nodes_of(scene, stretch)
     nodes = max(int(usable[1].max()), int(size.max()))
     taken = np.concatenate([stretch.rows[anchor.running], np.flatnonzero(comes & is_held)])
-    rules = stretch.rules._replace(**scene.rules)
     changes = _changes(record, usable, nodes, gpus, taken)
-    machine = machine_of(changes, user, size, (rules.max_jobs, rules.max_nodes))
+    fits = [(float(fit.from_s), fit.rules._replace(**scene.rules)) for fit in stretch.fits]
+    limits = [(from_s, (rules.max_jobs, rules.max_nodes)) for from_s, rules in fits]
+    machine = machine_of(changes, user, size, limits[0][1], limits[1:])
     group, groups = _groups(scene, row)
     check_groups(settings.queues, set(groups))
     jobs = of_arrays(ready_s[row].astype(np.float64), size * gpus, scene.run_s[row].astype(np.float64), group, groups)
@@ -213,13 +214,14 @@ def _said(
             f"{counted(cancelled, 'job')} cancelled in the queue {'is' if cancelled == 1 else 'are'} left out under "
             "published schedulers, because their run times are unknown; in the base they wait until they leave"
         )
-    limits = [(int(machine.most[JOBS]), "job"), (int(machine.most[NODES]), "node")]
-    most = " and ".join(counted(count, noun) for count, noun in limits if count < NO_LIMIT)
-    if most:
-        yield (
-            f"under published schedulers a user has at most {most} in the queue, pending and running together; "
-            "other jobs of the user wait outside it in order of arrival"
-        )
+    for column, noun in ((JOBS, "jobs"), (NODES, "nodes")):
+        most = np.unique(machine.most[:, column])
+        if most[0] < NO_LIMIT:
+            words = ", or ".join("any number of" if one == NO_LIMIT else f"{one:,}" for one in most)
+            yield (
+                f"under published schedulers a user has at most {words} {noun} in the queue (by week), pending and "
+                "running together; other jobs of the user wait outside it in order of arrival"
+            )
     for name in schedulers:
         if name in KNOW_RUN_TIMES:
             yield f"{name} knows every run time in advance, so no cluster can run it"

@@ -13,6 +13,7 @@ GPUs are counted and not named, so all must be alike, and any free ones must do 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -32,8 +33,8 @@ from traces.arrays import Float64s, Int64s
 
 NOBODY = -1  # user of a change that is of no job
 NO_LIMIT = 2**40
-JOBS, NODES = range(2)  # rows of `most` and `of_user`
-CHANGED, OUTSIDE = range(2)  # in `progress`: changes made, jobs outside the queue
+JOBS, NODES = range(2)  # columns of `most`, rows of `of_user`
+CHANGED, OUTSIDE, LIMITS = range(3)  # in `progress`: changes made, jobs outside the queue, row of `most` in force
 
 
 class MachineChanges(NamedTuple):
@@ -54,16 +55,23 @@ class RecordedMachine(NamedTuple):
     nodes: Int64s
     owner: Int64s  # (n,) user of each job
     job_nodes: Int64s  # (n,)
-    most: Int64s  # (2,) of a user: jobs, and nodes
+    most: Int64s  # (phases, 2) of a user: jobs, and nodes
+    most_until_s: Float64s  # (phases,) the end of each phase, infinity for the last
     of_user: Int64s  # (2, users) the same now, in the queue or running
     outside: Int64s  # (n,) jobs outside the queue; the first `progress[OUTSIDE]` are used
-    progress: Int64s  # (2,)
+    progress: Int64s  # (3,)
 
 
-def machine_of(changes: MachineChanges, owner: Int64s, job_nodes: Int64s, most: tuple[int, int]) -> RecordedMachine:
+def machine_of(
+    changes: MachineChanges,
+    owner: Int64s,
+    job_nodes: Int64s,
+    most: tuple[int, int],
+    later: Sequence[tuple[float, tuple[int, int]]] = (),
+) -> RecordedMachine:
     """Return the machine before its first change, for jobs of the users `owner` on `job_nodes` nodes, both (n,).
 
-    `most` is the limits of a user: jobs, and nodes.
+    `most` is the limits of a user: jobs, and nodes. Each of `later` replaces them from a time on, s of the trace.
     """
     order = np.argsort(changes.at_s, kind="stable")
     users = 1 + max(int(changes.user.max(initial=0)), int(owner.max(initial=0)))
@@ -74,10 +82,11 @@ def machine_of(changes: MachineChanges, owner: Int64s, job_nodes: Int64s, most: 
         changes.nodes[order],
         owner,
         job_nodes,
-        np.minimum(np.array(most, np.int64), NO_LIMIT),
+        np.minimum(np.array([most, *(limits for _from_s, limits in later)], np.int64), NO_LIMIT),
+        np.array([*(from_s for from_s, _limits in later), np.inf]),
         np.zeros((2, users), np.int64),
         np.zeros(len(owner), np.int64),
-        np.zeros(2, np.int64),
+        np.zeros(3, np.int64),
     )
 
 
@@ -91,6 +100,7 @@ def from_origin(machine: RecordedMachine, origin_s: float) -> RecordedMachine:
     """Return a copy to run, with times from the origin; the clock writes into it."""
     return machine._replace(
         at_s=machine.at_s - origin_s,
+        most_until_s=machine.most_until_s - origin_s,
         of_user=machine.of_user.copy(),
         outside=machine.outside.copy(),
         progress=machine.progress.copy(),
@@ -100,13 +110,15 @@ def from_origin(machine: RecordedMachine, origin_s: float) -> RecordedMachine:
 @kernel
 def next_change_s(machine: RecordedMachine) -> float:
     """Return the time of the next change, infinity after the last."""
-    at = machine.progress[CHANGED]
-    return float(machine.at_s[at]) if at < len(machine.at_s) else np.inf
+    at, of_limits_s = machine.progress[CHANGED], machine.most_until_s[machine.progress[LIMITS]]
+    return float(min(machine.at_s[at], of_limits_s) if at < len(machine.at_s) else of_limits_s)
 
 
 @kernel
 def make_changes(state: GpuState, machine: RecordedMachine, now: float) -> None:
     """Make the changes whose time has come; the cluster has one GPU type."""
+    while machine.most_until_s[machine.progress[LIMITS]] <= now:
+        machine.progress[LIMITS] += 1
     while next_change_s(machine) <= now:
         at = machine.progress[CHANGED]
         state.of_type[TYPE_GPUS, 0] += machine.gpus[at]
@@ -133,12 +145,13 @@ def arrive(machine: RecordedMachine, job: int) -> None:
 @kernel
 def admit(state: GpuState, machine: RecordedMachine, now: float) -> None:
     """Let the jobs outside into the queue, in order of arrival, whose users are within the limits."""
-    kept = 0
+    kept, limits = 0, machine.progress[LIMITS]
+    most_jobs, most_nodes = machine.most[limits, JOBS], machine.most[limits, NODES]
     for at in range(machine.progress[OUTSIDE]):
         job = machine.outside[at]
         user, nodes = machine.owner[job], machine.job_nodes[job]
-        allowed = max(machine.most[NODES], nodes)
-        if machine.of_user[JOBS, user] >= machine.most[JOBS] or machine.of_user[NODES, user] + nodes > allowed:
+        allowed = max(most_nodes, nodes)
+        if machine.of_user[JOBS, user] >= most_jobs or machine.of_user[NODES, user] + nodes > allowed:
             machine.outside[kept] = job
             kept += 1
         else:

@@ -157,3 +157,12 @@ def test_a_drained_node_is_gone_once_its_job_ends() -> None:
         np.zeros(3, np.int64), np.ones(3, np.int64), (NO_LIMIT, NO_LIMIT),
     )  # fmt: skip
     assert simulate(of_nodes(np.full(2, 2)), jobs, "fifo", in_machine=never).result.end_s.tolist()[1:] == [np.inf] * 2
+
+
+def test_later_limits_count_from_their_time_on() -> None:
+    """One user's jobs of 1,000 s on 1 node each: one at a time, from 500 s of the trace on two."""
+    jobs = of_arrays(np.array([100.0, 101.0, 102.0]), np.full(3, A_NODE), np.full(3, 1000.0), np.zeros(3, np.int64))
+    nothing = MachineChanges(np.zeros(0), NONE, NONE, NONE)
+    machine = machine_of(nothing, np.zeros(3, np.int64), np.ones(3, np.int64), (1, NO_LIMIT), [(500.0, (2, NO_LIMIT))])
+    start_s = simulate(cluster(), jobs, "fifo", in_machine=machine).result.start_s
+    assert start_s.tolist() == [0.0, 400.0, 1000.0]  # from the first submission
