@@ -81,7 +81,12 @@ def test_a_declared_slurm_conf_shows_the_diff_and_its_effect(baton: Baton, tmp_p
     off, more = baton(*asked, "--json").json["declared"]
     mean = next(row for row in off["declared"]["results"] if row["figure"] == "mean_wait_s")
     assert mean["difference"] > 0 and off["declared"]["base"]["trust"]["level"] in ("figures", "direction")
-    assert more["declared"] is None and any(line.startswith("# nodes=+1: ") for line in more["slurm_conf"])
+    mean = next(row for row in more["declared"]["results"] if row["figure"] == "mean_wait_s")
+    assert mean["difference"] < 0 and any(line.startswith("+NodeName=new1 CPUs=64 ") for line in more["slurm_conf"])
+    fewer = baton("whatif", "--cluster", "busy", "--data", data.root, "--change", "ask=1.2", "--json").json["declared"][
+        0
+    ]
+    assert fewer["declared"] is None and any(line.startswith("# ask=1.2: ") for line in fewer["slurm_conf"])
     (data.root / "slurm.conf").write_text(CONF.replace("Gres=gpu:8", ""), encoding="utf-8")
     off, _more = baton(*asked, "--json").json["declared"]
     assert off["declared"] is None
