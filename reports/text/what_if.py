@@ -96,6 +96,7 @@ _FIGURES = {
     "mean_bounded_slowdown": ("mean bounded slowdown", "number"),
     "cut_node_h": ("node hours cut by limits", "count"),
     "utilization": ("nodes in use", "percent"),
+    "gpu_h": ("GPU hours held", "count"),
 }
 _HORIZONS = {"daily": "anew every day", "whole": "in one piece"}
 _SHOWN_GROUPS = 5  # that gain most, and that lose most

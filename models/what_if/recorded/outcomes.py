@@ -43,6 +43,14 @@ class RecordedOutcome(NamedTuple):
         return self.scene.record.submit_s + self.wait_s
 
 
+class _Held(NamedTuple):
+    """Jobs that hold nodes in a replay, copies included, (held,) each."""
+
+    job: Int64s  # rows of the record
+    start_s: Float64s  # epoch s
+    run_s: Int64s
+
+
 class NodeTime(NamedTuple):
     """Node seconds of a window, (days,) each."""
 
@@ -164,7 +172,8 @@ def groups(scene: RecordedScene, jobs: Bools) -> Iterator[tuple[str, str, Bools]
 def figures(outcome: RecordedOutcome, jobs: Bools) -> dict[str, float]:
     """Waits, bounded slowdown (tau 10 s), and node hours that a shorter limit cuts off.
 
-    A replay in one piece also has the utilization; days that begin anew have no common state of the nodes.
+    A replay in one piece also has the utilization and, if the log names GPUs, the GPU hours that jobs hold in the
+    window; days that begin anew have no common state of the nodes.
     """
     scene = outcome.scene
     cut_s = np.maximum(scene.record.end_s - scene.record.start_s - scene.run_s, 0)[jobs]
@@ -172,8 +181,17 @@ def figures(outcome: RecordedOutcome, jobs: Bools) -> dict[str, float]:
         **{name: value or 0.0 for name, value in waits(outcome.wait_s[jobs]).items()},
         "mean_bounded_slowdown": float(_of_jobs(outcome, jobs)["mean_bounded_slowdown"].mean()),
         "cut_node_h": float((cut_s * scene.record.size[jobs]).sum() / HOUR_S),
-        **({"utilization": utilization(outcome)} if outcome.is_whole else {}),
+        **(_of_window(outcome) if outcome.is_whole else {}),
     }
+
+
+def _of_window(outcome: RecordedOutcome) -> dict[str, float]:
+    """The utilization, and the GPU hours that jobs hold in the window if the log names GPUs."""
+    scene, held = outcome.scene, _held_in_window(outcome)
+    gpus = scene.about["gpus"].fill_null(0).to_numpy()[held.job]
+    held_s = np.clip(scene.until_s - held.start_s, 0, held.run_s) - np.clip(scene.from_s - held.start_s, 0, held.run_s)
+    found = {"utilization": utilization(outcome)}
+    return found | ({"gpu_h": float((held_s * gpus).sum() / HOUR_S)} if gpus.any() else {})
 
 
 def _of_jobs(outcome: RecordedOutcome, jobs: Bools) -> dict[str, Float64s]:
@@ -181,17 +199,23 @@ def _of_jobs(outcome: RecordedOutcome, jobs: Bools) -> dict[str, Float64s]:
     return {"mean_wait_s": outcome.wait_s[jobs], "mean_bounded_slowdown": bounded_slowdowns(outcome)[jobs]}
 
 
-def node_time_by_day(outcome: RecordedOutcome) -> NodeTime:
-    """Return the node time of the window by day; jobs submitted before the window are as recorded.
-
-    A job that waits HORIZON_S counts as not run.
-    """
+def _held_in_window(outcome: RecordedOutcome) -> _Held:
+    """The jobs that ran; those submitted before the window as recorded. A wait of HORIZON_S counts as not run."""
     scene, record = outcome.scene, outcome.scene.record
     earlier = np.flatnonzero(record.ran & (record.submit_s < scene.from_s))
     started = np.flatnonzero(outcome.wait_s < HORIZON_S)
     start_s = np.concatenate([record.start_s[earlier], outcome.start_s[started], outcome.copied_s])
     ours = np.concatenate([earlier, started, scene.copied])
-    run_s, size = scene.run_s[ours], record.size[ours]
+    return _Held(ours, start_s, scene.run_s[ours])
+
+
+def node_time_by_day(outcome: RecordedOutcome) -> NodeTime:
+    """Return the node time of the window by day; jobs submitted before the window are as recorded.
+
+    A job that waits HORIZON_S counts as not run.
+    """
+    scene, (ours, start_s, run_s) = outcome.scene, _held_in_window(outcome)
+    size = scene.record.size[ours]
     days = np.arange(scene.from_s // DAY_S, (scene.until_s - 1) // DAY_S + 1)
     edges = np.clip(np.append(days, days[-1] + 1) * DAY_S, scene.from_s, scene.until_s)
     busy_s = np.diff([float((np.clip(edge - start_s, 0, run_s) * size).sum()) for edge in edges])

@@ -49,7 +49,11 @@ from traces.errors import InputError
 from traces.files.queue_tree import check_groups
 from traces.units import HOUR_S
 
-NOT_SHOWN = ("cut_node_h", "utilization")  # a scheduler cuts no job, and a job that is stopped runs in several pieces
+NOT_SHOWN = (
+    "cut_node_h",
+    "utilization",
+    "gpu_h",
+)  # a scheduler cuts no job, and a job that is stopped runs in several pieces
 
 
 class PublishedScene(NamedTuple):

@@ -86,7 +86,8 @@ def test_figures_are_those_of_the_jobs(scene: RecordedScene) -> None:
     base = figures(outcome_of(scene, is_whole=True), jobs)
     offered_s = cases.NODES * (scene.until_s - scene.from_s)
     assert base["utilization"] == pytest.approx((held_s * record.size[ran]).sum() / offered_s, abs=0.01)
-    assert "utilization" not in figures(outcome_of(scene), jobs)
+    assert base["gpu_h"] == pytest.approx((held_s * 4 * record.size[ran]).sum() / HOUR_S)
+    assert not {"utilization", "gpu_h"} & figures(outcome_of(scene), jobs).keys()
 
 
 def test_differences_are_paired_and_their_parts_add_up(scene: RecordedScene) -> None:
