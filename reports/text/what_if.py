@@ -99,6 +99,7 @@ _FIGURES = {
     "gpu_h": ("GPU hours held", "count"),
 }
 _HORIZONS = {"daily": "anew every day", "whole": "in one piece"}
+_BOTH_HORIZONS = ("mean_wait_s", "utilization", "gpu_h")  # shown of a replay in one piece beside a daily one
 _SHOWN_GROUPS = 5  # that gain most, and that lose most
 
 
@@ -147,7 +148,7 @@ def _base(result: dict[str, Any]) -> Iterator[str]:
 
 
 def _change(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield a line per figure; of a replay in one piece beside a daily one, the mean wait and the utilization."""
+    """Yield a line per figure; of a replay in one piece beside a daily one, those of _BOTH_HORIZONS."""
     is_also_daily = rows[0]["horizon"] == "daily"
     for horizon, title in _HORIZONS.items():
         mine = [row for row in rows if row["horizon"] == horizon]
@@ -157,7 +158,7 @@ def _change(rows: list[dict[str, Any]]) -> Iterator[str]:
             name, kind = _FIGURES[row["figure"]]
             if row["verdict"] == "no change" and row["figure"] == "cut_node_h":
                 continue
-            if horizon == "whole" and is_also_daily and row["figure"] not in ("mean_wait_s", "utilization"):
+            if horizon == "whole" and is_also_daily and row["figure"] not in _BOTH_HORIZONS:
                 continue
             yield f"    {name:<26}{FORMATS[kind](row['value']):>14}   {_difference(row, kind)}"
 

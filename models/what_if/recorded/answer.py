@@ -71,7 +71,7 @@ def read_recorded_log(data: DataFolder, settings: ClusterSettings) -> RecordedLo
     record = read_record(data, settings.name, extent.first_calibrated_s(data, settings.name))
     if not record.ran.any():
         raise InputError(f"the log of cluster {settings.name!r} holds no job with a submission and a start")
-    about = _about(data, settings, record)
+    about = _about(data, settings.name, record)
     said = []
     if not about["has_eligible"].any():
         said.append("the log holds no eligible times: waits include dependencies and begin times")
@@ -205,16 +205,13 @@ def feasible(scene: RecordedScene, changes: Sequence[str]) -> list[str]:
     return possible
 
 
-def _about(data: DataFolder, settings: ClusterSettings, record: RecordedTrace) -> pl.DataFrame:
-    """The names of each job of the record, in its order; its GPUs are those of its nodes where the log has none."""
+def _about(data: DataFolder, cluster: str, record: RecordedTrace) -> pl.DataFrame:
+    """The names of each job of the record, in its order."""
     names = warehouse.read(
         data,
         'SELECT job_key, user_name AS "user", account, partition, qos, job_id, '
         "greatest(coalesce(allocated_gpus, 0), 0) AS gpus, eligible_utc IS NOT NULL AS has_eligible "
         "FROM jobs WHERE cluster = ?",
-        (settings.name,),
+        (cluster,),
     ).unique("job_key", keep="first")
-    about = pl.DataFrame({"job_key": record.job_key}).join(names, on="job_key", how="left", maintain_order="left")
-    if about["gpus"].any() or not settings.gpus_per_node:
-        return about
-    return about.with_columns(gpus=pl.Series(record.size * settings.gpus_per_node))
+    return pl.DataFrame({"job_key": record.job_key}).join(names, on="job_key", how="left", maintain_order="left")
