@@ -207,11 +207,10 @@ def test_a_user_interface_answers_and_ends_on_sigterm(
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     own = {**environment, "PORT": str(port), "MLFLOW_PORT": str(port)}
-    background = f"trap '' INT; exec {line}"  # as a shell starts a background job
+    # As a shell starts a background job. SIGTERM is ignored here after a test that ran Dagster, if SIGINT was.
+    background = ["env", "--default-signal=TERM", "bash", "-c", f"trap '' INT; exec {line}"]
     with (checkout / f"{word}.txt").open("w+") as log:
-        server = subprocess.Popen(
-            ["bash", "-c", background], cwd=checkout, env=own, stdout=log, stderr=log, start_new_session=True
-        )
+        server = subprocess.Popen(background, cwd=checkout, env=own, stdout=log, stderr=log, start_new_session=True)
         try:
             assert word in answered(f"http://127.0.0.1:{port}", server), log.seek(0) or log.read()
             server.terminate()
