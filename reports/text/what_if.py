@@ -139,6 +139,8 @@ def _base(result: dict[str, Any]) -> Iterator[str]:
     for figure, words in _WAITS:
         yield f"  {words:<24}" + "".join(f"{duration(figures[figure]):>18}" for _name, figures in columns)
     for name, of in replayed.items():
+        if in_use := of["utilization"]:
+            yield f"nodes in use: recorded {percent(in_use['recorded'])}, {titles[name]} {percent(in_use['replayed'])}"
         level = "read differences as a direction only" if of["trust"]["level"] == "direction" else "trust the figures"
         yield f"replayed {_HORIZONS[name]}: {level}: {of['trust']['why']}"
     yield (

@@ -78,7 +78,10 @@ def bounded_slowdowns(outcome: RecordedOutcome) -> Float64s:
 
 
 def base_beside(base: RecordedOutcome) -> dict[str, Any]:
-    """Compare the waits of the base with the recorded ones: the figures, Spearman's rho, the parts, and the trust."""
+    """Compare the waits of the base with the recorded ones: the figures, Spearman's rho, the parts, and the trust.
+
+    `utilization` is None for a replay anew every day.
+    """
     scene, jobs = base.scene, base.scene.judged
     recorded_s = recorded_wait_s(scene)
     recorded, replayed = waits(recorded_s[jobs]), waits(base.wait_s[jobs])
@@ -88,6 +91,12 @@ def base_beside(base: RecordedOutcome) -> dict[str, Any]:
         "jobs": int(jobs.sum()),
         "recorded": recorded,
         "replayed": replayed,
+        "utilization": {
+            "recorded": utilization(base._replace(wait_s=recorded_s)),
+            "replayed": utilization(base),
+        }
+        if base.is_whole
+        else None,
         "spearman": rho,
         "held_share": float(scene.held[jobs].mean()),
         "trust": trust(recorded["mean_wait_s"], replayed["mean_wait_s"], rho),

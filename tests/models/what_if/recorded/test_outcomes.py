@@ -87,6 +87,9 @@ def test_figures_are_those_of_the_jobs(scene: RecordedScene) -> None:
     offered_s = cases.NODES * (scene.until_s - scene.from_s)
     assert base["utilization"] == pytest.approx((held_s * record.size[ran]).sum() / offered_s, abs=0.01)
     assert base["gpu_h"] == pytest.approx((held_s * 4 * record.size[ran]).sum() / HOUR_S)
+    in_use = base_beside(outcome_of(scene, is_whole=True))["utilization"]
+    assert in_use["replayed"] == base["utilization"] and in_use["recorded"] == pytest.approx(base["utilization"])
+    assert base_beside(outcome_of(scene))["utilization"] is None
     assert not {"utilization", "gpu_h"} & figures(outcome_of(scene), jobs).keys()
 
 
