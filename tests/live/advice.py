@@ -15,7 +15,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,12 +29,11 @@ from models.what_if.advice.draft import SlurmDiff
 from models.what_if.advice.slurm_diff import slurm_diff
 from models.what_if.changes import AS_IT_IS
 from models.what_if.trust import CANNOT_TELL, LESS, MORE, mean_interval
-from simulator.slurm.world import NEVER
+from simulator.slurm.world import NEVER, SlurmWorld
 from tests.live import recording
 from tests.live.clock import FastClock
 from tests.live.fidelity import PATIENCE, SETTINGS, Stage, record
 from tests.live.fidelity_workload import Submission
-from tests.live.figures import REPETITIONS, nudged
 from tests.live.scenes import NODE, NODES, PARTITION, Group, submissions
 from tests.live.slurm import OWN, Cluster, Slurm, missing
 from traces.arrays import Float64s
@@ -44,7 +43,8 @@ ABOUT = Benchmark(
     "Advice on a real Slurm",
     "replay",
     "Change of the mean wait by a diff of slurm.conf: predicted from the run before it, and measured. The last interval"
-    " is that of repetitions with run times a second longer or shorter. `as it is` repeats the run without a diff.",
+    " is that of simulated repetitions: ends up to two seconds later, backfill passes at other seconds. `as it"
+    " is` repeats the run without a diff.",
 )
 PASS_S = 180  # between two backfill passes
 SHALLOW = {"SchedulerParameters": f"bf_interval={PASS_S},bf_continue,bf_max_job_test=3,{PATIENCE}"}
@@ -78,6 +78,8 @@ class Plan(NamedTuple):
 
 
 WHOLE = (0, NEVER)  # a stream begins on an empty cluster, and all its jobs count
+REPETITIONS = 100  # simulated pairs of runs behind a prediction
+PHASE_S = 16  # most seconds by which the passes of a run are earlier or later than those of another
 FULL = Plan(jobs=200, hours=2.0, median_min=5, seed=21)
 SHORT = Plan(jobs=24, hours=0.08, median_min=2.5, seed=24)
 SHORT_CHANGE = "backfill.depth=100 and max_jobs=1"  # an edit of slurm.conf and a command; the limit is too tight
@@ -97,9 +99,9 @@ class AdvisedSlurm(Slurm):
 class Compared(NamedTuple):
     """One diff: predicted and measured change of the mean wait, s, with 95 % intervals over blocks of the stream.
 
-    A second more or less in the run times moves the mean wait by minutes, in the simulator as in Slurm. `spread_s` is
-    the standard deviation of the predicted change over REPETITIONS such repetitions, of which `predicted_s` is the
-    mean. A measured change is one more draw of it.
+    A second more in the run times, or other seconds of the backfill passes, move the mean wait by minutes, in
+    the simulator as in Slurm. `spread_s` is the standard deviation of the predicted change over REPETITIONS pairs of
+    runs that differ by such seconds, and `predicted_s` is its mean. A measured change is one more draw of it.
     """
 
     jobs: int
@@ -159,10 +161,27 @@ def predicted(before: Path, diff: SlurmDiff) -> tuple[PairedWaits, Float64s]:
     changed = with_max_time(recording.world(before, jobs, declared=described), described.conf, diff.conf)
     changes = []
     for seed in range(REPETITIONS):
-        # The two runs on a real Slurm differ by more than the diff, so each world has nudges of its own.
-        paired = paired_waits(nudged(base, seed), nudged(changed, REPETITIONS + seed), WHOLE)
+        # The two runs on a real Slurm differ by more than the diff, so each world is another run of its own.
+        paired = paired_waits(another_run(base, seed), another_run(changed, REPETITIONS + seed), WHOLE)
         changes.append(paired.after_s - paired.before_s)
     return paired_waits(base, changed, WHOLE), np.array(changes)
+
+
+def another_run(world: SlurmWorld, seed: int) -> SlurmWorld:
+    """The world as another run could have it, from the `seed`: other seconds of ends and of periodic passes.
+
+    On this clock a start follows the end that makes room for it by 1 s (median of the recorded runs, up to 3 s); the
+    simulator starts the job in the same second. slurmctld counts its passes from its own start, and from there to the
+    first submission it took 514 to 546 s in 18 recorded runs.
+    """
+    rng = np.random.default_rng(seed)
+    later_s = rng.integers(0, 3, len(world.jobs))
+    origin_s = world.settings.origin_s + int(rng.integers(-PHASE_S, PHASE_S + 1))
+    return replace(
+        world,
+        jobs=replace(world.jobs, run_s=world.jobs.run_s + later_s),
+        settings=replace(world.settings, origin_s=origin_s),
+    )
 
 
 def compare(before: Path, after: Path, diff: SlurmDiff, plan: Plan) -> Compared:
