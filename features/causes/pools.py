@@ -284,8 +284,12 @@ def _shares(on_nodes: pl.DataFrame, sizes: pl.DataFrame, with_memory: bool) -> t
         pl.col("gpus").fill_null(0), pl.col("cpus").fill_null(0) if has_cpus else pl.lit(1).alias("cpus")
     )
     sizes = sizes.with_columns(no_memory).with_columns(pl.col(OF_NODE).cast(pl.Int64))
-    whole = sizes.select("place", pl.col("node"), *(pl.col(name).alias(f"whole {name}") for name in OF_NODE))
-    rows = on_nodes.with_columns(pl.col("node").cast(pl.String)).join(whole, on="node")
+    whole = sizes.select(
+        "place",
+        pl.col("node").cast(on_nodes.schema["node"]),
+        *(pl.col(name).alias(f"whole {name}") for name in OF_NODE),
+    )
+    rows = on_nodes.drop("job_key", "attempt").join(whole, on="node")
     cpus = pl.col("cpus").fill_null(0) if has_cpus else pl.col("gpus").is_null().cast(pl.Int64)
     rows = rows.with_columns(
         pl.coalesce("gpus", "whole gpus").alias("gpus"), cpus.alias("cpus"),
@@ -303,8 +307,10 @@ def exclusive_partitions(on_nodes: pl.DataFrame) -> list[str]:
     """
     is_part = (pl.col("gpus") < pl.col("whole gpus")) | (pl.col("cpus") < pl.col("whole cpus"))
     latest = pl.col("end_epoch").cum_max().shift(1).over("partition", "node")
-    rows = on_nodes.sort("start_epoch").select(
-        "partition", "node", is_part.alias("part"), (pl.col("start_epoch") < latest).fill_null(False).alias("shared")
+    rows = (
+        on_nodes.select("partition", "node", "start_epoch", "end_epoch", is_part.alias("part"))
+        .sort("start_epoch")
+        .select("partition", "node", "part", (pl.col("start_epoch") < latest).fill_null(False).alias("shared"))
     )
     found = rows.group_by("partition").agg(
         pl.len().alias("n"), pl.col("part").mean(), pl.col("shared").any(), pl.col("node").n_unique().alias("nodes")

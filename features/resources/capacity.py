@@ -189,41 +189,24 @@ def node_sizes(trace: Trace, settings: ClusterSettings, on_nodes: pl.DataFrame) 
 
 def peak_by_node(on_nodes: pl.DataFrame) -> pl.DataFrame:
     """Compute the most gpus, cpus and mem_mib held at once on each node; null where no job's share is known."""
-    starts = on_nodes.select("node", pl.col("start_epoch").alias("time"), *OF_NODE)
-    ends = on_nodes.select("node", pl.col("end_epoch").alias("time"), *(-pl.col(name) for name in OF_NODE))
-    changes = (
-        pl.concat([starts, ends])
-        .group_by("node", "time")
-        .agg(pl.col(name).sum() for name in OF_NODE)
-        .sort("node", "time")
-    )
-    known = on_nodes.group_by("node").agg(pl.col(name).count().alias(f"known {name}") for name in OF_NODE)
-    return (
-        changes.with_columns(pl.col(name).cum_sum().over("node") for name in OF_NODE)
-        .group_by("node").agg(pl.col(name).max() for name in OF_NODE)
-        .join(known, on="node")
-        .select(
-            pl.col("node").cast(pl.String),
-            *(pl.when(pl.col(f"known {name}") > 0).then(name).cast(pl.Int64).alias(name) for name in OF_NODE),
-        )
-    )  # fmt: skip
+    rows = [
+        (str(node), *(steps_of(held, name).peak if held[name].count() else None for name in OF_NODE))
+        for (node,), held in on_nodes.select("node", "start_epoch", "end_epoch", *OF_NODE).group_by("node")
+    ]
+    return pl.DataFrame(rows, schema={"node": pl.String, **dict.fromkeys(OF_NODE, pl.Int64)}, orient="row")
 
 
 def busy_nodes(on_nodes: pl.DataFrame) -> Steps:
     """Count the nodes that run at least one job, over time."""
-    both = pl.concat(
-        [
-            on_nodes.select("node", pl.col("start_epoch").alias("time"), pl.lit(1, pl.Int64).alias("jobs")),
-            on_nodes.select("node", pl.col("end_epoch").alias("time"), pl.lit(-1, pl.Int64).alias("jobs")),
-        ]
-    )
-    is_busy = (pl.col("jobs").cum_sum().over("node") > 0).cast(pl.Int64)
-    changes = (
-        both.group_by("node", "time").agg(pl.col("jobs").sum()).sort("node", "time").with_columns(is_busy.alias("busy"))
-        .with_columns((pl.col("busy") - pl.col("busy").shift(1, fill_value=0).over("node")).alias("change"))
-        .group_by("time").agg(pl.col("change").sum()).sort("time")
-    )  # fmt: skip
-    return Steps(changes["time"].to_numpy(), np.cumsum(changes["change"].to_numpy()))
+    starts, ends = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    jobs = pl.lit(1, pl.Int64).alias("jobs")
+    for _, held in on_nodes.select("node", "start_epoch", "end_epoch", jobs).group_by("node"):
+        busy = steps_of(held, "jobs").above(0)
+        change = np.diff(busy.values, prepend=0)
+        starts.append(busy.times[change > 0])
+        ends.append(busy.times[change < 0])
+    start, end = np.concatenate(starts), np.concatenate(ends)
+    return Steps.of_intervals(start, end, np.ones(len(start), np.int64))
 
 
 def free(held: pl.DataFrame, size: Capacity, resource: Resource) -> Steps | None:
