@@ -10,9 +10,11 @@ from typing import Annotated
 
 import typer
 
+from models.engine.deployment import VARIABLE as DEPLOYMENT
 from pipelines.commands import (
     advise,
     calibrate,
+    doctor,
     emulate,
     explain,
     export,
@@ -41,7 +43,7 @@ app = typer.Typer(
 )
 _COMMANDS = (
     run, explain, wait, calibrate, traces, simulate, export, models, release, report, whatif, advise, profile_template,
-    emulate, tune,
+    emulate, tune, doctor,
 )  # fmt: skip
 for module in _COMMANDS:
     module.register(app)
@@ -60,6 +62,9 @@ def root(
     context: typer.Context,
     data: Annotated[Path | None, typer.Option("--data", help="Data folder, for every command.")] = None,
     shared: Annotated[bool, typer.Option("--shared", help="Let other users read the data folder.")] = False,
+    deployment: Annotated[
+        Path | None, typer.Option("--deployment", help="File that says where the work runs (deployment.toml).")
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
@@ -68,6 +73,8 @@ def root(
     context.obj = data
     if shared:
         os.environ[SHARED] = "1"
+    if deployment is not None:
+        os.environ[DEPLOYMENT] = str(deployment.absolute())
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from agent.artifact import Artifact
 from features.futures.summary import SEEN_AHEAD
 from features.observe import FEATURES, VERSION
+from models.engine.engines import engine_of
 from models.provisioning import registry
 from models.provisioning.protocol import TrainedPolicy
 from models.provisioning.registry import make_policy
@@ -74,6 +75,7 @@ def _fit(
             keep=keep,
             already_fitted=kept,
             hyperparameters=study.settings.hyperparameters,
+            engine=engine_of(study.data.root),
         )
     else:
         mlflow_store.settle(study.data)

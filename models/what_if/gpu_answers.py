@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from models.engine.engines import engine_of
 from models.provisioning import registry
 from models.tables import WHAT_IF_GROUPS, WHAT_IF_SCHEDULERS
 from simulator.gpu.profiles.table import content_of
@@ -145,7 +146,7 @@ def answer(
     from models.what_if.schedulers import replays
 
     every = asked(data, settings, question)
-    return frames(settings.name, every, replays(every, report, workers))
+    return frames(settings.name, every, replays(every, report, workers, engine_of(data.root)))
 
 
 def made_from(data: DataFolder, settings: ClusterSettings) -> str:

@@ -8,15 +8,14 @@ replays them unchanged and with each change alone, once for each draw of what th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
 from typing import NamedTuple
 
 import numpy as np
 
-from models.child import end_with_parent
+from models.engine.local import each_here
+from models.engine.work import Engine, Task, Work
 from models.what_if.changes import AS_IT_IS, GpuScene, changed, is_drawn, parameters_of, redrawn
 from simulator.gpu.figures import figures, jct_s, queueing_s, rho
 from simulator.gpu.jobs import origin_s
@@ -75,15 +74,19 @@ def combinations(
 
 
 def replays(
-    planned: Sequence[PlannedGpuReplay], report: Callable[[str], None], workers: int | None = None
+    planned: Sequence[PlannedGpuReplay],
+    report: Callable[[str], None],
+    workers: int | None = None,
+    engine: Engine = each_here,
 ) -> list[SchedulerOutcome]:
-    """Make the replays, one process per processor; outcomes are in the order planned.
+    """Make the replays, by default one process per processor; outcomes are in the order planned.
 
     `report` is called with the name of each replay when it is done. Draws of a scene with nothing drawn are one replay.
     """
     first: dict[tuple[str, str, int], int] = {}
     first_at = [first.setdefault((one.scheduler, one.change, _drawn_with(one)), at) for at, one in enumerate(planned)]
-    found = dict(zip(first.values(), _each([planned[at] for at in first.values()], report, workers), strict=True))
+    different = [planned[at] for at in first.values()]
+    found = dict(zip(first.values(), _each(different, report, workers, engine), strict=True))
     for at, one in enumerate(planned):
         if at not in found:
             report(_name(one))
@@ -96,33 +99,35 @@ def _drawn_with(one: PlannedGpuReplay) -> int:
 
 
 def _each(
-    planned: Sequence[PlannedGpuReplay], report: Callable[[str], None], workers: int | None
+    planned: Sequence[PlannedGpuReplay], report: Callable[[str], None], workers: int | None, engine: Engine
 ) -> list[SchedulerOutcome]:
-    count = min(len(planned), workers or os.cpu_count() or 1)
-    if count <= 1:
-        found = []
-        for one in planned:
-            found.append(replayed(one))
-            report(_name(one))
-        return found
-    for name in dict.fromkeys(one.scheduler for one in planned):
-        if isinstance(scheduler(name), EventScheduler):  # compile once here; every process reads the result
-            simulate(planned[0].scene.cluster, planned[0].scene.jobs.take(np.arange(1)), name)
+    most = min(len(planned), workers or os.cpu_count() or 1)
     outcomes: dict[int, SchedulerOutcome] = {}
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
-        running = {pool.submit(replayed, one): at for at, one in enumerate(planned)}
-        for future in as_completed(running):
-            at = running[future]
-            outcomes[at] = future.result()
-            report(_name(planned[at]))
+    if most <= 1 and engine is each_here:
+        each: Iterable[tuple[int, SchedulerOutcome]] = ((at, replayed(None, one)) for at, one in enumerate(planned))
+    else:
+        few = planned[0]._replace(scene=replace(planned[0].scene, jobs=planned[0].scene.jobs.take(np.arange(1))))
+        shared = [few._replace(scheduler=name) for name in dict.fromkeys(one.scheduler for one in planned)]
+        tasks = [Task(_name(one), one, one.scheduler) for one in planned]
+        each = engine(Work(replayed, tasks, shared, prepare=compile_schedulers), most)
+    for at, outcome in each:
+        outcomes[at] = outcome
+        report(_name(planned[at]))
     return [outcomes[at] for at in range(len(planned))]
+
+
+def compile_schedulers(of_one_job: Sequence[PlannedGpuReplay]) -> None:
+    """Compile the schedulers of replays of a single job; every process then loads the result."""
+    for one in of_one_job:
+        if isinstance(scheduler(one.scheduler), EventScheduler):
+            simulate(one.scene.cluster, one.scene.jobs, one.scheduler)
 
 
 def _name(one: PlannedGpuReplay) -> str:
     return f"{one.scheduler}, {one.change}" + (f", seed {one.scene.seed}" if is_drawn(one.scene) else "")
 
 
-def replayed(one: PlannedGpuReplay) -> SchedulerOutcome:
+def replayed(_shared: object, one: PlannedGpuReplay) -> SchedulerOutcome:
     """Make one replay and compute its figures."""
     cluster, jobs = one.scene.cluster, one.scene.jobs
     run = simulate(

@@ -285,6 +285,7 @@ def _on_gpus(folder: DataFolder, settings: ClusterSettings, question: Question, 
 
     The results are in the warehouse when this returns. If it is interrupted, none of them are.
     """
+    from models.engine.engines import engine_of
     from models.what_if import gpu_answers as gpu_what_ifs
     from models.what_if.schedulers import replays
     from traces.progress import Progress
@@ -292,7 +293,7 @@ def _on_gpus(folder: DataFolder, settings: ClusterSettings, question: Question, 
 
     asked = gpu_what_ifs.asked(folder, settings, question)
     with Progress("replaying", len(asked), stays=False) as progress:
-        outcomes = replays(asked, progress.advance, workers)
+        outcomes = replays(asked, progress.advance, workers, engine_of(folder.root))
     gpu_what_ifs.keep(folder, settings, question, asked, outcomes)
     refresh_warehouse(folder)
     options.say(KEPT)

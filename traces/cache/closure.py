@@ -80,7 +80,7 @@ class Closures:
         """Return the SHA-256 of the closure's code, the files that it opens, and the versions of its libraries."""
         state, modules = hashlib.sha256(), self.closure(*roots, but=but)
         for module in sorted(modules):
-            state.update(self._state(module))
+            state.update(self.state(module))
         for name in sorted(self._libraries_of(modules)):
             state.update(f"{name}=={installed_version(name)}\n".encode())
         sources.keep()
@@ -93,7 +93,7 @@ class Closures:
         folder = os.path.dirname(self._files[module])
         return sorted(file for file in _files_below(self.root, folder) if not file.endswith(".py"))
 
-    def _state(self, module: str) -> bytes:
+    def state(self, module: str) -> bytes:
         """Return the module's part of a digest: its code, and the content of each file that it opens."""
         if module not in self._states:
             files = ((file, hashlib.sha256((self.root / file).read_bytes())) for file in self.opened(module))

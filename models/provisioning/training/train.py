@@ -15,6 +15,8 @@ from functools import cache
 from typing import Any, Protocol
 
 from agent.artifact import Artifact
+from models.engine.local import each_here
+from models.engine.work import Engine
 from models.provisioning.learning.hyperparameters import check_values, values_of, with_values
 from models.provisioning.learning.masking import HIDDEN_SHARE, hidden_at_random
 from models.provisioning.protocol import PairTable, Policy, TrainedPolicy
@@ -87,6 +89,7 @@ def train(
     keep: Callable[[TrainedPolicy], None] | None = None,
     already_fitted: Container[tuple[str, int]] = (),
     hyperparameters: Mapping[str, Mapping[str, Any]] | None = None,
+    engine: Engine = each_here,
 ) -> list[TrainedPolicy]:
     """Fit each policy on the pairs known before `context.until_s`: learners once per seed, the others once.
 
@@ -113,7 +116,7 @@ def train(
     trained: dict[tuple[str, int], TrainedPolicy] = {}
     remembered = nullcontext() if tracker is None else tracker.training(context, list(by_name), known)
     with remembered as run, Progress("training", len(fits)) as progress:
-        for made in _made(by_name, fits, known):
+        for made in _made(by_name, fits, known, engine):
             one = _described(by_name[made.policy], made, known, context, run)
             if keep is not None:
                 keep(one)
@@ -123,7 +126,9 @@ def train(
     return [trained[fit] for fit in fits]
 
 
-def _made(policies: Mapping[str, Policy], fits: Sequence[tuple[str, int]], pairs: PairTable) -> Iterator[Made]:
+def _made(
+    policies: Mapping[str, Policy], fits: Sequence[tuple[str, int]], pairs: PairTable, engine: Engine
+) -> Iterator[Made]:
     """Fit rules, which learn nothing, here and at once; fit learners in separate processes, yielded as they end.
 
     In a share of the learners' pairs some features are hidden, as an observer may see them.
@@ -135,7 +140,7 @@ def _made(policies: Mapping[str, Policy], fits: Sequence[tuple[str, int]], pairs
             yield Made(name, seed, artifact, metrics, time.perf_counter() - began)
     learners = [(policies[name], seed) for name, seed in fits if policies[name].is_learned]
     if learners:
-        yield from fit_each(learners, hidden_at_random(pairs))
+        yield from fit_each(learners, hidden_at_random(pairs), engine)
 
 
 def _described(

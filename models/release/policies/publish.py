@@ -9,6 +9,7 @@ import polars as pl
 
 from agent.artifact import Artifact
 from features.conventions import RULES
+from models.engine.engines import engine_of
 from models.provisioning import registry
 from models.provisioning.protocol import PairTable, TrainedPolicy
 from models.provisioning.registry import make_policy
@@ -99,6 +100,7 @@ def refitted(study: Study, candidate: Candidate) -> Artifact:
         seeds=[candidate.seed],
         tracker=MlflowTracker(study.data),
         hyperparameters=study.settings.hyperparameters,
+        engine=engine_of(study.data.root),
     )
     return fitted.artifact.with_setting(candidate.setting)
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from features.observe import AT, HIDDEN_TOGETHER
+from models.engine.work import Engine
 from models.provisioning.comparison.masked import cost_of_hiding
 from models.provisioning.learning.masking import HIDDEN_SHARE, hidden_at_random, masked
 from models.provisioning.policies.lightgbm import LightGBMQuantile
@@ -45,7 +46,7 @@ def test_a_share_of_whole_pairs_is_masked_one_group_or_all() -> None:
 def test_learners_are_fitted_on_masked_pairs_and_rules_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, str] = {}
 
-    def fit_each(fits: list[Any], pairs: PairTable) -> Iterator[Made]:
+    def fit_each(fits: list[Any], pairs: PairTable, _engine: Engine) -> Iterator[Made]:
         for policy, seed in fits:
             seen[policy.name] = pairs.digest
             yield Made(policy.name, seed, artifact(policy=policy.name), {}, 0.0)

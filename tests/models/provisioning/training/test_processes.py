@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from models.engine import work as fitting
+from models.engine.local import each_here
 from models.provisioning.comparison.outcomes import content_digest
 from models.provisioning.policies.dqn import DQN
 from models.provisioning.policies.fitted_q import FittedQ
@@ -17,7 +20,6 @@ from models.provisioning.policies.policy_gradient import PolicyGradient
 from models.provisioning.policies.reactive import Reactive
 from models.provisioning.policies.xgboost import XGBoostMean
 from models.provisioning.protocol import Policy
-from models.provisioning.training import processes as fitting
 from models.provisioning.training.processes import Made, fit_each
 from tests.models.broken_policy import Broken
 from tests.models.generated import queue_table
@@ -47,7 +49,9 @@ OLDEST = {**OLDER, "ATEN_CPU_CAPABILITY": "default", "MKL_ENABLE_INSTRUCTIONS": 
 
 def digests(policies: tuple[Policy, ...]) -> dict[str, str]:
     """Of what each policy became, with its training curves."""
-    made = fit_each([(policy, 7) for policy in policies], queue_table(seed=2, starts=12), processes=1)
+    made = fit_each(
+        [(policy, 7) for policy in policies], queue_table(seed=2, starts=12), partial(each_here, processes=1)
+    )
     return {one.policy: f"{content_digest(one.artifact)} {one.metrics}" for one in made}
 
 
@@ -78,7 +82,7 @@ def test_without_the_fixed_arithmetic_networks_differ_between_processors(monkeyp
 
 def test_every_fit_comes_back_once_whatever_the_number_of_processes() -> None:
     asked: list[tuple[Policy, int]] = [(RandomForest(trees=2), 0), (Reactive(), 0), (RandomForest(trees=2), 1)]
-    made = [list(fit_each(asked, random_pairs(0, 6), processes=count)) for count in (1, 2)]
+    made = [list(fit_each(asked, random_pairs(0, 6), partial(each_here, processes=count))) for count in (1, 2)]
     assert [{(one.policy, one.seed) for one in each} for each in made] == [
         {("forest", 0), ("forest", 1), ("reactive", 0)}
     ] * 2
@@ -98,7 +102,7 @@ def test_what_the_caller_has_around_him_is_kept_out(tmp_path: Path, monkeypatch:
 
 def test_a_fit_has_one_thread_whatever_is_set_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "8")
-    assert fitting.environment()["OMP_NUM_THREADS"] == "1"
+    assert fitting.environment(fitting.Work(print, []))["OMP_NUM_THREADS"] == "1"
 
 
 def test_what_a_fit_prints_goes_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
@@ -123,13 +127,13 @@ def test_a_process_that_dies_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(subprocess, "Popen", remembered)
     fits: list[tuple[Policy, int]] = [(Broken(kills=True), 5), (RandomForest(trees=2), 0)]
-    with pytest.raises(WorkError, match=r"ended early \(exit status 7\) while it fitted 'reactive', seed 5"):
-        list(fit_each(fits, random_pairs(0, 4), processes=2))
+    with pytest.raises(WorkError, match=r"ended early \(exit status 7\) during the fit of 'reactive', seed 5"):
+        list(fit_each(fits, random_pairs(0, 4), partial(each_here, processes=2)))
     assert len(begun) == 2 and all(process.poll() is not None for process in begun)
 
 
 def test_who_stops_listening_stops_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     fits: list[tuple[Policy, int]] = [(Reactive(), 0), (RandomForest(trees=100_000), 0)]
-    made = fit_each(fits, queue_table(seed=2, starts=12), processes=1)
+    made = fit_each(fits, queue_table(seed=2, starts=12), partial(each_here, processes=1))
     assert next(made).policy == "reactive"
     made.close()  # type: ignore[attr-defined]  # would wait for minutes if it did not end the process

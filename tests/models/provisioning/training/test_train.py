@@ -17,6 +17,7 @@ import pytest
 from agent.artifact import Artifact
 from features.futures.summary import AHEAD
 from features.observe import FEATURES
+from models.engine.work import Engine
 from models.provisioning import registry
 from models.provisioning.comparison.outcomes import content_digest
 from models.provisioning.learning.masking import hidden_at_random
@@ -71,7 +72,7 @@ class Notes:
         return f"run-{len(self.runs)}"
 
 
-def fitted_here(fits: Sequence[tuple[Policy, int]], pairs: PairTable) -> Iterator[Made]:
+def fitted_here(fits: Sequence[tuple[Policy, int]], pairs: PairTable, _engine: Engine) -> Iterator[Made]:
     """`models.provisioning.training.processes.fit_each` without other processes."""
     for policy, seed in fits:
         yield Made(policy.name, seed, *policy.fit(pairs, seed), 0.0)

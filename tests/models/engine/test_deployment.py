@@ -1,0 +1,80 @@
+"""`deployment.toml`: what it may say, and the one line that refuses the rest."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from models.engine.deployment import FILE, VARIABLE, EngineOptions, read_deployment
+from models.engine.engines import engine_of
+from models.engine.local import each_here
+from traces.cache.closure import ROOT
+from traces.errors import InputError
+
+SLURM = '[engine]\nkind = "slurm"\nscratch = "/shared/baton"\n'
+REFUSED = [
+    ("[engine", "Expected ']' at the end of a table declaration"),
+    ("[lake]\n", "unknown key lake: known are engine"),
+    ("engine = 3\n", "engine = 3 is not a table"),
+    ('[engine]\nkind = "ray"\n', "engine.kind 'ray' is unknown: known are local, slurm"),
+    ('[engine]\npartiton = "cpu"\n', "unknown key engine.partiton: known are kind, scratch, partition"),
+    ("[engine]\npartition = 3\n", "engine.partition = 3 is not text"),
+    ("[engine]\ncpus = true\n", "engine.cpus = True is not a whole number"),
+    ('[engine]\nsetup = "module load python"\n', "engine.setup = 'module load python' is not a list of texts"),
+    ("[engine]\nsetup = [3]\n", "engine.setup = (3,) is not a list of texts"),
+    (
+        '[engine]\naccount = "a\\n#SBATCH -p all"\n',
+        "#SBATCH -p all' contains a control character",
+    ),
+    ('[engine]\nkind = "slurm"\n', "engine.scratch '': name a folder that all nodes see"),
+    (SLURM + 'memory = "4 GB"\n', "engine.memory '4 GB' is not understood: write it as in '4G'"),
+    (SLURM + 'time = "0h"\n', "engine.time '0h' is not understood: write it as in '2h'"),
+    (SLURM + "cpus = 0\n", "engine.cpus must be 1 or more"),
+    (SLURM + "at_once = 251\n", "engine.at_once 1 to 250"),
+]
+
+
+@pytest.fixture(autouse=True)
+def no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+
+
+@pytest.mark.parametrize(("text", "line"), REFUSED)
+def test_what_is_wrong_is_named_with_the_file(tmp_path: Path, text: str, line: str) -> None:
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(InputError) as refusal:
+        read_deployment(tmp_path)
+    assert line in str(refusal.value) and str(refusal.value).startswith(f"{tmp_path / FILE}: ")
+    assert "\n" not in str(refusal.value)
+
+
+def test_without_a_file_the_work_runs_here_and_nothing_of_slurm_is_imported(tmp_path: Path) -> None:
+    assert read_deployment(tmp_path) == EngineOptions() and engine_of(tmp_path) is each_here
+    code = (
+        f"import sys, pathlib; from models.engine.engines import engine_of; engine_of(pathlib.Path({str(tmp_path)!r}))"
+    )
+    look = "; assert not {'submitit', 'models.engine.slurm', 'models.engine.scratch'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code + look], cwd=ROOT, check=True)
+
+
+def test_the_variable_names_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "other.toml"
+    monkeypatch.setenv(VARIABLE, str(other))
+    with pytest.raises(InputError, match=r"other\.toml: no such file; it is named by --deployment or BATON_DEPLOYMENT"):
+        read_deployment(tmp_path)
+    other.write_text(SLURM + 'partition = "cpu"\nmemory = "3G"\ntime = "2h"\nsetup = ["module load python"]\n')
+    options = read_deployment(tmp_path)
+    assert options.setup == ("module load python",)
+    assert options.slurm_parameters(memory=2) == {"partition": "cpu", "time": 120, "mem": "6G", "cpus_per_task": 1}
+
+
+def test_the_option_of_the_command_line_names_it_and_a_mistake_ends_the_command(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text("[engine]\nkind = 'ray'\n")
+    command = [sys.executable, "-m", "pipelines.entry", "--deployment", str(wrong), "--data", str(tmp_path), "doctor"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr == f"baton: {wrong}: engine.kind 'ray' is unknown: known are local, slurm\n"
