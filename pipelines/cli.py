@@ -14,7 +14,6 @@ from models.engine.deployment import VARIABLE as DEPLOYMENT
 from pipelines.commands import (
     advise,
     calibrate,
-    doctor,
     emulate,
     explain,
     export,
@@ -43,7 +42,7 @@ app = typer.Typer(
 )
 _COMMANDS = (
     run, explain, wait, calibrate, traces, simulate, export, models, release, report, whatif, advise, profile_template,
-    emulate, tune, doctor,
+    emulate, tune,
 )  # fmt: skip
 for module in _COMMANDS:
     module.register(app)

@@ -93,7 +93,8 @@ def _command(name: str, command: list[str], mend: str) -> EngineCheck:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     except subprocess.CalledProcessError as error:
-        return EngineCheck(name, f"{command[0]}: {error.stderr.strip() or error.returncode}", mend)
+        lines = error.stderr.strip().splitlines() or [f"exit status {error.returncode}"]
+        return EngineCheck(name, f"{command[0]}: {lines[-1]}", mend)
     except (OSError, subprocess.TimeoutExpired) as error:
         return EngineCheck(name, f"{command[0]}: {getattr(error, 'strerror', None) or error}", mend)
     return EngineCheck(name, done.stdout.strip())

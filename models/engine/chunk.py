@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import signal
 import time
 from contextlib import suppress
 from importlib import import_module
@@ -35,6 +36,8 @@ def run_chunk(chunk: Chunk) -> int:
 
     A task that raises has the exception as its answer. So has every task if this worker has other code than the driver.
     """
+    # submitit would raise an error in the task shortly before the job's limit, or requeue the job. Slurm ends it.
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     scratch, done = Scratch(Path(chunk.folder)), 0
     refusal = _difference(scratch.get(chunk.code), code_parts({chunk.function.partition(":")[0], *chunk.modules}))
     if refusal is None:

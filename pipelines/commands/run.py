@@ -1,4 +1,7 @@
-"""`baton analyze` makes a report from raw logs; `baton run` also trains policies. Dagster runs in this process."""
+"""`baton analyze` makes a report from raw logs; `baton run` also trains policies. Dagster runs in this process.
+
+`baton doctor` checks where the work would run.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +37,10 @@ Raw = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    """Add `baton analyze` and `baton run`."""
+    """Add `baton analyze`, `baton run` and `baton doctor`."""
     app.command()(analyze)
     app.command()(run)
+    app.command()(doctor)
 
 
 def analyze(
@@ -250,3 +254,26 @@ def _text(result: dict[str, Any]) -> str:
         status = "no champion" if version is None else f"version {version} is champion, in {champion['folder']}"
         lines.append(f"{name}: {champion['model']}: {status}")
     return "\n".join(lines) + "\n"
+
+
+def doctor(context: typer.Context, data: Data = None, json: Json = False) -> None:
+    """Check where the work would run: versions, the partition, and one task on a node.
+
+    Exits with 1 if a check failed.
+    """
+    from models.engine.checks import checks
+    from models.engine.deployment import read_deployment
+
+    deployment = read_deployment(options.data_folder(context, data).root)
+    with options.output(json) as stream:
+        found = []
+        for one in checks(deployment):
+            found.append(one)
+            if not json:
+                stream.write(f"{'FAILED' if one.mend else 'ok':6}  {one.name}: {one.finding}\n")
+                stream.write(f"        {one.mend}\n" if one.mend else "")
+                stream.flush()
+        if json:
+            options.write_json(stream, {"checks": [one._asdict() for one in found]})
+    if any(one.mend for one in found):
+        raise typer.Exit(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,12 @@ def halved(shared: int, argument: int) -> int:
     if argument % 2:
         raise ValueError(f"{argument} is odd")
     return argument // 2 + shared
+
+
+def signalled(_shared: int, argument: int) -> int:
+    os.kill(os.getpid(), signal.SIGUSR2)
+    time.sleep(0.01)
+    return argument
 
 
 def noted(shared: Any) -> None:
@@ -49,6 +56,18 @@ def test_a_chunk_answers_each_task_once_with_its_result_or_its_exception(scratch
     assert (good.result, good.error) == (2, None) and repr(bad.error) == "ValueError('3 is odd')"
     scratch.forget_errors(stored.keys)
     assert scratch.answered() == {stored.keys[0]}
+
+
+def test_the_signal_before_the_limit_of_a_job_does_not_become_the_answer_of_a_task(scratch: Scratch) -> None:
+    """submitit handles it by an exception, wherever the task is."""
+    before = signal.signal(signal.SIGUSR2, lambda *_: 1 / 0)
+    try:
+        base = work(2)
+        stored = scratch.store(Work(signalled, base.tasks))
+        run_chunk(chunk(scratch, stored))
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert scratch.answer(stored.keys[0]).result == 2
 
 
 def test_the_key_depends_on_all_that_the_result_depends_on(scratch: Scratch) -> None:
