@@ -14,6 +14,7 @@ from models.engine.deployment import EngineOptions
 from models.engine.engines import engine_on
 from models.engine.scratch import Scratch
 from models.engine.work import Task, Work
+from traces.counted import counted
 from traces.errors import BatonError
 
 PATIENCE_S = 30  # of a command of Slurm
@@ -32,7 +33,7 @@ def checks(options: EngineOptions) -> Iterator[EngineCheck]:
     if options.kind == "local":
         yield EngineCheck("engine", f"local: processes of this machine, Python {platform.python_version()}")
         return
-    yield EngineCheck("engine", f"slurm, at most {options.at_once} running jobs")
+    yield EngineCheck("engine", f"slurm, {counted(options.at_once, 'job')} at once")
     for check in (_submitit, _scratch, _slurm, _accounting, _partition, _task):
         found = check(options)
         yield found
