@@ -100,16 +100,12 @@ def test_a_killed_worker_costs_one_more_run_of_its_task_alone(slurm: Slurm, scra
 
 
 def test_a_killed_slurmd_loses_no_result(slurm: Slurm, scratch: Scratch, tmp_path: Path) -> None:
-    results = each_on_slurm(sleeps(tmp_path, 6.0, 6.0), OPTIONS, scratch)
-    killed = slurm.pid("slurmd-n1")
-
-    def both() -> bool:
-        return all((tmp_path / f"{place}.runs").exists() for place in (0, 1))
-
-    first = next(results) if both() else None  # a generator begins at the first question
-    os.kill(killed, signal.SIGKILL)
+    results = each_on_slurm(sleeps(tmp_path, 0.1, 8.0, 8.0), OPTIONS, scratch)
+    assert next(results) == (0, 0)
+    slurm.wait(20, lambda: all((tmp_path / f"{place}.runs").exists() for place in (1, 2)), "both tasks")
+    os.kill(slurm.pid("slurmd-n1"), signal.SIGKILL)
     slurm.daemon("slurmd", "-N", "n1")
-    assert sorted([*([first] if first else []), *results]) == [(0, 0), (1, 1)]
+    assert sorted(results) == [(1, 1), (2, 2)]
 
 
 def test_too_little_memory_is_doubled_once(scratch: Scratch, tmp_path: Path) -> None:
