@@ -58,15 +58,15 @@ def check_together(wanted: Sequence[str]) -> None:
 
 def _check_recorded(wanted: Sequence[str]) -> None:
     """Raise InputError for schedulers that cannot be compared with the cluster's own."""
-    from simulator.gpu.registry import IN_RECORDED_MACHINE
+    from simulator.gpu.registry import IN_RECORDED_MACHINE, NOT_IN_RECORDED_MACHINE
 
     if wanted[0] != RECORDED:
         raise InputError(f"{RECORDED!r} is the base of every comparison: write it first, as in {RECORDED},tiresias")
     for name in wanted[1:]:
         if name not in IN_RECORDED_MACHINE:
+            why = NOT_IN_RECORDED_MACHINE.get(name, "it does not run in the machine of the record")
             raise InputError(
-                f"{name!r} cannot be compared with {RECORDED!r}, because it does not run in the machine of the record; "
-                f"{', '.join(IN_RECORDED_MACHINE)} do"
+                f"{name!r} cannot be compared with {RECORDED!r}: {why}; {', '.join(IN_RECORDED_MACHINE)} can"
             )
     if len(wanted) < 2:
         raise InputError(

@@ -31,6 +31,7 @@ from simulator.gpu.events.state import (
     SEEN,
     SLOT,
     STATUS,
+    STOPS,
     SUBMIT,
     WAKE,
     GpuState,
@@ -38,6 +39,8 @@ from simulator.gpu.events.state import (
 
 ENDLESS = -2
 MOST_DECISIONS = 1_000_000  # after which a run in which no job ends or arrives is given up
+MOST_STOPS = 500  # of a job that has arrived, in the mean, after which a run is given up
+FEW_JOBS = 200  # count as so many then
 
 
 def clock(decide: Callable[[GpuState, float], None]) -> Callable[[GpuState, RecordedMachine], tuple[float, int]]:
@@ -57,8 +60,9 @@ def _decide(state: GpuState, now: float) -> None:
 def _run(state: GpuState, machine: RecordedMachine) -> tuple[float, int]:
     """Run to the last end; return the GPU seconds that were free while a job waited, and a job that never starts.
 
-    The job is -1 if all end, and ENDLESS if none ends in MOST_DECISIONS (more with more jobs). At an instant jobs end
-    first, then the machine changes, then jobs arrive, then the policy decides once.
+    The job is -1 if all end. It is ENDLESS if none ends in MOST_DECISIONS (more with more jobs), or if jobs are stopped
+    too often (MOST_STOPS). At an instant jobs end first, then the machine changes, then jobs arrive, then the policy
+    decides once.
     """
     stranded, now, coming, waiting = 0.0, 0.0, 0, 0
     jobs = state.counts[JOBS]
@@ -83,7 +87,8 @@ def _run(state: GpuState, machine: RecordedMachine) -> tuple[float, int]:
         admit(state, machine, now)
         if state.counts[ACTIVE] != active:
             ended_at, active = state.counts[DECISIONS], state.counts[ACTIVE]
-        if state.counts[DECISIONS] - ended_at > MOST_DECISIONS + jobs:
+        is_endless = state.counts[STOPS] > MOST_STOPS * (FEW_JOBS + coming)
+        if is_endless or state.counts[DECISIONS] - ended_at > MOST_DECISIONS + jobs:
             return stranded, ENDLESS
         if state.counts[ACTIVE]:
             _decide(state, now)

@@ -40,9 +40,22 @@ SCHEDULERS: dict[str, str] = {
     "kubernetes": "simulator.gpu.policies.kubernetes",
     "guided": "simulator.gpu.policies.guided",
 }
-# Those that can also run in the machine of a record (`simulator.gpu.events.recorded_machine`): the schedulers of the
-# compiled clock that choose jobs and not nodes.
-IN_RECORDED_MACHINE = ("fifo", "sjf", "srtf", "yarn", "yarn-fair", "drf", "mesos", "tiresias", "tiresias-gittins")
+# Those that cannot run in the machine of a record (`simulator.gpu.events.recorded_machine`), and why.
+NOT_IN_RECORDED_MACHINE = {
+    "lyra": "it borrows idle servers of an inference cluster and grows elastic jobs, and the record shows neither",
+    "pollux": "it gives elastic jobs GPUs by their goodput, and the record does not show the goodput of any job on "
+    "other numbers of GPUs",
+    "sia": "it gives jobs GPUs by their goodput, and the record does not show the goodput of any job on other numbers "
+    "or types of GPUs",
+    "single": "it binds each job to one node, and the machine of the record counts the nodes that are out of service "
+    "or taken by held jobs without naming them",
+    "kubernetes": "it places jobs pod by pod, and the record does not show the pods of a job",
+    "guided": "its guidelines share nodes between jobs and act on failures, and in the machine of the record jobs have "
+    "whole nodes and run as recorded",
+}
+IN_RECORDED_MACHINE = tuple(name for name in SCHEDULERS if name not in NOT_IN_RECORDED_MACHINE)
+ON_NODES = ("tetris",)  # of these, one chooses nodes; the others may count all nodes as one
+GIVEN_RUN_TIMES = ("tetris", "gavel-ftf", "gavel-makespan")  # their papers estimate run times; here they are known
 KNOW_RUN_TIMES = ("sjf", "srtf")  # bounds to compare with: no cluster can run them
 
 

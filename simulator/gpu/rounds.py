@@ -23,11 +23,12 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from simulator.gpu.algorithms.placement import fewest_nodes, packed_whole
 from simulator.gpu.profiles.performance import TOLERANCE
-from simulator.gpu.profiles.profile import RESTART_S, Placement, Profile, rotated
-from simulator.gpu.profiles.scaling import goodput, packed_share
+from simulator.gpu.profiles.profile import RESTART_S, Profile
+from simulator.gpu.profiles.scaling import packed_share
 from simulator.gpu.result import GpuResult
+from simulator.gpu.speed import shape, speed
+from simulator.gpu.surroundings import Surroundings
 from simulator.gpu.training import Training
 from simulator.one_thread import one_thread
 from traces.arrays import Float64s, Int64s
@@ -129,16 +130,6 @@ class View(NamedTuple):
     jobs: Sequence[GpuJob]
 
 
-def first_that_fit(jobs: Sequence[GpuJob], gpus: int) -> list[GpuJob]:
-    """Return the first jobs that together need at most `gpus` GPUs; a job that does not fit lets others pass."""
-    chosen = []
-    for job in jobs:
-        if job.gpus <= gpus:
-            chosen.append(job)
-            gpus -= job.gpus
-    return chosen
-
-
 class RoundPolicy(Protocol):
     """A scheduler that decides about the whole cluster every `round_s` seconds."""
 
@@ -155,31 +146,9 @@ class RoundPolicy(Protocol):
         ...
 
 
-def speed(job: GpuJob, placed: Placed, machine: GpuMachine) -> float:
-    """Return the progress per second on `placed`; 1 on the requested GPUs, packed on the reference type.
-
-    A gang on several types runs at the speed of its slowest GPUs. A job that trains counts the steps of its batch.
-    """
-    gpus, nodes = sum(placed.values()), len(placed)
-    if job.model is None:
-        return gpus / job.gpus
-    if job.training is not None:
-        own = job.training.steps_per_s((machine.reference,), packed_whole(job.gpus, machine.widest))
-        return job.training.steps_per_s(*shape(placed, machine)) / own
-    own = goodput(job.model, machine.reference, job.gpus, fewest_nodes(job.gpus, machine.widest), job.gpus)
-    return (
-        min(goodput(job.model, kind, gpus, nodes, job.gpus) for kind in {machine.types[node] for node in placed}) / own
-    )
-
-
-def shape(placed: Placed, machine: GpuMachine) -> tuple[tuple[str, ...], Placement]:
-    """Return the GPU types of `placed`, and its GPUs on each node up to rotation: what its speed follows from."""
-    types = tuple(sorted({machine.types[node] for node in placed}))
-    return types, rotated(tuple(placed[node] for node in sorted(placed)))
-
-
 class _Clock:
-    def __init__(self, jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPolicy) -> None:
+    def __init__(self, jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPolicy, around: Surroundings) -> None:
+        self.jobs, self.around = {job.number: job for job in jobs}, around
         self.arriving = sorted(jobs, key=lambda job: (job.submit_s, job.number))[::-1]
         extended: Callable[[GpuMachine], GpuMachine] = getattr(policy, "extended", lambda own: own)
         self.machine, self.policy = extended(machine), policy
@@ -188,6 +157,7 @@ class _Clock:
             for job in jobs:
                 job.gpu_milli = 1000
         self.active: dict[int, GpuJob] = {}
+        self.ended: list[int] = []  # jobs that ended since the last tick
         self.kept: Mapping[int, float] = {}  # job -> share of its speed that its neighbours leave, if below 1
         self.partners: dict[int, int] = {}  # of each pair of jobs that share GPUs: job -> the other job, both ways
         self.decisions = 0
@@ -233,6 +203,7 @@ class _Clock:
                 last_end_s = max(last_end_s, job.since_s)
                 job.left_s, job.end_s, job.placed = 0.0, job.since_s, {}
                 del self.active[number]
+                self.ended.append(number)
         self.stranded_gpu_s += stranded if waiting else 0.0
         self.loaned_gpu_s += self.loaned * ((now_s if self.active else last_end_s) - self.last_s)
         self.last_s = now_s
@@ -299,32 +270,54 @@ class _Clock:
         if len(set(guests.values())) < len(guests):
             raise WorkError(f"{type(self.policy).__name__} packs three jobs on the same GPUs: at most two are allowed")
 
+    def enter(self, tick: float) -> None:
+        """Let jobs into the queue that arrived or were held outside it; the latter count as submitted now."""
+        come = []
+        while self.arriving and self.arriving[-1].submit_s <= tick:
+            come.append(self.arriving.pop().number)
+        for number in self.around.entering(tick, come, self.ended):
+            job = self.active[number] = self.jobs[number]
+            job.left_s, job.since_s, job.training = job.run_s, tick, self.trained(job)
+            job.submit_s = job.submit_s if number in come else tick
+        self.ended = []
+
+    def decide(self, tick: float) -> None:
+        """Ask the policy and apply its answer; it does not see the jobs that are wider than the present machine."""
+        machine = self.around.machine(self.machine, sum(job.held for job in self.active.values()))
+        self.own_gpus += machine.total - self.machine.total
+        self.machine = machine
+        seen = [job for job in self.active.values() if job.gpus <= machine.total]
+        if seen:
+            self.decisions += 1
+            self.apply(self.policy.decide(View(tick, machine, seen)), tick)
+        guests = self.policy.guests
+        held = sum(job.held for number, job in self.active.items() if job.placed and number not in guests)
+        self.loaned = getattr(self.policy, "loaned_gpus", 0)
+        self.free = self.own_gpus + self.loaned - held
+
     def run(self) -> None:
         tick, idle_s = 0.0, 0.0
-        while self.arriving or self.active:
+        while self.arriving or self.active or self.around.outside:
             if not self.active:
-                tick = float(np.ceil(self.arriving[-1].submit_s / self.policy.round_s) * self.policy.round_s)
+                event_s = min(self.arriving[-1].submit_s if self.arriving else np.inf, self.around.change_s)
+                if event_s == np.inf:
+                    return
+                tick = float(np.ceil(event_s / self.policy.round_s) * self.policy.round_s)
             self.finish_until(tick)
-            while self.arriving and self.arriving[-1].submit_s <= tick:
-                job = self.arriving.pop()
-                job.left_s, job.since_s, job.training = job.run_s, tick, self.trained(job)
-                self.active[job.number] = job
+            self.enter(tick)
             if self.active:
-                self.decisions += 1
-                self.apply(self.policy.decide(View(tick, self.machine, list(self.active.values()))), tick)
-                guests = self.policy.guests
-                held = sum(job.held for number, job in self.active.items() if job.placed and number not in guests)
-                self.loaned = getattr(self.policy, "loaned_gpus", 0)
-                self.free = self.own_gpus + self.loaned - held
+                self.decide(tick)
             following = self.next_tick(tick)
             if self.active:
                 is_running = any(job.placed for job in self.active.values())
                 idle_s = 0.0 if is_running else idle_s + following - tick
-                if idle_s > STUCK_S:
+                if idle_s > STUCK_S and not self.around.may_strand:
                     stuck = next(iter(self.active.values()))
                     raise WorkError(
                         f"job {stuck.number} of {counted(stuck.gpus, 'GPU')} is never started: it fits no allocation"
                     )
+                if idle_s > STUCK_S and not self.arriving and self.around.change_s == np.inf:
+                    return
             tick = following
 
     def trained(self, job: GpuJob) -> Training | None:
@@ -342,7 +335,7 @@ class _Clock:
             return following
         ends = (max(job.since_s, job.resume_s) + job.left_s / job.speed for job in self.active.values() if job.placed)
         event_s = min(ends, default=np.inf)
-        event_s = min(event_s, getattr(self.policy, "wake_s", np.inf))
+        event_s = min(event_s, getattr(self.policy, "wake_s", np.inf), self.around.change_s)
         if self.arriving:
             event_s = min(event_s, self.arriving[-1].submit_s)
         if event_s == np.inf:  # nothing will ever change
@@ -351,7 +344,9 @@ class _Clock:
 
 
 @one_thread
-def simulate_rounds(jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPolicy) -> GpuResult:
+def simulate_rounds(
+    jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPolicy, around: Surroundings | None = None
+) -> GpuResult:
     """Run new `jobs` to the end of the last one, after the policy's `prepared` if it has one.
 
     The last decision of a `settled` policy remains valid until a job arrives or ends, or until its `wake_s` if it has
@@ -361,6 +356,7 @@ def simulate_rounds(jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPo
     take whole seconds; `fit_tolerance` is that of the fits of their step times. A policy may borrow nodes: `extended`
     returns the machine with all of them, and `loaned_gpus` the number of GPUs borrowed by the last decision. Jobs may
     slow their neighbours: `interfered` returns, given all places, the share of its speed that each such job keeps.
+    `around` is what a record adds to the machine; with it, a job that is never started ends at infinity.
 
     Raises InputError for a job that is wider than the machine. Raises WorkError if the policy breaks a rule, or starts
     no job for STUCK_S.
@@ -373,7 +369,7 @@ def simulate_rounds(jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPo
             )
     prepared = getattr(policy, "prepared", None)
     jobs = jobs if prepared is None else prepared(jobs)
-    clock = _Clock(jobs, machine, policy)
+    clock = _Clock(jobs, machine, policy, around or Surroundings())
     clock.run()
 
     def of_jobs(name: str) -> Float64s:
@@ -381,7 +377,7 @@ def simulate_rounds(jobs: Sequence[GpuJob], machine: GpuMachine, policy: RoundPo
 
     return GpuResult(
         start_s=of_jobs("start_s"),
-        end_s=of_jobs("end_s"),
+        end_s=np.where(of_jobs("end_s") < 0.0, np.inf, of_jobs("end_s")),
         ran_s=of_jobs("ran_s"),
         gpu_s=of_jobs("gpu_s"),
         gpu_s_by_type={

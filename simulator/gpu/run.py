@@ -44,10 +44,10 @@ def simulate(
     """Run `jobs` under the scheduler `name`; `settings` overrides its parameters, `quotas` gives GPUs per group.
 
     `queues` is the declared tree of YARN's schedulers; with it, quotas do not count. `in_machine` is what a record
-    shows besides (times in the trace's own seconds), for one of IN_RECORDED_MACHINE and alike nodes. Raises InputError
-    for an unknown name or invalid value, and for an empty list of jobs. Raises InputError also for a job that no part
-    of the cluster can hold (`fits`), or that its queue can never start. Raises WorkError if the scheduler never starts
-    a job; with `in_machine`, such a job ends at infinity.
+    shows besides (times in the trace's own seconds), for one of IN_RECORDED_MACHINE and alike nodes; for a scheduler in
+    rounds, the cluster is one node. Raises InputError for an unknown name or invalid value, and for an empty list of
+    jobs. Raises InputError also for a job that no part of the cluster can hold (`fits`), or that its queue can never
+    start. Raises WorkError if the scheduler never starts a job; with `in_machine`, such a job ends at infinity.
     """
     settings = settings or {}
     check(name, settings)
@@ -70,7 +70,12 @@ def simulate(
         if getattr(policy, "uses_quotas", False):
             share, lines = quota(cluster, jobs, quotas or {})
             machine = replace(machine, quotas=dict(zip(jobs.groups, share.tolist(), strict=True)))
-        result = simulate_rounds(jobs.objects(), machine, policy)
+        around = None
+        if in_machine is not None:
+            from simulator.gpu.events.recorded_machine import RecordedSurroundings, from_origin
+
+            around = RecordedSurroundings(from_origin(in_machine, origin_s(jobs)), machine.total)
+        result = simulate_rounds(jobs.objects(), machine, policy, around)
         return GpuReplay(
             result, [f"{name}: {line}" for line in lines] + (policy.said() if hasattr(policy, "said") else [])
         )
@@ -78,7 +83,8 @@ def simulate(
     if found.shares and len(jobs.groups) < 2:
         said.append(f"{name}: the trace names neither virtual clusters nor users: all jobs form one group")
     if found.shares == "resources" and cluster.capacity.shape[1] == 1:
-        said.append(f"{name}: the trace has no CPUs and memory of its nodes: GPUs are the only resource")
+        why = "the trace has no CPUs and memory of its nodes" if in_machine is None else "jobs have whole nodes"
+        said.append(f"{name}: {why}: GPUs are the only resource")
     return GpuReplay(_events(cluster, jobs, name, found, tree, settings, in_machine), said)
 
 

@@ -1,7 +1,7 @@
 """Published GPU schedulers in place of the cluster's own, in the machine that the record shows.
 
 Each replays the window in one piece on whole nodes, as the base does (`RecordedScene.whole`). Outages, holds and limits
-of users are the same (`simulator.gpu.events.recorded_machine`):
+of users are the same for those that decide at events and in rounds (`simulator.gpu.events.recorded_machine`):
 
   - Jobs that run when the window begins hold their nodes until their recorded end. Pending jobs are in the queue.
   - Held jobs start when they did, as in the base, and take their nodes from the scheduler.
@@ -24,7 +24,7 @@ from models.what_if.recorded.outcomes import RecordedOutcome, base_beside, group
 from models.what_if.recorded.replays import usable_nodes_of
 from models.what_if.recorded.scene import RecordedScene
 from models.what_if.schedulers import SchedulerOutcome
-from simulator.gpu.cluster import of_nodes
+from simulator.gpu.cluster import GpuCluster, of_nodes
 from simulator.gpu.events.recorded_machine import (
     JOBS,
     NO_LIMIT,
@@ -35,7 +35,7 @@ from simulator.gpu.events.recorded_machine import (
     machine_of,
 )
 from simulator.gpu.jobs import of_arrays, origin_s
-from simulator.gpu.registry import KNOW_RUN_TIMES
+from simulator.gpu.registry import GIVEN_RUN_TIMES, KNOW_RUN_TIMES, ON_NODES
 from simulator.gpu.result import GpuResult
 from simulator.gpu.run import simulate
 from simulator.names import RECORDED
@@ -64,6 +64,11 @@ class PublishedScene(NamedTuple):
     row: Int64s  # (jobs of `gpu_scene`,) rows of the scene's record
     is_held: Bools  # (jobs of the record,) held jobs, which start when they did
     gpus_per_node: int
+
+    def cluster(self, name: str) -> GpuCluster:
+        """Return the cluster for a scheduler: all nodes as one, unless it chooses nodes."""
+        pool = self.gpu_scene.cluster
+        return of_nodes(np.full(pool.gpus // self.gpus_per_node, self.gpus_per_node)) if name in ON_NODES else pool
 
 
 class PublishedAnswer(NamedTuple):
@@ -181,8 +186,8 @@ def answer_published(
     ids, outcomes = job_times(scene, [(AS_IT_IS, base)])
     said = [*scene.assumptions, *_said(scene, settings, published.machine, schedulers)]
     for name in schedulers:
-        own, quotas = parameters_of(gpu_scene, name), gpu_scene.quotas
-        run = simulate(gpu_scene.cluster, gpu_scene.jobs, name, own, quotas, gpu_scene.queues, published.machine)
+        own, cluster = parameters_of(gpu_scene, name), published.cluster(name)
+        run = simulate(cluster, gpu_scene.jobs, name, own, gpu_scene.quotas, gpu_scene.queues, published.machine)
         outcome = outcome_under(scene, published, run.result)
         outcomes.append(_times(scene, published, run.result, name))
         said += run.said
@@ -229,3 +234,5 @@ def _said(
     for name in schedulers:
         if name in KNOW_RUN_TIMES:
             yield f"{name} knows every run time in advance, so no cluster can run it"
+        if name in GIVEN_RUN_TIMES:
+            yield f"{name} knows the recorded run times, which its paper estimates"

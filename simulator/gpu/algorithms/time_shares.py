@@ -114,11 +114,16 @@ def _bisected(least_s: float, precision: float) -> float:
 def highest_ratio(shared: SharedGpus, least: Float64s) -> tuple[Float64s, float]:
     """Return shares (jobs, types) that maximise the smallest ratio of speed to `least` (jobs,), and that ratio.
 
-    Raises WorkError if the solver fails.
+    On one GPU type, all ratios are equal, as high as the GPUs or the whole time of a job allow. Raises WorkError if the
+    solver fails.
     """
     from scipy.sparse import csr_array, hstack, vstack
 
     jobs, types = shared.speed.shape
+    if types == 1 and shared.speed.all():
+        wanted = least / shared.speed[:, 0]
+        highest = min(1.0 / float(wanted.max()), float(shared.capacity[0] / (shared.gpus @ wanted)))
+        return highest * wanted[:, None], highest
     of_job, of_type = _limits(shared)
     cells = (np.repeat(np.arange(jobs), types), np.arange(jobs * types))
     missing = csr_array((-(shared.speed / least[:, None]).ravel(), cells))

@@ -16,6 +16,7 @@ from simulator.gpu.events.state import (
     FIRST,
     GPUS,
     GROUP,
+    IN_CHOSEN,
     KIND,
     LEFT,
     LOST,
@@ -42,6 +43,7 @@ from simulator.gpu.events.state import (
     SINCE,
     SLOT,
     STATUS,
+    STOPS,
     TAKEN,
     TYPE_FREE,
     WAITED,
@@ -74,6 +76,7 @@ def holds(state: GpuState, node: int, job: int) -> int:
 @kernel
 def _search(state: GpuState, job: int, kind: int, rack: int, most_nodes: int) -> int:
     """Fill `chosen` with a place on the type; return its number of nodes, or 0 if there is none."""
+    state.node[IN_CHOSEN, :] = 0
     left, found = state.whole[GPUS, job], 0
     while left > 0:
         best, best_room, wide, wide_room = -1, 0, -1, 0
@@ -83,12 +86,7 @@ def _search(state: GpuState, job: int, kind: int, rack: int, most_nodes: int) ->
             room = holds(state, node, job)
             if room == 0 or (room <= wide_room and (room < left or (best >= 0 and room >= best_room))):
                 continue
-            is_taken = False
-            for at in range(found):
-                if state.chosen[NODE, at] == node:
-                    is_taken = True
-                    break
-            if is_taken:
+            if state.node[IN_CHOSEN, node]:
                 continue
             if room >= left and (best < 0 or room < best_room):
                 best, best_room = node, room
@@ -99,7 +97,7 @@ def _search(state: GpuState, job: int, kind: int, rack: int, most_nodes: int) ->
         node, taken = (best, left) if best >= 0 else (wide, wide_room)
         if found >= most_nodes or found >= state.chosen.shape[1]:
             return 0
-        state.chosen[NODE, found], state.chosen[TAKEN, found] = node, taken
+        state.chosen[NODE, found], state.chosen[TAKEN, found], state.node[IN_CHOSEN, node] = node, taken, 1
         found += 1
         left -= taken
     return found
@@ -197,6 +195,7 @@ def give_up(state: GpuState, job: int, now: float) -> None:
     state.whole[SLOT, job], state.whole[STATUS, job], state.real[END, job] = -1, PENDING, NEVER
     state.real[PENDED, job] = now
     state.whole[PREEMPTIONS, job] += 1
+    state.counts[STOPS] += 1
 
 
 @kernel

@@ -4,6 +4,9 @@ Three things happen there that no scheduler decides. GPUs go out of service and 
 not place take GPUs and free them. Both are changes of the number of GPUs that the scheduler may use. If more are taken
 than are free, no running job is stopped: the scheduler starts nothing until enough of its jobs have ended.
 
+Under a scheduler that decides in rounds, the same holds at its ticks (`RecordedSurroundings`): it sees as many GPUs as
+it may use, or as its running jobs hold if that is more, and no job that is wider than that.
+
 Limits of users are kept at the entrance of the queue. A job enters it once its user has less than the most jobs and
 nodes in it, pending and running ones, those that the scheduler does not place included. A wider job than the most nodes
 enters it alone. Jobs wait outside in order of arrival, and one that is held back lets others of its user pass.
@@ -14,6 +17,7 @@ GPUs are counted and not named, so all must be alike, and any free ones must do 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +33,8 @@ from simulator.gpu.events.state import (
     TYPE_GPUS,
     GpuState,
 )
+from simulator.gpu.rounds import GpuMachine
+from simulator.gpu.surroundings import Surroundings
 from traces.arrays import Float64s, Int64s
 
 NOBODY = -1  # user of a change that is of no job
@@ -59,6 +65,7 @@ class RecordedMachine(NamedTuple):
     most_until_s: Float64s  # (phases,) the end of each phase, infinity for the last
     of_user: Int64s  # (2, users) the same now, in the queue or running
     outside: Int64s  # (n,) jobs outside the queue; the first `progress[OUTSIDE]` are used
+    entered: Int64s  # (n,) jobs that `let_in` let in last
     progress: Int64s  # (3,)
 
 
@@ -86,6 +93,7 @@ def machine_of(
         np.array([*(from_s for from_s, _limits in later), np.inf]),
         np.zeros((2, users), np.int64),
         np.zeros(len(owner), np.int64),
+        np.zeros(len(owner), np.int64),
         np.zeros(3, np.int64),
     )
 
@@ -103,6 +111,7 @@ def from_origin(machine: RecordedMachine, origin_s: float) -> RecordedMachine:
         most_until_s=machine.most_until_s - origin_s,
         of_user=machine.of_user.copy(),
         outside=machine.outside.copy(),
+        entered=machine.entered.copy(),
         progress=machine.progress.copy(),
     )
 
@@ -115,17 +124,26 @@ def next_change_s(machine: RecordedMachine) -> float:
 
 
 @kernel
-def make_changes(state: GpuState, machine: RecordedMachine, now: float) -> None:
-    """Make the changes whose time has come; the cluster has one GPU type."""
+def pass_changes(machine: RecordedMachine, now: float) -> int:
+    """Pass the changes whose time has come; return the GPUs that the scheduler gains by them."""
+    gained = 0
     while machine.most_until_s[machine.progress[LIMITS]] <= now:
         machine.progress[LIMITS] += 1
     while next_change_s(machine) <= now:
         at = machine.progress[CHANGED]
-        state.of_type[TYPE_GPUS, 0] += machine.gpus[at]
-        state.of_type[TYPE_FREE, 0] += machine.gpus[at]
+        gained += machine.gpus[at]
         if machine.user[at] != NOBODY:
             count_job(machine, machine.user[at], machine.nodes[at], -1 if machine.gpus[at] > 0 else 1)
         machine.progress[CHANGED] += 1
+    return int(gained)
+
+
+@kernel
+def make_changes(state: GpuState, machine: RecordedMachine, now: float) -> None:
+    """Make the changes whose time has come; the cluster has one GPU type."""
+    gained = pass_changes(machine, now)
+    state.of_type[TYPE_GPUS, 0] += gained
+    state.of_type[TYPE_FREE, 0] += gained
 
 
 @kernel
@@ -143,9 +161,9 @@ def arrive(machine: RecordedMachine, job: int) -> None:
 
 
 @kernel
-def admit(state: GpuState, machine: RecordedMachine, now: float) -> None:
-    """Let the jobs outside into the queue, in order of arrival, whose users are within the limits."""
-    kept, limits = 0, machine.progress[LIMITS]
+def let_in(machine: RecordedMachine) -> int:
+    """Take from outside the jobs whose users are within the limits, in order of arrival; return how many `entered`."""
+    kept, entered, limits = 0, 0, machine.progress[LIMITS]
     most_jobs, most_nodes = machine.most[limits, JOBS], machine.most[limits, NODES]
     for at in range(machine.progress[OUTSIDE]):
         job = machine.outside[at]
@@ -156,7 +174,51 @@ def admit(state: GpuState, machine: RecordedMachine, now: float) -> None:
             kept += 1
         else:
             count_job(machine, user, nodes, 1)
-            state.whole[STATUS, job], state.real[PENDED, job] = PENDING, now
-            state.whole[ACTIVE_JOB, state.counts[ACTIVE]] = job
-            state.counts[ACTIVE] += 1
+            machine.entered[entered] = job
+            entered += 1
     machine.progress[OUTSIDE] = kept
+    return entered
+
+
+@kernel
+def admit(state: GpuState, machine: RecordedMachine, now: float) -> None:
+    """Let the jobs outside into the queue whose users are within the limits."""
+    for at in range(let_in(machine)):
+        job = machine.entered[at]
+        state.whole[STATUS, job], state.real[PENDED, job] = PENDING, now
+        state.whole[ACTIVE_JOB, state.counts[ACTIVE]] = job
+        state.counts[ACTIVE] += 1
+
+
+class RecordedSurroundings(Surroundings):
+    """The machine of a record for the clock of rounds. The cluster is one pool of GPUs, a single node."""
+
+    may_strand = True
+
+    def __init__(self, machine: RecordedMachine, gpus: int) -> None:
+        """Begin with a pool of `gpus`; `machine` has times from the origin and is written into."""
+        self._machine, self._in_service = machine, gpus
+        self.change_s = next_change_s(machine)
+
+    @property
+    def outside(self) -> int:  # type: ignore[override]
+        """Number of jobs that wait outside the queue."""
+        return int(self._machine.progress[OUTSIDE])
+
+    def entering(self, now_s: float, come: Sequence[int], ended: Sequence[int]) -> Sequence[int]:
+        """As `Surroundings`; at an instant jobs end first, then the machine changes, then jobs arrive."""
+        if not come and not ended and self.change_s > now_s:
+            return ()
+        for job in ended:
+            count_job(self._machine, self._machine.owner[job], self._machine.job_nodes[job], -1)
+        self._in_service += pass_changes(self._machine, now_s)
+        self.change_s = next_change_s(self._machine)
+        for job in come:
+            arrive(self._machine, job)
+        entered = let_in(self._machine)
+        return [int(job) for job in self._machine.entered[:entered]]
+
+    def machine(self, machine: GpuMachine, held: float) -> GpuMachine:
+        """As `Surroundings`: the GPUs in service, or those that running jobs hold if that is more."""
+        gpus = max(self._in_service, int(held))
+        return machine if gpus == machine.total else replace(machine, gpus=np.array([gpus]))

@@ -24,7 +24,7 @@ FIRST, WAITED = range(16, 18)  # FIRST: charge of the first start; WAITED: secon
 GPUS, GROUP, KIND, STATUS, LEVEL, ON_TYPE, SLOT, RESTARTS, PREEMPTIONS, ACTIVE_JOB, ORDER, CHOICE, POD_GPUS = range(13)
 QUEUE, USER = range(13, 15)  # in `whole`, for YARN: columns of `table`; USER -1: no limit applies
 BIN = 13  # column of `table`
-NODE_TYPE, RACK, LOAD, BLOCKED = range(4)  # rows of `node`; the last two are working memory of a policy
+NODE_TYPE, RACK, LOAD, BLOCKED, IN_CHOSEN = range(5)  # rows of `node`; the last three are working memory
 TYPE_GPUS, TYPE_FREE, ASKED_TYPES = range(3)  # rows of `of_type`
 SHARE, DEAF_UNTIL, LEAF = range(3)  # rows of `of_group`; DEAF_UNTIL: no offers before, s; LEAF: queue; -1 for none
 NODE, TAKEN = range(2)  # rows of `places` and `chosen`: a node, and the number of its GPUs
@@ -32,7 +32,7 @@ PIECES, OPEN = range(2)  # rows of `slots`: number of nodes of the slot; a stack
 EDGE, COUNT, SUM, INDEX = range(4)  # rows of `table`: upper end of a bin of GPU s, its samples, their sum; see Gittins
 ACTIVE, SORTED, OPEN_SLOTS, CHOSEN, DECISIONS, RACKS, SEEN, JOBS = range(8)  # in `counts`; SEEN: old active jobs
 LEARNED, RENEWED, LEFT_OVER = range(8, 11)  # in `counts`: samples in `table`, those last used; GPUs left by a policy
-USER_LIMITS = 11  # in `counts`: 1 if YARN's queues limit their users
+USER_LIMITS, STOPS = range(11, 13)  # in `counts`: 1 if YARN's queues limit their users; stops of all jobs
 
 
 class GpuState(NamedTuple):
@@ -50,7 +50,7 @@ class GpuState(NamedTuple):
     speed: Float64s  # (K, T, nodes + 1)
     preference: Int64s  # (K, T) types, fastest first
     local: Int64s  # (K,) 1 if a gang loses much when it is spread
-    node: Int64s  # (4, m)
+    node: Int64s  # (5, m)
     of_type: Int64s  # (3, T)
     total: Int64s  # (R,)
     room: Int64s  # (m, R) capacity
@@ -63,7 +63,7 @@ class GpuState(NamedTuple):
     places: Int64s  # (2, S, most nodes)
     slots: Int64s  # (2, S)
     chosen: Int64s  # (2, most nodes) the last place found
-    counts: Int64s  # (12,)
+    counts: Int64s  # (13,)
 
 
 class JobQueues(NamedTuple):
@@ -100,11 +100,14 @@ def build(
     gpus = cluster.capacity[:, 0]
     of_type = [gpus[node_type == index] for index in range(len(types))]
     most = min(int(jobs.gpus.max()), cluster.nodes) + 1
-    slots = 2 * cluster.gpus  # in a pass, both the jobs that start and those that they replace hold one
+    slots = 2 * (
+        cluster.gpus // int(jobs.gpus.min())
+    )  # in a pass, both the jobs that start and those that they replace hold one
     groups, resources = max(1, len(jobs.groups)), cluster.capacity.shape[1]
     real, whole = _of_jobs(jobs, kind, prices)
     sums = [own.sum() for own in of_type]
-    counts = np.array([0, 0, slots, 0, 0, len(set(cluster.racks.tolist())), 0, len(jobs), 0, 0, 0, 0], dtype=np.int64)
+    counts = np.zeros(13, dtype=np.int64)
+    counts[OPEN_SLOTS], counts[RACKS], counts[JOBS] = slots, len(set(cluster.racks.tolist())), len(jobs)
     of_group = np.stack([np.zeros(groups), np.full(groups, -1.0), np.full(groups, -1.0)])
     if queues is None:
         counts[LEARNED] = int(table[COUNT].sum())
@@ -121,7 +124,7 @@ def build(
         speed=speed,
         preference=np.argsort(-speed[:, :, 1], axis=1, kind="stable"),
         local=local,
-        node=np.stack([node_type, cluster.racks, 0 * node_type, 0 * node_type]),
+        node=np.stack([node_type, cluster.racks, *3 * [0 * node_type]]),
         of_type=np.array([sums, sums, sums], dtype=np.int64),
         total=cluster.capacity.sum(axis=0),
         room=cluster.capacity.copy(),
@@ -177,7 +180,7 @@ def _restart_s(jobs: GpuJobs, prices: Prices) -> Float64s:
 def _speeds(cluster: GpuCluster, jobs: GpuJobs, types: list[str]) -> tuple[Int64s, Float64s, Int64s]:
     """Return the kind of each job (n,), the speed of each kind by type and number of nodes, and the local kinds.
 
-    Speed 1 is that on the requested GPUs, packed on the reference type, as in `simulator.gpu.rounds.speed`.
+    Speed 1 is that on the requested GPUs, packed on the reference type, as in `simulator.gpu.speed`.
     """
     pairs = np.stack([jobs.model, jobs.gpus], axis=1)
     kinds, kind = np.unique(pairs, axis=0, return_inverse=True)

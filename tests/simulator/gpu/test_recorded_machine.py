@@ -14,20 +14,24 @@ from simulator.gpu.events.recorded_machine import (
     NOBODY,
     MachineChanges,
     RecordedMachine,
+    RecordedSurroundings,
     from_origin,
     machine_of,
 )
 from simulator.gpu.events.state import GPUS, RUNNING, STATUS, TYPE_FREE, GpuState, build
 from simulator.gpu.jobs import GpuJobs, of_arrays
+from simulator.gpu.policies.lyra import Lyra
 from simulator.gpu.registry import IN_RECORDED_MACHINE, scheduler
+from simulator.gpu.rounds import Placed, RoundPolicy, View, simulate_rounds
 from simulator.gpu.run import _queues, simulate
-from simulator.gpu.scheduler import EventScheduler
-from tests.simulator.gpu.test_events import EVENTS
+from simulator.gpu.scheduler import EventScheduler, RoundScheduler
+from tests.simulator.gpu.twins import Between
 from traces.arrays import Float64s, Int64s
 
 A_NODE = 3  # GPUs
 NODES = 6
 NONE = np.zeros(0, np.int64)
+ROUNDS = [name for name in IN_RECORDED_MACHINE if isinstance(scheduler(name), RoundScheduler)]
 
 
 def jobs_of_users(seed: int, count: int = 60) -> tuple[GpuJobs, Int64s]:
@@ -52,19 +56,16 @@ def busy_machine(seed: int, jobs: GpuJobs, owner: Int64s, most: tuple[int, int])
     return machine_of(changes, owner, jobs.gpus // A_NODE, most)
 
 
-def cluster() -> GpuCluster:
-    return of_nodes(np.full(NODES, A_NODE))
-
-
-def test_the_schedulers_that_choose_jobs_and_not_nodes_run_in_it() -> None:
-    assert [name for name in EVENTS if name not in ("tetris", "single")] == list(IN_RECORDED_MACHINE)
+def cluster(name: str = "fifo") -> GpuCluster:
+    """All nodes, as one for a scheduler in rounds."""
+    return of_nodes(np.array([NODES * A_NODE]) if name in ROUNDS else np.full(NODES, A_NODE))
 
 
 @pytest.mark.parametrize("name", IN_RECORDED_MACHINE)
 def test_without_outages_other_jobs_and_limits_it_is_the_plain_replay(name: str) -> None:
     jobs, user = jobs_of_users(0)
     nothing = machine_of(MachineChanges(np.zeros(0), NONE, NONE, NONE), user, jobs.gpus // A_NODE, (NO_LIMIT, NO_LIMIT))
-    plain, within = (simulate(cluster(), jobs, name, in_machine=machine).result for machine in (None, nothing))
+    plain, within = (simulate(cluster(name), jobs, name, in_machine=machine).result for machine in (None, nothing))
     for column in ("start_s", "end_s", "ran_s", "lost_gpu_s", "preemptions"):
         assert getattr(plain, column).tobytes() == getattr(within, column).tobytes()
 
@@ -99,6 +100,54 @@ def test_no_job_starts_on_nodes_that_are_out_and_no_user_exceeds_the_limits(name
     clock = FunctionType(simulator.gpu.kernel._run.__code__, {**vars(simulator.gpu.kernel), "_decide": decide})
     assert clock(state, machine)[1] == -1
     assert drained  # nodes left while jobs ran on them, and no job was stopped for it
+
+
+class Watched(Between):
+    """A policy whose every decision in a machine of a record is checked."""
+
+    def __init__(self, policy: RoundPolicy, machine: RecordedMachine, owner: Int64s, most: tuple[int, int]) -> None:
+        super().__init__(policy)
+        self.machine, self.owner, self.most = machine, owner, most
+        self.drained = 0  # decisions at which jobs run on more GPUs than are in service
+
+    def decide(self, view: View) -> dict[int, Placed]:
+        past = self.machine.at_s <= view.now_s
+        offered, before = NODES * A_NODE + int(self.machine.gpus[past].sum()), sum(int(job.held) for job in view.jobs)
+        assert view.machine.total == max(offered, before)
+        wanted = self.policy.decide(view)
+        self.drained += sum(sum(placed.values()) for placed in wanted.values()) > offered
+        for user in range(4):
+            beside = -int(np.sign(self.machine.gpus[past & (self.machine.user == user)]).sum())
+            own = [job for job in view.jobs if self.owner[job.number] == user]
+            assert len(own) <= max(self.most[0] - beside, 0) or beside > 0  # one beside them may start over the limit
+            assert sum(job.gpus // A_NODE for job in own) <= self.most[1]
+        return wanted
+
+
+@pytest.mark.parametrize("name", ROUNDS)
+def test_in_rounds_too(name: str) -> None:
+    jobs, owner = jobs_of_users(1)
+    origin, most = float(np.floor(jobs.submit_s.min())), (5, 6)
+    machine = from_origin(busy_machine(1, jobs, owner, most), origin)
+    found = scheduler(name)
+    assert isinstance(found, RoundScheduler)
+    watched = Watched(found.build({"round_s": 60.0}), machine, owner, most)
+    around = RecordedSurroundings(machine, NODES * A_NODE)
+    result = simulate_rounds(jobs.objects(), cluster(name).machine(), watched, around)
+    assert np.isfinite(result.end_s).all() and (result.end_s - result.start_s >= jobs.run_s - 1e-6).all()
+    assert watched.drained  # nodes left while jobs ran on them, and no job was stopped for it
+
+
+def test_in_rounds_of_a_second_equal_to_counting_nodes() -> None:
+    for seed in range(6):
+        jobs, owner = jobs_of_users(seed)
+        most = (3, 4) if seed % 2 else (NO_LIMIT, NO_LIMIT)
+        machine, origin = busy_machine(seed, jobs, owner, most), float(np.floor(jobs.submit_s.min()))
+        shortest_first = Lyra(0.0, grows=False, round_s=1.0)
+        around = RecordedSurroundings(from_origin(machine, origin), NODES * A_NODE)
+        result = simulate_rounds(jobs.objects(), cluster(ROUNDS[0]).machine(), shortest_first, around)
+        expected = counted_starts(jobs, owner, machine, most, is_fifo=False)
+        np.testing.assert_allclose(result.start_s + origin, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["fifo", "sjf"])
@@ -156,7 +205,9 @@ def test_a_drained_node_is_gone_once_its_job_ends() -> None:
         MachineChanges(np.array([5.0]), np.array([-4]), np.array([NOBODY]), np.zeros(1, np.int64)),
         np.zeros(3, np.int64), np.ones(3, np.int64), (NO_LIMIT, NO_LIMIT),
     )  # fmt: skip
-    assert simulate(of_nodes(np.full(2, 2)), jobs, "fifo", in_machine=never).result.end_s.tolist()[1:] == [np.inf] * 2
+    for name in ("fifo", "themis"):
+        pool = of_nodes(np.array([4]))
+        assert simulate(pool, jobs, name, in_machine=never).result.end_s.tolist()[1:] == [np.inf] * 2
 
 
 def test_later_limits_count_from_their_time_on() -> None:

@@ -23,7 +23,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from simulator.gpu.algorithms.placement import has_free, packed, take
-from simulator.gpu.rounds import GpuJob, GpuMachine, Placed, View, speed
+from simulator.gpu.rounds import GpuJob, GpuMachine, Placed, View
+from simulator.gpu.speed import speed
 from traces.arrays import Bools, Float64s, Int64s
 from traces.errors import InputError
 
@@ -35,8 +36,8 @@ DECIMALS = 6  # of the fractions
 class ShareRounds:
     """The fractions of time in force, the time received, and the places of each round.
 
-    New fractions are due when the jobs changed, at the earliest `reset_s` after the last. As in the released program,
-    fractions that were computed at second 0 do not delay the next.
+    New fractions are due when the jobs or the GPUs changed, at the earliest `reset_s` after the last. As in the
+    released program, fractions that were computed at second 0 do not delay the next.
     """
 
     def __init__(self, round_s: float, reset_s: float) -> None:
@@ -51,6 +52,7 @@ class ShareRounds:
         self._received: dict[Members, Float64s] = {}  # (types,) time received since, s
         self._ran: dict[Members, int] = {}  # those of the last round, with the GPU type
         self._known: set[int] = set()  # the jobs at the last reset
+        self._divided: Float64s = np.zeros(0)  # `capacity` then
         self._reset_s = -1.0
         self._since_s = 0.0
 
@@ -60,9 +62,9 @@ class ShareRounds:
         Raises InputError for a job that fits on no GPU type.
         """
         if not self._nodes:
-            types, gpus = np.array(view.machine.types), view.machine.gpus
+            types = np.array(view.machine.types)
             self._nodes = [np.flatnonzero(types == kind) for kind in sorted(set(view.machine.types))]
-            self.capacity = np.array([gpus[own].sum() for own in self._nodes], dtype=np.float64)
+        self.capacity = np.array([view.machine.gpus[own].sum() for own in self._nodes], dtype=np.float64)
         for members, kind in self._ran.items():
             if members in self._received:
                 received = self._received[members].copy()
@@ -80,7 +82,8 @@ class ShareRounds:
                         f"{self.capacity.max():g}: leave the job out, or use another scheduler"
                     )
         is_early = self._reset_s > 0.0 and view.now_s < self._reset_s + self.reset_s
-        return not is_early and self.speeds.keys() != self._known
+        is_other = self.speeds.keys() != self._known or not np.array_equal(self.capacity, self._divided)
+        return not is_early and is_other
 
     def _speeds(self, job: GpuJob, machine: GpuMachine) -> Float64s:
         found = []
@@ -104,7 +107,7 @@ class ShareRounds:
         self._shares = dict(zip(members, np.round(shares, DECIMALS), strict=True))
         self._able = dict(zip(members, speed > 0.0, strict=True))
         self._received = dict.fromkeys(members, none + 0.5 * self.round_s)
-        self._known, self._reset_s = set(self.speeds), now_s
+        self._known, self._divided, self._reset_s = set(self.speeds), self.capacity, now_s
 
     def place(self, view: View, order: Sequence[int]) -> dict[int, Placed]:
         """Return the places of the next round; GPU types are filled in this `order`."""

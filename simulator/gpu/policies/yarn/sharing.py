@@ -41,6 +41,7 @@ from simulator.gpu.events.state import (
     RUNNING,
     SINCE,
     STATUS,
+    STOPS,
     SUBMIT,
     TYPE_FREE,
     WAKE,
@@ -269,6 +270,7 @@ def _stop(state: GpuState, job: int, now: float) -> None:
     give_up(state, job, now)
     if is_new:
         state.whole[PREEMPTIONS, job] -= 1
+        state.counts[STOPS] -= 1
         if state.whole[RESTARTS, job] > 0:
             state.whole[RESTARTS, job] -= 1
         else:

@@ -120,6 +120,17 @@ def test_no_allocation_of_a_grid_is_better(name: str) -> None:
         assert own <= best + 0.4 * abs(best)  # the grid is coarse, but not that coarse
 
 
+def test_one_gpu_type_needs_no_programme() -> None:
+    """A second type on which no job runs leads to the linear programme, with the same ratio and shares."""
+    rng = np.random.default_rng(1)
+    for capacity in (2.0, 5.0, 50.0):
+        speed, gpus, least = rng.uniform(0.1, 1.0, (6, 1)), rng.choice([1.0, 2.0, 4.0], 6), rng.uniform(0.1, 1.0, 6)
+        one = highest_ratio(SharedGpus(speed, gpus, np.array([capacity])), least)
+        two = highest_ratio(SharedGpus(np.hstack([speed, 0.0 * speed]), gpus, np.array([capacity, 1.0])), least)
+        assert one[1] == pytest.approx(two[1])
+        assert (speed * one[0])[:, 0] == pytest.approx(one[1] * least)
+
+
 def test_the_centre_is_a_maximum_of_what_is_left() -> None:
     rng = np.random.default_rng(0)
     case = SharedGpus(rng.uniform(0.1, 1.0, (5, 3)), rng.choice([1.0, 2.0], 5), np.array([2.0, 2.0, 3.0]))
