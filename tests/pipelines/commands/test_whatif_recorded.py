@@ -53,7 +53,7 @@ def test_published_schedulers_run_in_the_recorded_machine(baton: Baton, tmp_path
     for wrong, why in (
         (("sjf,recorded",), "'recorded' is the base of every comparison: write it first"),
         (("recorded",), "'recorded' alone has nothing to compare"),
-        (("recorded,gavel",), "'gavel' cannot be compared with 'recorded'"),
+        (("recorded,sia",), "'sia' cannot be compared with 'recorded': it gives jobs GPUs by their goodput"),
         (("recorded,sjf", "--change", "nodes=+1"), "--change does not go with 'recorded'"),
         (("recorded,sjf", "--seeds", "2"), "--seeds, --jobs, --profiles and --strict do not go with 'recorded'"),
         (("recorded,sjf", "--horizon", "7-0"), "--horizon does not go with 'recorded'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import FunctionType
 
 import numpy as np
@@ -21,7 +22,7 @@ from simulator.gpu.events.recorded_machine import (
 from simulator.gpu.events.state import GPUS, RUNNING, STATUS, TYPE_FREE, GpuState, build
 from simulator.gpu.jobs import GpuJobs, of_arrays
 from simulator.gpu.policies.lyra import Lyra
-from simulator.gpu.registry import IN_RECORDED_MACHINE, scheduler
+from simulator.gpu.registry import IN_RECORDED_MACHINE, NOT_IN_RECORDED_MACHINE, SCHEDULERS, scheduler
 from simulator.gpu.rounds import Placed, RoundPolicy, View, simulate_rounds
 from simulator.gpu.run import _queues, simulate
 from simulator.gpu.scheduler import EventScheduler, RoundScheduler
@@ -59,6 +60,12 @@ def busy_machine(seed: int, jobs: GpuJobs, owner: Int64s, most: tuple[int, int])
 def cluster(name: str = "fifo") -> GpuCluster:
     """All nodes, as one for a scheduler in rounds."""
     return of_nodes(np.array([NODES * A_NODE]) if name in ROUNDS else np.full(NODES, A_NODE))
+
+
+def test_the_docs_name_the_reason_of_each_refusal() -> None:
+    page = (Path(__file__).parents[3] / "docs/gpu-schedulers.md").read_text(encoding="utf-8")
+    assert NOT_IN_RECORDED_MACHINE.keys() <= SCHEDULERS.keys()
+    assert all(f"| `{name}` | {why} |" in page for name, why in NOT_IN_RECORDED_MACHINE.items())
 
 
 @pytest.mark.parametrize("name", IN_RECORDED_MACHINE)
@@ -138,12 +145,18 @@ def test_in_rounds_too(name: str) -> None:
     assert watched.drained  # nodes left while jobs ran on them, and no job was stopped for it
 
 
+class ShortestFirst(Lyra):
+    """Shortest job first, which is asked again only when a job or the machine changes."""
+
+    settled = True
+
+
 def test_in_rounds_of_a_second_equal_to_counting_nodes() -> None:
     for seed in range(6):
         jobs, owner = jobs_of_users(seed)
         most = (3, 4) if seed % 2 else (NO_LIMIT, NO_LIMIT)
         machine, origin = busy_machine(seed, jobs, owner, most), float(np.floor(jobs.submit_s.min()))
-        shortest_first = Lyra(0.0, grows=False, round_s=1.0)
+        shortest_first = ShortestFirst(0.0, loans=False, grows=False, round_s=1.0)
         around = RecordedSurroundings(from_origin(machine, origin), NODES * A_NODE)
         result = simulate_rounds(jobs.objects(), cluster(ROUNDS[0]).machine(), shortest_first, around)
         expected = counted_starts(jobs, owner, machine, most, is_fifo=False)
