@@ -100,12 +100,9 @@ def build(
     gpus = cluster.capacity[:, 0]
     of_type = [gpus[node_type == index] for index in range(len(types))]
     most = min(int(jobs.gpus.max()), cluster.nodes) + 1
-    slots = 2 * (
-        cluster.gpus // int(jobs.gpus.min())
-    )  # in a pass, both the jobs that start and those that they replace hold one
+    slots = 2 * (cluster.gpus // int(jobs.gpus.min()))  # in a pass, jobs that start and those replaced hold one
     groups, resources = max(1, len(jobs.groups)), cluster.capacity.shape[1]
     real, whole = _of_jobs(jobs, kind, prices)
-    sums = [own.sum() for own in of_type]
     counts = np.zeros(13, dtype=np.int64)
     counts[OPEN_SLOTS], counts[RACKS], counts[JOBS] = slots, len(set(cluster.racks.tolist())), len(jobs)
     of_group = np.stack([np.zeros(groups), np.full(groups, -1.0), np.full(groups, -1.0)])
@@ -125,7 +122,7 @@ def build(
         preference=np.argsort(-speed[:, :, 1], axis=1, kind="stable"),
         local=local,
         node=np.stack([node_type, cluster.racks, *3 * [0 * node_type]]),
-        of_type=np.array([sums, sums, sums], dtype=np.int64),
+        of_type=np.tile(np.array([own.sum() for own in of_type], dtype=np.int64), (3, 1)),
         total=cluster.capacity.sum(axis=0),
         room=cluster.capacity.copy(),
         free=cluster.capacity.copy(),
