@@ -11,6 +11,8 @@ progresses by the goodput of its batch instead (`simulator.gpu.training`). Its `
 the work that is left. **Charges.** A job that was stopped, moved or resized holds its GPUs without progress for a
 restart when it runs again. The restart takes the `restart_s` of its model, or the policy's `pause_s` if the policy
 suspends jobs at a lower cost. A first start costs nothing, except under a policy with `first_start`.
+
+Over 400 lines: the machine, the jobs, their speed and the clock refer to each other.
 """
 
 from __future__ import annotations
@@ -23,11 +25,11 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from simulator.gpu.algorithms.placement import fewest_nodes, packed_whole
 from simulator.gpu.profiles.performance import TOLERANCE
-from simulator.gpu.profiles.profile import RESTART_S, Profile
-from simulator.gpu.profiles.scaling import packed_share
+from simulator.gpu.profiles.profile import RESTART_S, Placement, Profile, rotated
+from simulator.gpu.profiles.scaling import goodput, packed_share
 from simulator.gpu.result import GpuResult
-from simulator.gpu.speed import shape, speed
 from simulator.gpu.surroundings import Surroundings
 from simulator.gpu.training import Training
 from simulator.one_thread import one_thread
@@ -130,6 +132,16 @@ class View(NamedTuple):
     jobs: Sequence[GpuJob]
 
 
+def first_that_fit(jobs: Sequence[GpuJob], gpus: int) -> list[GpuJob]:
+    """Return the first jobs that together need at most `gpus` GPUs; a job that does not fit lets others pass."""
+    chosen = []
+    for job in jobs:
+        if job.gpus <= gpus:
+            chosen.append(job)
+            gpus -= job.gpus
+    return chosen
+
+
 class RoundPolicy(Protocol):
     """A scheduler that decides about the whole cluster every `round_s` seconds."""
 
@@ -144,6 +156,29 @@ class RoundPolicy(Protocol):
     def decide(self, view: View) -> dict[int, Placed]:
         """Return job number -> {node: GPUs} of every job that runs until the next tick; all other jobs are stopped."""
         ...
+
+
+def speed(job: GpuJob, placed: Placed, machine: GpuMachine) -> float:
+    """Return the progress per second on `placed`; 1 on the requested GPUs, packed on the reference type.
+
+    A gang on several types runs at the speed of its slowest GPUs. A job that trains counts the steps of its batch.
+    """
+    gpus, nodes = sum(placed.values()), len(placed)
+    if job.model is None:
+        return gpus / job.gpus
+    if job.training is not None:
+        own = job.training.steps_per_s((machine.reference,), packed_whole(job.gpus, machine.widest))
+        return job.training.steps_per_s(*shape(placed, machine)) / own
+    own = goodput(job.model, machine.reference, job.gpus, fewest_nodes(job.gpus, machine.widest), job.gpus)
+    return (
+        min(goodput(job.model, kind, gpus, nodes, job.gpus) for kind in {machine.types[node] for node in placed}) / own
+    )
+
+
+def shape(placed: Placed, machine: GpuMachine) -> tuple[tuple[str, ...], Placement]:
+    """Return the GPU types of `placed`, and its GPUs on each node up to rotation: what its speed follows from."""
+    types = tuple(sorted({machine.types[node] for node in placed}))
+    return types, rotated(tuple(placed[node] for node in sorted(placed)))
 
 
 class _Clock:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from simulator.gpu.rounds import GpuMachine
 
 
 class Surroundings:
@@ -25,6 +22,6 @@ class Surroundings:
         """Return the jobs that enter the queue, given those that arrived and ended since the last call, by number."""
         return come
 
-    def machine(self, machine: GpuMachine, _held: float) -> GpuMachine:
-        """Return the machine that a policy may use now, given that of the last call and the GPUs that jobs hold."""
+    def machine(self, machine: Any, _held: float) -> Any:
+        """Return the GpuMachine that a policy may use now, given that of the last call and the GPUs that jobs hold."""
         return machine

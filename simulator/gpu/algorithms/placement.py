@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Hashable, Iterable, Mapping
+from typing import TypeVar
 
 import numpy as np
 
 from traces.arrays import Int64s
-
-if TYPE_CHECKING:
-    from simulator.gpu.rounds import GpuJob
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -47,16 +44,6 @@ def node_gpus(free: Int64s, need: Int64s, pod_gpus: int) -> Int64s:
     asked = need > 0
     room = (free[:, asked] // need[asked]).min(axis=1)
     return np.asarray(room - room % pod_gpus, dtype=np.int64)
-
-
-def first_that_fit(jobs: Sequence[GpuJob], gpus: int) -> list[GpuJob]:
-    """Return the first jobs that together need at most `gpus` GPUs; a job that does not fit lets others pass."""
-    chosen = []
-    for job in jobs:
-        if job.gpus <= gpus:
-            chosen.append(job)
-            gpus -= job.gpus
-    return chosen
 
 
 def take(free: Int64s, placed: Mapping[int, int]) -> None:

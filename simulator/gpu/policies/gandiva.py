@@ -41,12 +41,12 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.gpu.algorithms.packing import pairs
-from simulator.gpu.algorithms.placement import fewest_nodes, first_that_fit, give_back, has_free, packed, summed, take
+from simulator.gpu.algorithms.placement import fewest_nodes, give_back, has_free, packed, summed, take
 from simulator.gpu.algorithms.random_pairs import RandomPairs
 from simulator.gpu.algorithms.time_shares import SharedGpus, equal_shares
 from simulator.gpu.policies.gavel.share_rounds import Members, ShareRounds, fastest_first
 from simulator.gpu.profiles.scaling import packed_share
-from simulator.gpu.rounds import GpuJob, GpuMachine, Placed, View
+from simulator.gpu.rounds import GpuJob, GpuMachine, Placed, View, first_that_fit
 from simulator.gpu.scheduler import RoundScheduler, check_seconds
 from traces.arrays import Float64s, Int64s
 from traces.counted import counted

@@ -29,9 +29,8 @@ from simulator.gpu.algorithms.knapsack import choose
 from simulator.gpu.algorithms.placement import has_free, packed, summed, take
 from simulator.gpu.algorithms.reclaim import choose_servers
 from simulator.gpu.profiles.draw import inference_servers
-from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View
+from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View, speed
 from simulator.gpu.scheduler import RoundScheduler, check_seconds
-from simulator.gpu.speed import speed
 from traces.arrays import Int64s
 from traces.counted import counted
 from traces.errors import InputError

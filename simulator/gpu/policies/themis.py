@@ -35,9 +35,8 @@ from simulator.gpu.algorithms.auction import auction, worst_off
 from simulator.gpu.algorithms.bundles import Bundle, bundle_of, fitted, spreads
 from simulator.gpu.algorithms.fairness import GangTrial, ideal_s, left_s, rho
 from simulator.gpu.algorithms.placement import has_free, packed, summed, take
-from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View
+from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View, speed
 from simulator.gpu.scheduler import RoundScheduler, check_range, check_seconds
-from simulator.gpu.speed import speed
 from traces.arrays import Int64s
 from traces.counted import counted
 

@@ -9,8 +9,7 @@ import pytest
 
 from simulator.gpu.profiles.scaling import goodput, packed_share
 from simulator.gpu.result import GpuResult
-from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View, simulate_rounds
-from simulator.gpu.speed import speed
+from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View, simulate_rounds, speed
 from tests.simulator.gpu.models import MODELS
 from traces.errors import InputError, WorkError
 

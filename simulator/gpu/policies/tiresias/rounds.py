@@ -27,8 +27,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.gpu.algorithms.placement import first_that_fit, packed, take
-from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View
+from simulator.gpu.algorithms.placement import packed, take
+from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View, first_that_fit
 from simulator.gpu.scheduler import RoundScheduler, check_seconds
 from traces.arrays import Int64s
 
