@@ -104,10 +104,11 @@ dev: setup       ## serve the Dagster UI on http://127.0.0.1:3000
 # A shell starts background jobs with SIGINT ignored, and Dagster handles SIGTERM as it handles SIGINT.
 
 mlflow: setup    ## serve the MLflow UI on http://127.0.0.1:5000
-	uri="$$($(BIN)/baton mlflow-uri)" && exec $(BIN)/mlflow server --app-name baton --workers 1 --host 127.0.0.1 --port $(MLFLOW_PORT) --backend-store-uri "$$uri"
+	uri="$$($(BIN)/baton mlflow-uri)" && case "$$uri" in sqlite*) ;; *) echo "MLflow is at $$uri"; exit 0;; esac && \
+	  exec $(BIN)/mlflow server --app-name baton --workers 1 --host 127.0.0.1 --port $(MLFLOW_PORT) --backend-store-uri "$$uri"
 
 lock: setup      ## pin the dependencies again after a change of pyproject.toml
-	$(BIN)/uv pip compile -q --no-header --no-annotate --generate-hashes --all-extras \
+	$(BIN)/uv pip compile -q --no-header --no-annotate --generate-hashes --extra pipeline --extra slurm --extra dev \
 	  $(foreach p,$(NOT_LOCKED),--no-emit-package $(p)) pyproject.toml -o requirements.lock
 # torch, and the packages that only its CUDA build needs
 NOT_LOCKED := torch triton cuda-bindings cuda-pathfinder cuda-toolkit $(addprefix nvidia-,cublas cuda-cupti cuda-nvrtc \

@@ -9,9 +9,11 @@ from assets import warehouse
 from assets.shared.metadata import materialization, numbers, plot, table
 from assets.shared.promises import computed_by
 from assets.shared.resources import CLUSTERS, OWNERS, Baton
+from models.release.champion import fetch_champions
 from models.release.policies import drift
 from models.tables import CHAMPION_DRIFT
 from models.tracking import versions as tracking
+from models.tracking.address import registry_key
 from reports.drift import drift_sentence
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
@@ -44,9 +46,12 @@ def champion_drift(
 ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
     data, cluster = baton.folder, context.partition_key
     settings = baton.settings(cluster)
+    fetch_champions(data, cluster)
     champion = tracking.champion(data, cluster)
     version = None if champion is None else champion.version
-    made_from = digest(canonical.made_from(data, cluster), settings, version, code_digest(COMPUTED_BY))
+    made_from = digest(
+        canonical.made_from(data, cluster), settings, version, code_digest(COMPUTED_BY), *registry_key(data)
+    )
     (found,), reused = derived.read_or_compute(
         data, [CHAMPION_DRIFT], cluster, made_from, lambda: [drift.drift(data, settings)]
     )

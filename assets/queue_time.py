@@ -15,9 +15,11 @@ from assets.shared.metadata import materialization, numbers, plot, table
 from assets.shared.promises import computed_by
 from assets.shared.resources import CLUSTERS, OWNERS, Baton
 from models.queue_time.tables import QUEUE_TIME_DRIFT
+from models.release.champion import fetch_champions
 from models.release.policies.drift import cause
 from models.release.queue_time import drift, publish
 from models.tracking import versions as tracking
+from models.tracking.address import registry_key
 from models.tracking.kinds import QUEUE_TIME
 from reports.drift import queue_time_sentence
 from traces.cache.closure import code_digest
@@ -147,9 +149,12 @@ NOTHING_YET = "no champion, no whole week with known outcomes since its release,
 def queue_time_drift(context: dg.AssetExecutionContext, baton: Baton) -> Iterator[Yielded]:
     data, cluster = baton.folder, context.partition_key
     settings = baton.settings(cluster)
+    fetch_champions(data, cluster)
     champion = tracking.champion(data, cluster, QUEUE_TIME)
     version = None if champion is None else champion.version
-    made_from = digest(canonical.made_from(data, cluster), settings, version, code_digest(drift.__name__))
+    made_from = digest(
+        canonical.made_from(data, cluster), settings, version, code_digest(drift.__name__), *registry_key(data)
+    )
     (found,), reused = derived.read_or_compute(
         data, [QUEUE_TIME_DRIFT], cluster, made_from, lambda: [drift.drift(data, settings)]
     )

@@ -67,7 +67,7 @@ def provisioning_policy(context: dg.AssetExecutionContext, baton: Baton) -> Iter
         rows=len(log),
         reused=reused,
         version=derived.made_from(data, RELEASE_LOG.name, cluster),
-        **_decision(cluster, log),
+        **_decision(data, cluster, log),
         decisions=table(log.reverse().select(columns), length=300),
     )
     yield from checked(data, cluster, log)
@@ -135,13 +135,13 @@ def _artifact_check(folder: Path) -> dg.AssetCheckResult:
     )
 
 
-def _decision(cluster: str, log: pl.DataFrame) -> dict[str, Any]:
+def _decision(data: DataFolder, cluster: str, log: pl.DataFrame) -> dict[str, Any]:
     """Return the newest decision: figures, the reason, and the link to the current champion in the registry."""
     from models.tracking.versions import version_url
 
     newest = log.row(-1, named=True)
     version = newest["registered_version"]
-    link = {} if version is None else {"mlflow": dg.MetadataValue.url(version_url(cluster, version))}
+    link = {} if version is None else {"mlflow": dg.MetadataValue.url(version_url(data, cluster, version))}
     return {
         "decision": newest["reason"],
         "verdict": newest["verdict"],

@@ -141,6 +141,20 @@ def plain(value: Any) -> Any:
     return storable(str(value))
 
 
+def check_tracking(folder: DataFolder, cluster: str | None = None) -> None:
+    """Check the server that MLFLOW_TRACKING_URI names, and fetch the cluster's champions from it; nothing without one.
+
+    Call it before work begins. Raises InputError.
+    """
+    from models.tracking import address, remote
+
+    remote.check_servers(folder)
+    if cluster is not None and address.tracking_server(folder) is not None:
+        from models.release.champion import fetch_champions
+
+        fetch_champions(folder, cluster)
+
+
 @contextlib.contextmanager
 def output(as_json: bool) -> Iterator[TextIO]:
     """Yield the stream for the result. Under --json all other output goes to standard error.

@@ -16,6 +16,10 @@ from traces.files.locks import locked
 REPOSITORY = Path(__file__).resolve().parents[1]
 REQUIRED = frozenset(filter(None, os.environ.get("BATON_REQUIRE", "").split(",")))
 
+# Tests work in stores and instances of their own, whatever the shell of the developer names.
+for name in ("MLFLOW_TRACKING_URI", "BATON_LOCKS", "DAGSTER_HOME"):
+    os.environ.pop(name, None)
+
 # A deadline on one example fails tests when other workers hold the cores.
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")

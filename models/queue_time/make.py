@@ -20,6 +20,7 @@ from models.queue_time.rolling import Correction
 from models.queue_time.stored import Stored
 from models.study.inputs import declared_dates
 from models.tracking import registered
+from models.tracking.address import registry_key
 from models.tracking.kinds import QUEUE_TIME
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
@@ -43,7 +44,8 @@ def stored_for(data: DataFolder, settings: ClusterSettings) -> Stored:
     place = registered.folder(data, settings.name, QUEUE_TIME)
     folder = place / NOW
     version = registered.champion_version(data, settings.name, QUEUE_TIME)
-    made_from = digest(warehouse.made_from(data, settings.name), declared_dates(settings), settings.nodes, version)
+    logged = warehouse.made_from(data, settings.name), declared_dates(settings), settings.nodes
+    made_from = digest(*logged, version, *registry_key(data))
     code = code_digest("models.queue_time.ask")
     if (found := _kept(folder, made_from, code)) is not None:
         return found

@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from models.release.log import DECISION_TAG, POLICY_DECISIONS, DecisionLog
+from models.release.log import DECISION_TAG, DECISIONS, POLICY_DECISIONS, DecisionLog
 from models.tracking import exported as export
-from models.tracking import registered
+from models.tracking import registered, remote
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
+from models.tracking.address import tracking_server
 from models.tracking.kinds import POLICY
 from traces.errors import InputError, WorkError
 from traces.files.locks import locked
@@ -31,11 +32,14 @@ MOST_REASON = 500  # characters
 def alone(data: DataFolder, cluster: str, decisions: DecisionLog = POLICY_DECISIONS) -> Iterator[None]:
     """Run one process at a time, from reading the registry to the last write; may be nested.
 
-    A change that a killed process left half done is finished first, and its open runs are closed.
+    Hosts with data folders of their own exclude each other only if they declare a Postgres for locks
+    (`models.tracking.remote`). A change that a killed process left half done is finished first, and its open runs are
+    closed.
     """
     of_policies = decisions.model == POLICY
     lock = f"release of {cluster}" if of_policies else f"{decisions.model} release of {cluster}"
-    with locked(data.root, lock), mlflow_store.errors_on_one_line(data):
+    across = remote.locked_across_hosts(data, lock)
+    with locked(data.root, lock), across, mlflow_store.errors_on_one_line(data):
         mlflow_store.settle(data)
         if of_policies:
             tracking.take_over(data, cluster)
@@ -47,6 +51,14 @@ def alone(data: DataFolder, cluster: str, decisions: DecisionLog = POLICY_DECISI
                 version = _finish_rollback(data, cluster, version, decisions.model)
             _follow(data, cluster, version, decisions.model)
         yield
+
+
+def fetch_champions(data: DataFolder, cluster: str) -> None:
+    """Fetch the cluster's champions from the server, where another host may have changed them. Nothing without one."""
+    if tracking_server(data) is not None:
+        for decisions in DECISIONS.values():
+            with alone(data, cluster, decisions):
+                pass
 
 
 def promote(
@@ -105,6 +117,7 @@ def rollback(data: DataFolder, cluster: str, decisions: DecisionLog = POLICY_DEC
 
 def give_alias(data: DataFolder, cluster: str, version: int, model: str = POLICY) -> None:
     """Give the champion's alias to an exported version. Call it in `alone`, which finishes it after a kill."""
+    remote.check_locks()
     present = tracking.champion(data, cluster, model)
     if present is not None and present.version != version:
         history = [*_history(data, cluster, present.version, model), present.version]
@@ -140,6 +153,7 @@ def _finish_rollback(data: DataFolder, cluster: str, champion_version: int, mode
     history = _history(data, cluster, champion_version, model)
     if not history:
         return champion_version
+    remote.check_locks()
     tracking.delete_version_tag(data, cluster, history[-1], ROLLED_BACK_TAG, model)
     tracking.set_alias(data, cluster, registered.CHAMPION, history[-1], model)
     tracking.set_model_tag(data, cluster, HISTORY_TAG, json.dumps(history[:-1]), model)

@@ -11,6 +11,7 @@ from typing import Any
 from models.release.champion import give_alias
 from models.release.log import DECISION_TAG, DecisionLog
 from models.tracking import exported, versions
+from traces.errors import WorkError
 from traces.store.folder import DataFolder
 
 CONTENT_TAG = "content_digest"  # of the released content, as a tag of the version
@@ -41,9 +42,22 @@ def registered_once(
     return twin.version, False
 
 
-def make_champion(data: DataFolder, log: DecisionLog, row: Mapping[str, Any], made_from: str) -> None:
-    """Export the registered version of this decision, give it the decision as a tag, then the alias."""
+def make_champion(
+    data: DataFolder, log: DecisionLog, row: Mapping[str, Any], made_from: str, opponent: int | None
+) -> None:
+    """Export the registered version of this decision, give it the decision as a tag, then the alias.
+
+    opponent: the champion that the decision compares with. Raises WorkError if another version is champion now, which
+    happens where hosts have no common lock.
+    """
     cluster, version = str(row["cluster"]), int(row["registered_version"])
+    present = versions.champion(data, cluster, log.model)
+    if present is not None and present.version != opponent:
+        name = versions.model_name(cluster, log.model)
+        raise WorkError(
+            f"version {present.version} of {name} became champion during this release; version {version} is kept "
+            "and not promoted: run it again to compare with the new champion"
+        )
     exported.export(data, cluster, version, log.model)
     tag = log.tag_of(dict(row), made_from)
     versions.set_version_tag(data, cluster, version, DECISION_TAG, tag, log.model)

@@ -19,6 +19,7 @@ from features.conventions import BY_HAND, FAILED, PASSED
 from models.queue_time.tables import QUEUE_TIME_RELEASES
 from models.tables import RELEASE_LOG, frame
 from models.tracking import versions as tracking
+from models.tracking.address import registry_key
 from models.tracking.kinds import POLICY, QUEUE_TIME
 from traces import instants
 from traces.cache.digests import digest
@@ -65,7 +66,7 @@ class DecisionLog:
         if len(log) and log[-1].drop(self.time).equals(added.drop(self.time)):
             log = log[:-1]
         log = pl.concat([log, added]).unique(["cluster", self.time], keep="last").sort(self.time)
-        derived.write(data, self.table, cluster, log, digest(made_from, row["registered_version"]))
+        derived.write(data, self.table, cluster, log, _digest(data, made_from, row["registered_version"]))
         return log
 
     def is_current(self, data: DataFolder, cluster: str, made_from: str) -> bool:
@@ -74,7 +75,7 @@ class DecisionLog:
         After a promotion by hand a new decision is due.
         """
         champion = tracking.champion(data, cluster, self.model)
-        expected = digest(made_from, None if champion is None else champion.version)
+        expected = _digest(data, made_from, None if champion is None else champion.version)
         return derived.made_from(data, self.table.name, cluster) == expected
 
     def tag_of(self, row: dict[str, Any], made_from: str) -> str:
@@ -130,6 +131,11 @@ class DecisionLog:
         is_whole = derived.made_from(data, self.table.name, cluster) is not None
         if not is_whole or frame(self.table, [row])[self.time][0] not in self.read(data, cluster)[self.time]:
             self.add(data, row, made_from)
+
+
+def _digest(data: DataFolder, made_from: str, version: int | None) -> str:
+    """The digest of a decision's inputs and its champion, a version of the registry in use."""
+    return digest(made_from, version, *registry_key(data))
 
 
 def _with_verdict(row: dict[str, Any]) -> dict[str, Any]:

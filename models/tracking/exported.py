@@ -16,6 +16,7 @@ from pathlib import Path
 from agent.artifact import Artifact
 from agent.distribution import Distribution
 from models.tracking import versions as tracking
+from models.tracking.address import tracking_label
 from models.tracking.kinds import POLICY, QUEUE_TIME
 from models.tracking.registered import CHAMPION, folder
 from traces.errors import WorkError
@@ -33,10 +34,12 @@ def export(data: DataFolder, cluster: str, version: int, model: str = POLICY) ->
     Raises WorkError if the registered version is missing or damaged, or gives other answers than at its release.
     """
     place, load = folder(data, cluster, model) / str(version), LOADERS[model]
+    note, registry = place.with_name(f".{version}.registry"), tracking_label(data)
     try:
         load(place)
-        return place
-    except ValueError:
+        if (note.read_text(encoding="utf-8") if note.is_file() else "") == registry:
+            return place
+    except (ValueError, OSError):
         pass
     place.parent.mkdir(parents=True, exist_ok=True)
     for part in place.parent.glob(f"{PART}*"):
@@ -51,6 +54,9 @@ def export(data: DataFolder, cluster: str, version: int, model: str = POLICY) ->
             ) from error
         shutil.rmtree(place, ignore_errors=True)
         fetched.rename(place)
+    note.unlink(missing_ok=True)
+    if registry:  # the same number is another version in another registry
+        whole.write_text(note, registry)
     return place
 
 

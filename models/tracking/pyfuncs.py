@@ -14,8 +14,8 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from models.tracking.clients import quiet
 from models.tracking.kinds import POLICY, QUEUE_TIME
-from models.tracking.store import quiet
 from traces.cache.closure import present
 
 if TYPE_CHECKING:

@@ -7,11 +7,12 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from models.tracking.store import BY_COST, client, database, experiment_id, initialise, open_mark
+from models.tracking.address import tracking_server
+from models.tracking.store import BY_COST, MARK_TAG, client, experiment_id, has_store, initialise, open_mark
 from traces.files.presence import at_work
 from traces.store.folder import DataFolder
 
@@ -19,8 +20,6 @@ ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")  # codes of MLfl
 BATCH = 500  # metrics per request; the store accepts at most 1,000
 DIGEST_LENGTH = 36  # longest digest of a dataset
 TRAINING_VIEW = "workflowType=machine_learning"  # MLflow 3.17 opens its view for language models without it
-# Address of the server of `make mlflow`; MLflow itself reads MLFLOW_PORT too.
-UI = os.environ.get("BATON_MLFLOW_UI") or f"http://127.0.0.1:{os.environ.get('MLFLOW_PORT') or 5000}"
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,8 @@ def closed_run(data: DataFolder, run: NewRun, end_s: float | None = None) -> Ite
     """
     with at_work(data.mlflow):
         mark = open_mark(data)
-        run_id = _start(data, run)
+        own = {} if tracking_server(data) is None else {MARK_TAG: mark.name}
+        run_id = _start(data, replace(run, tags={**run.tags, **own}))
         try:
             yield run_id
         except BaseException as error:
@@ -91,14 +91,22 @@ def add_files(data: DataFolder, run_id: str, folder: Path) -> None:
     client(data).log_artifacts(run_id, str(folder))
 
 
-def run_url(experiment: str, run_id: str) -> str:
-    """Address of the run on the server of `make mlflow` (or the one named by BATON_MLFLOW_UI)."""
-    return f"{UI}/#/experiments/{experiment}/runs/{run_id}?{TRAINING_VIEW}"
+def ui(data: DataFolder) -> str:
+    """Address of MLflow's pages: BATON_MLFLOW_UI, else the tracking server, else that of `make mlflow`."""
+    server = tracking_server(data)
+    served = server.label if server is not None and server.is_http else None
+    # MLflow itself reads MLFLOW_PORT too.
+    return os.environ.get("BATON_MLFLOW_UI") or served or f"http://127.0.0.1:{os.environ.get('MLFLOW_PORT') or 5000}"
+
+
+def run_url(data: DataFolder, experiment: str, run_id: str) -> str:
+    """Address of the run in MLflow's pages."""
+    return f"{ui(data)}/#/experiments/{experiment}/runs/{run_id}?{TRAINING_VIEW}"
 
 
 def by_cost_url(data: DataFolder) -> str:
     """Address of the list of all fits, the one of least cost on the report window first."""
-    return f"{UI}/{by_cost_path(initialise(data))}"
+    return f"{ui(data)}/{by_cost_path(initialise(data))}"
 
 
 def by_cost_path(experiment: str) -> str:
@@ -110,12 +118,12 @@ def training_url(data: DataFolder, run_ids: Sequence[str]) -> str | None:
     """Address of the training of the first known fit; None if the store knows none of them."""
     parents = (parent_run(data, run_id) for run_id in run_ids)
     training = next((parent for parent in parents if parent is not None), None)
-    return None if training is None else run_url(initialise(data), training)
+    return None if training is None else run_url(data, initialise(data), training)
 
 
 def parent_run(data: DataFolder, run_id: str) -> str | None:
     """The parent of a run; None if it has none, or the store lacks the run."""
-    if not database(data).is_file():
+    if not has_store(data):
         return None
     from mlflow.exceptions import MlflowException
 

@@ -12,8 +12,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from models.tracking.clients import client_at
 from models.tracking.runs import by_cost_path
-from models.tracking.store import EXPERIMENT, client_at
+from models.tracking.store import EXPERIMENT
 
 if TYPE_CHECKING:
     from starlette.requests import Request

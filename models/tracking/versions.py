@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from models.tracking.address import tracking_label, tracking_server
 from models.tracking.kinds import MODEL_DESCRIPTIONS, POLICY
 from models.tracking.pyfuncs import save_pyfunc
 from models.tracking.registered import CHAMPION
-from models.tracking.runs import ABSENT, TRAINING_VIEW, UI, NewRun, add_files, closed_run
-from models.tracking.store import client, database, errors_on_one_line, initialise
+from models.tracking.runs import ABSENT, TRAINING_VIEW, NewRun, add_files, closed_run, ui
+from models.tracking.store import client, database, errors_on_one_line, has_store, initialise, store_uri
 from traces.errors import WorkError
 from traces.store.folder import DataFolder
 
@@ -111,7 +112,7 @@ def find_version(data: DataFolder, cluster: str, version: int, model: str = POLI
 
 def _found(data: DataFolder, ask: Callable[[Any], Any]) -> RegisteredVersion | None:
     """The version that MLflow's client answers; None without a store, and for a version that it does not have."""
-    if not database(data).is_file():
+    if not has_store(data):
         return None
     from mlflow.exceptions import MlflowException
 
@@ -128,9 +129,9 @@ def _of_client(version: Any) -> RegisteredVersion:
     return RegisteredVersion(int(version.version), str(version.run_id), dict(version.tags))
 
 
-def version_url(cluster: str, version: int, model: str = POLICY) -> str:
-    """Address of that version on the server of `make mlflow` (or the one named by BATON_MLFLOW_UI)."""
-    return f"{UI}/#/models/{model_name(cluster, model)}/versions/{version}?{TRAINING_VIEW}"
+def version_url(data: DataFolder, cluster: str, version: int, model: str = POLICY) -> str:
+    """Address of that version in MLflow's pages."""
+    return f"{ui(data)}/#/models/{model_name(cluster, model)}/versions/{version}?{TRAINING_VIEW}"
 
 
 def set_alias(data: DataFolder, cluster: str, alias: str, version: int, model: str = POLICY) -> None:
@@ -155,7 +156,7 @@ def versions(data: DataFolder, cluster: str, model: str = POLICY) -> list[int]:
 
 
 def _search(data: DataFolder, registered_model: str) -> list[RegisteredVersion]:
-    if not database(data).is_file():
+    if not has_store(data):
         return []
     found: list[RegisteredVersion] = []
     token = None
@@ -201,14 +202,16 @@ def download(data: DataFolder, cluster: str, version: int, into: Path | None = N
     """
     label = f"version {version} of {model_name(cluster, model)}"
     if find_version(data, cluster, version, model) is None:
-        raise WorkError(f"{label} is not registered in {data.mlflow}; release a policy first")
+        raise WorkError(f"{label} is not registered in {tracking_label(data) or data.mlflow}; release a policy first")
     import mlflow.artifacts
     from mlflow.exceptions import MlflowException
 
     try:
         source = client(data).get_model_version_download_uri(model_name(cluster, model), str(version))
         return Path(
-            mlflow.artifacts.download_artifacts(artifact_uri=source, dst_path=None if into is None else str(into))
+            mlflow.artifacts.download_artifacts(
+                artifact_uri=source, dst_path=None if into is None else str(into), tracking_uri=store_uri(data)
+            )
         )
     except (MlflowException, OSError) as error:
         raise WorkError(f"{label} cannot be fetched: {' '.join(str(error).split())}") from error
@@ -219,7 +222,10 @@ def take_over(data: DataFolder, cluster: str) -> None:
 
     MLflow renames it in one write. Nothing happens without such a model, or if all its versions belong to another
     cluster. Raises WorkError if they belong to several: nothing records which of them the champion was chosen for.
+    A server never held such a model, so that one of that name there is not ours.
     """
+    if tracking_server(data) is not None:
+        return
     clusters = {one.tags.get(CLUSTER_TAG) for one in _search(data, SHARED_MODEL)}
     if not clusters or (len(clusters) == 1 and clusters != {cluster}):
         return

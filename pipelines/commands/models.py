@@ -130,6 +130,7 @@ def train(
         folder.ensure_writable()
         until_s = None if until is None else options.utc_s(until)
         names = _chosen(policies)
+        options.check_tracking(folder, cluster if CHAMPION in names else None)
         if CHAMPION in names:
             from models.tracking import registered
 
@@ -198,11 +199,11 @@ def evaluate(
     """
     folder = options.data_folder(context, data)
     with options.output(json) as out:
-        bounds = _bounds(from_, to)
+        bounds, unseen = _bounds(from_, to), _unseen(hidden)
         check_chain(chain, world)
         names = _chosen(policies)
-        unseen = _unseen(hidden)
         trained_on = fitted_on or cluster
+        options.check_tracking(folder, trained_on if CHAMPION in names else None)
         _check_trained(folder, trained_on, names)
         submitter = (partition, user, account)
         judge = partial(_study, folder, cluster, capacity, pair_nodes, limit, scheduler, submitter, decide_every)

@@ -35,7 +35,9 @@ def promote(
     """Make a registered version its cluster's champion, regardless of the release gate."""
     folder = _of_cluster(context, data, cluster, model)
     if not _has_registry(folder):  # and importing what promotes takes as long as a refusal may
-        raise InputError(f"no version {version} of {cluster!r} is registered in {folder.mlflow}; run `baton run` first")
+        raise InputError(
+            f"no version {version} of {cluster!r} is registered in {_registry(folder)}; run `baton run` first"
+        )
     from models.release.champion import promote as promote_
     from models.release.log import DECISIONS
 
@@ -49,7 +51,7 @@ def rollback(
     """Make the previous champion of the cluster the champion again."""
     folder = _of_cluster(context, data, cluster, model)
     if not _has_registry(folder):
-        raise WorkError(f"{cluster!r} has no champion to roll back from in {folder.mlflow}; run `baton run` first")
+        raise WorkError(f"{cluster!r} has no champion to roll back from in {_registry(folder)}; run `baton run` first")
     from models.release.champion import rollback as rollback_
     from models.release.log import DECISIONS
 
@@ -57,9 +59,15 @@ def rollback(
 
 
 def _has_registry(folder: DataFolder) -> bool:
-    from models.tracking.store import database
+    from models.tracking.store import has_store
 
-    return database(folder).is_file()
+    return has_store(folder)
+
+
+def _registry(folder: DataFolder) -> str:
+    from models.tracking.address import tracking_label
+
+    return tracking_label(folder) or str(folder.mlflow)
 
 
 def _of_cluster(context: typer.Context, data: Path | None, cluster: str, model: str) -> DataFolder:
@@ -74,6 +82,7 @@ def _of_cluster(context: typer.Context, data: Path | None, cluster: str, model: 
         raise InputError(f"unknown --model {model}: use {' or '.join(KINDS)}")
     folder = options.data_folder(context, data)
     clusters.check_name(cluster)
+    options.check_tracking(folder)
     versions.take_over(folder, cluster)
     return folder
 

@@ -143,12 +143,14 @@ def dagster_home(context: typer.Context, data: Data = None) -> None:
 
 
 def mlflow_uri(context: typer.Context, data: Data = None) -> None:
-    """Prepare the MLflow store for several processes and print its address."""
+    """Prepare the MLflow store for several processes and print its address, without a password."""
+    from models.tracking.address import tracking_label
     from models.tracking.runs import by_cost_url
     from models.tracking.store import initialise, store_uri
 
     folder = options.data_folder(context, data)
     folder.ensure_writable()
     initialise(folder)
-    options.say(f"runs sorted by cost, while `make mlflow` runs: {by_cost_url(folder)}")
-    typer.echo(store_uri(folder))
+    served = "" if tracking_label(folder) else ", while `make mlflow` runs"
+    options.say(f"runs sorted by cost{served}: {by_cost_url(folder)}")
+    typer.echo(tracking_label(folder) or store_uri(folder))

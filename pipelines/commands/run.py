@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from models.tracking.address import tracking_label
 from pipelines import options
 from pipelines.options import (
     Cluster,
@@ -107,9 +108,11 @@ def run(
         folder.ensure_writable()
         paths = [*(raw or []), *([raw_folder] if raw_folder else [])]
         reading.check(paths)
+        options.check_tracking(folder)
         began = time.perf_counter()
         logs = _to_run(folder, paths, reading)
-        made_from = last_run.made_from(logs, reading)
+        # What a server holds is not in the data folder, so a result there is never taken from the record.
+        made_from = None if tracking_label(folder) else last_run.made_from(logs, reading)
         result = last_run.result_of(folder, "run", made_from)
         if result is None:
             _analyse(folder, logs, reading)

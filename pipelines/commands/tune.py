@@ -53,6 +53,7 @@ def tune(
         folder.ensure_writable()
         until_s = None if until is None else options.utc_s(until)
         budget_s = options.duration_s(budget)
+        options.check_tracking(folder)
         study = _study(folder, cluster, policy, capacity, pair_nodes, limit, scheduler, world)
         from models.study.searches import as_toml, search
 

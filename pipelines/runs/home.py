@@ -11,6 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipelines.runs.declared import READY, VARIABLE, declared_home
+from traces.errors import InputError
 from traces.files.locks import locked
 from traces.files.whole import write_text
 from traces.store.folder import DataFolder
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
     import dagster as dg
 
 CONFIGURATION = Path(__file__).resolve().parents[2] / "dagster.yaml"
-READY = ".ready"  # file in DAGSTER_HOME: the Dagster release that made or migrated its databases
 _OPEN = "SELECT 1 FROM runs WHERE status IN ('STARTING', 'STARTED', 'CANCELING') LIMIT 1"  # as `killed.OPEN`
+CONNECT_S, MESSAGE_CHARACTERS = 10, 300
 LOCATION = "pipelines.definitions"  # `dagster dev -m` gives this name to the code location that `make dev` serves
 # Asset groups. Repeated here because importing Dagster takes seconds.
 GROUPS = (
@@ -31,8 +33,11 @@ GROUPS = (
 def prepared_home(data: DataFolder) -> Path:
     """Return data/dagster with dagster.yaml and its databases ready. A lock keeps two processes from breaking them.
 
-    Runs of killed processes are marked as failed. If nothing is to be done, Dagster is not imported.
+    Runs of killed processes are marked as failed. If nothing is to be done, Dagster is not imported. A DAGSTER_HOME of
+    the user's own (`declared_home`) is returned as it is.
     """
+    if (declared := declared_home(data)) is not None:
+        return declared
     if _is_prepared(data.dagster):
         return data.dagster
     data.ensure_writable()
@@ -71,12 +76,34 @@ def _prepare(data: DataFolder) -> None:
 
 
 def instance_of(data: DataFolder) -> dg.DagsterInstance:
-    """Open the instance of the data folder, and set DAGSTER_HOME for everything else in this process."""
+    """Open the instance of the data folder, and set DAGSTER_HOME for everything else in this process.
+
+    A DAGSTER_HOME of the user's own is opened instead. Raises InputError if that fails.
+    """
     import dagster as dg
 
+    if (declared := declared_home(data)) is not None:
+        return _opened(declared, data)
     home = prepared_home(data)
-    os.environ["DAGSTER_HOME"] = str(home)
+    os.environ[VARIABLE] = str(home)
     return dg.DagsterInstance.from_config(str(home))
+
+
+def _opened(home: Path, data: DataFolder) -> dg.DagsterInstance:
+    """The user's own instance, after the killed runs of this data folder are marked as failed."""
+    import dagster as dg
+
+    from pipelines.runs import killed
+
+    os.environ.setdefault("PGCONNECT_TIMEOUT", str(CONNECT_S))  # libpq otherwise waits for minutes
+    try:
+        instance = dg.DagsterInstance.from_config(str(home))
+        data.dagster.mkdir(parents=True, exist_ok=True)
+        killed.settle(instance, data)
+    except Exception as error:  # whatever the storage that dagster.yaml names raises
+        why = " ".join(str(error.__cause__ or error).split())[:MESSAGE_CHARACTERS]
+        raise InputError(f"{VARIABLE}={home}: its Dagster instance cannot be used: {why}") from error
+    return instance
 
 
 def graph_url() -> str:

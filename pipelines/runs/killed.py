@@ -10,6 +10,7 @@ import time
 
 import dagster as dg
 
+from pipelines.runs.declared import run_tags
 from traces.files.presence import nobody_at_work
 from traces.store.folder import DataFolder
 
@@ -18,10 +19,14 @@ OPEN = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRun
 
 
 def settle(instance: dg.DagsterInstance, data: DataFolder) -> list[str]:
-    """Mark the runs of processes that no longer exist as failed; return their ids."""
+    """Mark the runs of processes that no longer exist as failed; return their ids.
+
+    In an instance of the user's own, these are the runs of the command line on this data folder alone
+    (`pipelines.runs.declared`). Dagster's run monitoring watches the runs that its daemon launched there.
+    """
     quiet = [
         record.dagster_run
-        for record in instance.get_run_records(dg.RunsFilter(statuses=OPEN))
+        for record in instance.get_run_records(dg.RunsFilter(statuses=OPEN, tags=run_tags(data)))
         if record.update_timestamp.timestamp() < time.time() - GRACE_S
     ]
     if not quiet or not data.dagster.is_dir():

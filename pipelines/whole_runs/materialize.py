@@ -33,6 +33,7 @@ def _materialize(folder: DataFolder, logs: RawLogs, reading: Reading, job: str, 
 
     from assets.shared.resources import CLUSTERS, Baton
     from pipelines.definitions import build_defs
+    from pipelines.runs.declared import run_tags
     from pipelines.runs.home import attribute_runs, instance_of
 
     name = logs.settings.name
@@ -48,6 +49,7 @@ def _materialize(folder: DataFolder, logs: RawLogs, reading: Reading, job: str, 
                 asset_selection=list(chosen.resolve(defs.resolve_asset_graph())),
                 partition_key=name,
                 run_config={"loggers": {"progress": {}}},
+                tags=run_tags(folder),
             )
     except DagsterExecutionInterruptedError:
         # Dagster turns Ctrl-C into its own exception, which our callers do not know.

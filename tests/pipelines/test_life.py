@@ -30,7 +30,7 @@ from assets.shared.resources import Baton
 from models.provisioning import registry
 from models.study import cluster, extent
 from models.tracking import registered, versions
-from models.tracking.runs import UI
+from models.tracking.runs import ui
 from models.tracking.store import store_uri
 from pipelines import triggers
 from pipelines.definitions import build_defs
@@ -302,5 +302,5 @@ def test_both_user_interfaces_show_the_life(life: Life, tmp_path: Path) -> None:
         opened(page, f"{runs_at}/runs", "whole_pipeline", "intake", "Success", name="life-runs", folder=pictures)
         release = f"{runs_at}/assets/provisioning_policy"
         opened(page, release, "start-estimate", "release", name="life-release", folder=pictures)
-        path = versions.version_url("lab", champion or 0).removeprefix(UI)
+        path = versions.version_url(data, "lab", champion or 0).removeprefix(ui(data))
         opened(page, models_at + path, "champion", "Trained on", name="life-champion", folder=pictures)

@@ -145,7 +145,7 @@ def release(data: DataFolder, offer: ReleaseOffer, decided_utc: datetime | None 
             return replace(decision(judged, before, before, kept), is_new=is_new)
         version, is_new = _keep(data, offer, released, judged, content, is_release=True)
         made = replace(decision(judged, before, version, version), is_new=is_new, is_provisional=not judged.passed)
-        line.make_champion(data, POLICY_DECISIONS, made.log_row(), offer.made_from)
+        line.make_champion(data, POLICY_DECISIONS, made.log_row(), offer.made_from, before)
         return made
 
 

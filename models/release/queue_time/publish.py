@@ -208,7 +208,8 @@ def _release(
         version, champion_method = present.version, str(present.tags.get("method", "unknown"))
     row = _row(cluster, now, offer, version, champion_method, versions[offer.candidate])
     if offer.released is not None:
-        line.make_champion(data, QUEUE_TIME_DECISIONS, row, made_from)
+        opponent = None if present is None else present.version
+        line.make_champion(data, QUEUE_TIME_DECISIONS, row, made_from, opponent)
     if offer.candidate != offer.released:
         line.make_challenger(data, cluster, versions[offer.candidate], QUEUE_TIME)
     return row

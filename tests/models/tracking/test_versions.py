@@ -58,6 +58,7 @@ def global_store(data: DataFolder) -> Iterator[None]:
     yield
     mlflow.set_tracking_uri(before[0])
     mlflow.set_registry_uri(before[1])
+    os.environ.pop("MLFLOW_TRACKING_URI")  # MLflow sets it too, and the command line reads it
 
 
 def frame_of(observations: np.ndarray) -> pd.DataFrame:
