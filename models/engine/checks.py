@@ -43,7 +43,7 @@ def checks(options: EngineOptions) -> Iterator[EngineCheck]:
 
 def _submitit(_options: EngineOptions) -> EngineCheck:
     if find_spec("submitit") is None:
-        return EngineCheck("submitit", "not installed", "pip install 'baton[slurm]'")
+        return EngineCheck("submitit", "not installed", "pip install '.[slurm]'")
     return EngineCheck("submitit", version("submitit"))
 
 

@@ -22,7 +22,7 @@ def engine_on(options: EngineOptions) -> Engine:
     if options.kind == "local":
         return each_here
     if find_spec("submitit") is None:
-        raise InputError("engine.kind 'slurm' needs submitit: pip install 'baton[slurm]'")
+        raise InputError("engine.kind 'slurm' needs submitit: pip install '.[slurm]'")
     # By a relative name, which `traces.cache.closure` does not follow: a result does not depend on where it was made.
     scratch = import_module(".scratch", __package__).Scratch(Path(options.scratch))
     each_on_slurm = import_module(".slurm", __package__).each_on_slurm
