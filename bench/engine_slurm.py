@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.results import Benchmark, BenchmarkRun
-from models.engine.deployment import EngineOptions
+from models.deployment import EngineOptions
 from models.engine.local import each_here
 from models.engine.scratch import Scratch
 from models.engine.slurm import each_on_slurm

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from models.engine.deployment import VARIABLE as DEPLOYMENT
+from models.deployment import VARIABLE as DEPLOYMENT
 from pipelines.commands import (
     advise,
     calibrate,

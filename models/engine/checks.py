@@ -1,4 +1,4 @@
-"""Check a deployment: each check has a finding, and a mend if it failed."""
+"""Check the engine: each check has a finding, and a mend if it failed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
-from models.engine.deployment import EngineOptions
+from models.deployment import DeploymentCheck, EngineOptions
 from models.engine.engines import engine_on
 from models.engine.scratch import Scratch
 from models.engine.work import Task, Work
@@ -20,20 +19,12 @@ from traces.errors import BatonError
 PATIENCE_S = 30  # of a command of Slurm
 
 
-class EngineCheck(NamedTuple):
-    """One check. `mend` is empty if it passed."""
-
-    name: str
-    finding: str
-    mend: str = ""
-
-
-def checks(options: EngineOptions) -> Iterator[EngineCheck]:
+def engine_checks(options: EngineOptions) -> Iterator[DeploymentCheck]:
     """Yield the checks of an engine in order; stops at the first that fails, because the others need it."""
     if options.kind == "local":
-        yield EngineCheck("engine", f"local: processes of this machine, Python {platform.python_version()}")
+        yield DeploymentCheck("engine", f"local: processes of this machine, Python {platform.python_version()}")
         return
-    yield EngineCheck("engine", f"slurm, {counted(options.at_once, 'job')} at once")
+    yield DeploymentCheck("engine", f"slurm, {counted(options.at_once, 'job')} at once")
     for check in (_submitit, _scratch, _slurm, _accounting, _partition, _task):
         found = check(options)
         yield found
@@ -41,48 +32,48 @@ def checks(options: EngineOptions) -> Iterator[EngineCheck]:
             return
 
 
-def _submitit(_options: EngineOptions) -> EngineCheck:
+def _submitit(_options: EngineOptions) -> DeploymentCheck:
     if find_spec("submitit") is None:
-        return EngineCheck("submitit", "not installed", "pip install '.[slurm]'")
-    return EngineCheck("submitit", version("submitit"))
+        return DeploymentCheck("submitit", "not installed", "pip install '.[slurm]'")
+    return DeploymentCheck("submitit", version("submitit"))
 
 
-def _scratch(options: EngineOptions) -> EngineCheck:
+def _scratch(options: EngineOptions) -> DeploymentCheck:
     try:
-        return EngineCheck("scratch", str(Scratch(Path(options.scratch)).root))
+        return DeploymentCheck("scratch", str(Scratch(Path(options.scratch)).root))
     except BatonError as error:
-        return EngineCheck("scratch", str(error), "set engine.scratch to a folder of your own that all nodes see")
+        return DeploymentCheck("scratch", str(error), "set engine.scratch to a folder of your own that all nodes see")
 
 
-def _slurm(_options: EngineOptions) -> EngineCheck:
+def _slurm(_options: EngineOptions) -> DeploymentCheck:
     return _command("Slurm", ["sinfo", "--version"], "run Baton where sinfo and sbatch work: on a login node")
 
 
-def _accounting(_options: EngineOptions) -> EngineCheck:
+def _accounting(_options: EngineOptions) -> DeploymentCheck:
     mend = "the engine finds lost jobs through sacct: ask for accounting (slurmdbd)"
     found = _command("accounting", ["sacct", "--noheader", "--allocations", "--format=JobID"], mend)
     return found if found.mend else found._replace(finding="sacct answers")
 
 
-def _partition(options: EngineOptions) -> EngineCheck:
+def _partition(options: EngineOptions) -> DeploymentCheck:
     known = _command("partition", ["sinfo", "--noheader", "--format=%R"], "ask Slurm's administrator")
     names = sorted(set(known.finding.split()))
     if known.mend or not options.partition:
-        return known if known.mend else EngineCheck("partition", "Slurm's default")
+        return known if known.mend else DeploymentCheck("partition", "Slurm's default")
     if options.partition not in names:
-        return EngineCheck("partition", f"{options.partition!r} does not exist", f"take one of {', '.join(names)}")
-    return EngineCheck("partition", options.partition)
+        return DeploymentCheck("partition", f"{options.partition!r} does not exist", f"take one of {', '.join(names)}")
+    return DeploymentCheck("partition", options.partition)
 
 
-def _task(options: EngineOptions) -> EngineCheck:
+def _task(options: EngineOptions) -> DeploymentCheck:
     """Run one task as a job; the worker compares its code with that of this machine before it runs the task."""
     name = "a task on a node"
     try:
         work = Work(node_name, [Task("the task of the check", 0, "check")], platform.node())
         ((_at, node),) = engine_on(options)(work, 1)
     except BatonError as error:
-        return EngineCheck(name, str(error), "read the output that the line names, or install the same Baton there")
-    return EngineCheck(name, f"ran on {node} with the same code")
+        return DeploymentCheck(name, str(error), "read the output that the line names, or install the same Baton there")
+    return DeploymentCheck(name, f"ran on {node} with the same code")
 
 
 def node_name(_shared: object, _argument: int) -> str:
@@ -90,12 +81,12 @@ def node_name(_shared: object, _argument: int) -> str:
     return platform.node()
 
 
-def _command(name: str, command: list[str], mend: str) -> EngineCheck:
+def _command(name: str, command: list[str], mend: str) -> DeploymentCheck:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     except subprocess.CalledProcessError as error:
         lines = error.stderr.strip().splitlines() or [f"exit status {error.returncode}"]
-        return EngineCheck(name, f"{command[0]}: {lines[-1]}", mend)
+        return DeploymentCheck(name, f"{command[0]}: {lines[-1]}", mend)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return EngineCheck(name, f"{command[0]}: {getattr(error, 'strerror', None) or error}", mend)
-    return EngineCheck(name, done.stdout.strip())
+        return DeploymentCheck(name, f"{command[0]}: {getattr(error, 'strerror', None) or error}", mend)
+    return DeploymentCheck(name, done.stdout.strip())

@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from models.engine.deployment import EngineOptions, read_deployment
+from models.deployment import EngineOptions, read_deployment
 from models.engine.local import each_here
 from models.engine.work import Engine
 from traces.errors import InputError
@@ -14,7 +14,7 @@ from traces.errors import InputError
 
 def engine_of(root: Path) -> Engine:
     """Return the engine of the data folder `root`. Raises InputError (the file, key; the scratch folder)."""
-    return engine_on(read_deployment(root))
+    return engine_on(read_deployment(root).engine)
 
 
 def engine_on(options: EngineOptions) -> Engine:

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from agent.slurm.queue import ENDED
+from models.deployment import EngineOptions
 from models.engine.chunk import Chunk, run_chunk
-from models.engine.deployment import EngineOptions
 from models.engine.scratch import Answer, Scratch, StoredWork, chunks, estimate_s
 from models.engine.work import CONTRARY, Work, python_path
 from traces.counted import counted

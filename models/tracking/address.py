@@ -1,7 +1,7 @@
-"""Where runs and registered models are stored: in the data folder, or on the server that MLFLOW_TRACKING_URI names.
+"""Where runs and registered models are stored: in the data folder, or on a server.
 
-The server is an MLflow server (http or https) or a Postgres. Nothing here imports mlflow. A user and a password in an
-address are used and never shown.
+MLFLOW_TRACKING_URI names the server, else `tracking.uri` of deployment.toml. It is an MLflow server (http or https) or
+a Postgres. Nothing here imports mlflow. A user and a password in an address are used and never shown.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from models.deployment import read_deployment
 from traces.errors import InputError
 from traces.store.folder import DataFolder
 
@@ -22,8 +23,9 @@ _GIVEN = {name: os.environ.get(name, "").strip() for name in (VARIABLE, LOCKS)}
 
 @dataclass(frozen=True)
 class Server:
-    """The server of runs and registered models. Only `label` may be shown: `uri` may hold a password."""
+    """A server. Only `name`, which declares it, and `label` may be shown: `uri` may hold a password."""
 
+    name: str
     label: str
     uri: str = field(repr=False)
 
@@ -34,22 +36,33 @@ class Server:
 
 
 def tracking_server(data: DataFolder) -> Server | None:
-    """The server that MLFLOW_TRACKING_URI names; None if it is unset or names the data folder's own store.
+    """The server of runs and registered models; None if none is declared, or the data folder's own store.
 
     A user and a password of an http address become MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD. Raises
     InputError for an address of another kind.
     """
-    given = _GIVEN[VARIABLE]
+    name, given = _declared(data, VARIABLE)
     if not given or (given.startswith("sqlite") and given.endswith(str(data.mlflow.resolve() / "mlflow.db"))):
         return None
-    parts = _parts(VARIABLE, given, (*HTTP, *POSTGRES))
+    own = ", or remove it: then the data folder keeps its own store"
+    parts = _parts(name, given, (*HTTP, *POSTGRES), f"an http(s) or postgresql address{own}")
     if parts.scheme in POSTGRES:
-        return Server(shown(given), _by_psycopg2(given))
+        return Server(name, shown(given), _by_psycopg2(given))
     if parts.username is not None:
         os.environ["MLFLOW_TRACKING_USERNAME"] = unquote(parts.username)
         os.environ["MLFLOW_TRACKING_PASSWORD"] = unquote(parts.password or "")
     bare = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
-    return Server(bare, bare)
+    return Server(name, bare, bare)
+
+
+def _declared(data: DataFolder, variable: str) -> tuple[str, str]:
+    """What names the server, and its address: the variable, else the deployment; empty without either."""
+    if given := _GIVEN[variable]:
+        return variable, given
+    deployment = read_deployment(data.root)
+    if variable == LOCKS:
+        return f"{deployment.path}: locks.postgres", deployment.locks
+    return f"{deployment.path}: tracking.uri", deployment.tracking_uri
 
 
 def tracking_label(data: DataFolder) -> str:
@@ -64,10 +77,11 @@ def registry_key(data: DataFolder) -> tuple[str, ...]:
 
 
 def lock_server(data: DataFolder) -> Server | None:
-    """The Postgres for locks across hosts: that of BATON_LOCKS, else a Postgres that stores the runs, else None."""
-    if given := _GIVEN[LOCKS]:
-        _parts(LOCKS, given, POSTGRES)
-        return Server(shown(given), _by_psycopg2(given))
+    """The Postgres for locks across hosts: the declared one, else a Postgres that stores the runs, else None."""
+    name, given = _declared(data, LOCKS)
+    if given:
+        _parts(name, given, POSTGRES, "a postgresql address")
+        return Server(name, shown(given), _by_psycopg2(given))
     server = tracking_server(data)
     return server if server is not None and not server.is_http else None
 
@@ -86,17 +100,15 @@ def without_secrets(text: str, server: Server) -> str:
     return " ".join(text.split())
 
 
-def _parts(variable: str, uri: str, schemes: tuple[str, ...]) -> SplitResult:
+def _parts(name: str, uri: str, schemes: tuple[str, ...], wanted: str) -> SplitResult:
     try:
         parts = urlsplit(uri)
         is_known = parts.scheme in schemes and bool(parts.hostname or parts.scheme in POSTGRES)
         _ = parts.port
     except ValueError as error:
-        raise InputError(f"{variable}={shown(uri)} is not an address: {error}") from None
+        raise InputError(f"{name}={shown(uri)} is not an address: {error}") from None
     if not is_known:
-        known = "an http(s) or postgresql address" if schemes != POSTGRES else "a postgresql address"
-        own = ", or unset it: then the data folder keeps its own store" if variable == VARIABLE else ""
-        raise InputError(f"{variable}={shown(uri)} cannot be used: name {known}{own}")
+        raise InputError(f"{name}={shown(uri)} cannot be used: name {wanted}")
     return parts
 
 

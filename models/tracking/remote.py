@@ -46,15 +46,14 @@ def check_servers(data: DataFolder) -> None:
     """
     server, locks = address.tracking_server(data), address.lock_server(data)
     if locks is not None:
-        variable = address.VARIABLE if locks == server else address.LOCKS
-        _check_postgres(variable, locks)
+        _check_postgres(locks)
     if server is not None and server.is_http:
         _check_http(server)
 
 
 @cache
-def _check_postgres(variable: str, server: Server) -> None:
-    _connected(variable, server).close()
+def _check_postgres(server: Server) -> None:
+    _connected(server).close()
 
 
 @cache
@@ -72,9 +71,7 @@ def _check_http(server: Server) -> None:
         why = address.without_secrets(str(error), server)
         if "401" in why or "403" in why or getattr(error, "error_code", "") in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
             why = "the server refuses this login; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
-        raise InputError(
-            f"{address.VARIABLE}={server.label}: MLflow cannot be used: {why[:MESSAGE_CHARACTERS]}"
-        ) from None
+        raise InputError(f"{server.name}={server.label}: MLflow cannot be used: {why[:MESSAGE_CHARACTERS]}") from None
     finally:
         for name, value in before.items():
             os.environ.pop(name)
@@ -82,7 +79,7 @@ def _check_http(server: Server) -> None:
                 os.environ[name] = value
 
 
-def _connected(variable: str, server: Server) -> Connection:
+def _connected(server: Server) -> Connection:
     """Open a connection of its own. Raises InputError."""
     from sqlalchemy import NullPool, create_engine
     from sqlalchemy.exc import SQLAlchemyError
@@ -94,11 +91,11 @@ def _connected(variable: str, server: Server) -> Connection:
         return engine.connect()
     except ModuleNotFoundError as error:
         raise InputError(
-            f"{variable}={server.label}: {error.name} is not installed; install the extra: pip install '.[remote]'"
+            f"{server.name}={server.label}: {error.name} is not installed; install the extra: pip install '.[remote]'"
         ) from None
     except (SQLAlchemyError, ValueError) as error:
         why = address.without_secrets(str(getattr(error, "orig", None) or error), server)
-        raise InputError(f"{variable}={server.label}: Postgres cannot be used: {why[:MESSAGE_CHARACTERS]}") from None
+        raise InputError(f"{server.name}={server.label}: Postgres cannot be used: {why[:MESSAGE_CHARACTERS]}") from None
 
 
 @contextmanager
@@ -112,7 +109,7 @@ def locked_across_hosts(data: DataFolder, purpose: str) -> Iterator[None]:
     if server is None or key in _held:
         yield
         return
-    with _connected(address.LOCKS, server) as connection:
+    with _connected(server) as connection:
         _take(server, connection, purpose)
         _held[key] = server, connection
         try:
@@ -142,6 +139,12 @@ def _asked(server: Server, connection: Connection, statement: str, **values: int
     except SQLAlchemyError as error:
         why = address.without_secrets(str(getattr(error, "orig", None) or error), server)
         raise WorkError(f"the lock on {server.label} was lost: {why[:MESSAGE_CHARACTERS]}; run it again") from None
+
+
+def clock_s(server: Server) -> float:
+    """Return the time of a Postgres, s since 1970."""
+    with _connected(server) as connection:
+        return float(_asked(server, connection, "SELECT extract(epoch FROM clock_timestamp())"))
 
 
 def check_locks() -> None:

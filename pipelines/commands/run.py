@@ -260,17 +260,16 @@ def _text(result: dict[str, Any]) -> str:
 
 
 def doctor(context: typer.Context, data: Data = None, json: Json = False) -> None:
-    """Check where the work would run: versions, the partition, and one task on a node.
+    """Check the deployment: versions, one task on a node, each server and its clock.
 
     Exits with 1 if a check failed.
     """
-    from models.engine.checks import checks
-    from models.engine.deployment import read_deployment
+    from pipelines.runs.doctor import deployment_checks
 
-    deployment = read_deployment(options.data_folder(context, data).root)
+    folder = options.data_folder(context, data)
     with options.output(json) as stream:
         found = []
-        for one in checks(deployment):
+        for one in deployment_checks(folder):
             found.append(one)
             if not json:
                 stream.write(f"{'FAILED' if one.mend else 'ok':6}  {one.name}: {one.finding}\n")

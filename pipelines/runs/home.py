@@ -83,6 +83,7 @@ def instance_of(data: DataFolder) -> dg.DagsterInstance:
     import dagster as dg
 
     if (declared := declared_home(data)) is not None:
+        os.environ[VARIABLE] = str(declared)
         return _opened(declared, data)
     home = prepared_home(data)
     os.environ[VARIABLE] = str(home)

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from models.engine.deployment import EngineOptions
+from models.deployment import EngineOptions
 from models.engine.scratch import Scratch
 from models.engine.slurm import each_on_slurm
 from models.engine.work import Task, Work

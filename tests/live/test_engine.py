@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from models.engine.checks import checks
-from models.engine.deployment import EngineOptions
+from models.deployment import EngineOptions
+from models.engine.checks import engine_checks
 from models.engine.local import each_here
 from models.engine.scratch import Scratch
 from models.engine.slurm import each_on_slurm
@@ -138,8 +138,8 @@ def test_a_driver_that_ends(slurm: Slurm, scratch: Scratch, tmp_path: Path, numb
 
 
 def test_the_checks_pass_and_name_what_does_not(scratch: Scratch) -> None:
-    found = list(checks(replace(OPTIONS, scratch=str(scratch.root))))
+    found = list(engine_checks(replace(OPTIONS, scratch=str(scratch.root))))
     assert [(one.name, one.mend) for one in found if one.mend] == []
     assert [one.name for one in found][-1] == "a task on a node"
-    wrong = list(checks(replace(OPTIONS, scratch=str(scratch.root), partition="nowhere")))
+    wrong = list(engine_checks(replace(OPTIONS, scratch=str(scratch.root), partition="nowhere")))
     assert [one.name for one in wrong if one.mend] == ["partition"]

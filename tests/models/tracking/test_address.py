@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from models.deployment import FILE
 from models.tracking import address, remote
 from tests.conftest import REPOSITORY
 from traces.errors import InputError
@@ -24,7 +25,7 @@ SECRET = "hunter-2"
     [
         (f"ftp://me:{SECRET}@host/x", "MLFLOW_TRACKING_URI=ftp://host/x cannot be used: name an http"),
         ("mlruns", "MLFLOW_TRACKING_URI=mlruns cannot be used"),
-        ("sqlite:////elsewhere/mlflow.db", "unset it: then the data folder keeps its own store"),
+        ("sqlite:////elsewhere/mlflow.db", "remove it: then the data folder keeps its own store"),
         (f"http://me:{SECRET}@", "MLFLOW_TRACKING_URI=http:// cannot be used"),
         (f"https://me:{SECRET}@host:123456", "is not an address: Port out of range"),
         (f"postgresql://me:{SECRET}@127.0.0.1:1/db?sslpassword={SECRET}", "=postgresql://127.0.0.1:1/db: "),
@@ -49,6 +50,24 @@ def test_without_a_server_or_with_the_own_store_nothing_changes(
         remote.check_servers(data)
     with remote.locked_across_hosts(data, "release of toy"):
         pass
+
+
+def test_the_deployment_names_servers_and_a_variable_counts_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = DataFolder(tmp_path)
+    (tmp_path / FILE).write_text(
+        "[tracking]\nuri = 'https://host/mlflow'\n[locks]\npostgres = 'postgresql://me@127.0.0.1:1/db'\n"
+    )
+    server, locks = address.tracking_server(data), address.lock_server(data)
+    assert server is not None and server.uri == "https://host/mlflow"
+    assert locks is not None and locks.uri == "postgresql+psycopg2://me@127.0.0.1:1/db"
+    with pytest.raises(
+        InputError, match=rf"^{tmp_path}/deployment\.toml: locks\.postgres=postgresql://127\.0\.0\.1:1/db: "
+    ):
+        remote.check_servers(data)
+    monkeypatch.setitem(address._GIVEN, address.VARIABLE, "http://other")
+    assert address.tracking_label(data) == "http://other"
 
 
 def test_login_and_address_are_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

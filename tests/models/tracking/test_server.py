@@ -217,7 +217,7 @@ def test_of_two_hosts_one_holds_the_lock(
             assert f"process {other.pid} holds it" in said and "waiting for the release of toy on postgresql" in said
             assert postgres.split(":")[2].split("@")[0] not in said
             remote.check_locks()
-            with remote._connected(address.LOCKS, address.lock_server(data)) as killer:  # type: ignore[arg-type]
+            with remote._connected(address.lock_server(data)) as killer:  # type: ignore[arg-type]
                 from sqlalchemy import text
 
                 killer.execute(text("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"))

@@ -1,4 +1,4 @@
-"""`deployment.toml`: the engine that runs the work of a data folder. Without the file, processes of this machine do.
+"""`deployment.toml`: where the work of a data folder runs, and which servers several hosts share.
 
     [engine]
     kind = "slurm"
@@ -12,8 +12,18 @@
     at_once = 64                  # most running jobs
     setup = ["module load python/3.11"]
 
-The file is `deployment.toml` in the data folder, or the file that `baton --deployment` or BATON_DEPLOYMENT names. It
-holds no secrets. Only `kind`, and for Slurm `scratch`, are needed.
+    [tracking]
+    uri = "https://mlflow.example.org"  # MLFLOW_TRACKING_URI counts before it
+
+    [locks]
+    postgres = "postgresql://baton@db.example.org/baton"  # BATON_LOCKS counts before it
+
+    [dagster]
+    home = "/srv/baton/dagster"  # a folder with your dagster.yaml; DAGSTER_HOME counts before it
+
+The file is `deployment.toml` in the data folder, or the file that `baton --deployment` or BATON_DEPLOYMENT names. Every
+key may be left out, but `kind = "slurm"` needs `scratch`. Without the file, processes of this machine do the work, and
+everything is in the data folder. The file holds no passwords: they come from variables of the environment.
 """
 
 from __future__ import annotations
@@ -23,7 +33,8 @@ import re
 import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
 
 from traces.errors import InputError
 from traces.given_paths import bytes_of
@@ -35,6 +46,8 @@ MOST_AT_ONCE = 250  # four times as many jobs fit into one array (MaxArraySize i
 _MEMORY = re.compile(r"([1-9]\d{0,8})([MGT])")
 _TIME = re.compile(r"([1-9]\d{0,5})([mhd])")
 _MINUTES = {"m": 1, "h": 60, "d": 24 * 60}
+# Table of a server: its only key, and the field of Deployment.
+_SERVERS = {"tracking": ("uri", "tracking_uri"), "locks": ("postgres", "locks"), "dagster": ("home", "dagster_home")}
 _FORMS = {str: "text", int: "a whole number", tuple: "a list of texts"}
 
 
@@ -66,7 +79,26 @@ class EngineOptions:
         }
 
 
-def read_deployment(root: Path) -> EngineOptions:
+@dataclass(frozen=True)
+class Deployment:
+    """The whole file; an empty text stands for a key that it lacks."""
+
+    path: Path
+    engine: EngineOptions = EngineOptions()
+    tracking_uri: str = ""
+    locks: str = ""
+    dagster_home: str = ""
+
+
+class DeploymentCheck(NamedTuple):
+    """One check of `baton doctor`. `mend` is empty if it passed."""
+
+    name: str
+    finding: str
+    mend: str = ""
+
+
+def read_deployment(root: Path) -> Deployment:
     """Read the deployment of the data folder `root`; the defaults without a file. Raises InputError (the file, key)."""
     named = os.environ.get(VARIABLE, "")
     path = Path(named) if named else root / FILE
@@ -74,20 +106,45 @@ def read_deployment(root: Path) -> EngineOptions:
         found = tomllib.loads(bytes_of(path).decode())
     except FileNotFoundError:
         if not named:
-            return EngineOptions()
+            return Deployment(path)
         raise InputError(f"{path}: no such file; it is named by --deployment or {VARIABLE}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: {error}") from None
     try:
-        _check_keys("", found, ("engine",))
-        return _engine(found.get("engine", {}))
+        _check_keys("", found, ("engine", *_SERVERS))
+        servers = {field: _text(found, table, key) for table, (key, field) in _SERVERS.items()}
+        return Deployment(path, _engine(_table(found, "engine")), **servers)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
 
-def _engine(table: Any) -> EngineOptions:
+def _table(found: dict[str, Any], name: str) -> dict[str, Any]:
+    table = found.get(name, {})
     if not isinstance(table, dict):
-        raise InputError(f"engine = {table!r:.60} is not a table: write [engine]")
+        raise InputError(f"{name} = {table!r:.60} is not a table: write [{name}]")
+    return table
+
+
+def _text(found: dict[str, Any], name: str, key: str) -> str:
+    """Return the only key of the table of a server; empty without it. Raises InputError."""
+    table = _table(found, name)
+    _check_keys(f"{name}.", table, (key,))
+    value = table.get(key, "")
+    if not isinstance(value, str) or not value.isprintable():
+        raise InputError(f"{name}.{key} is not text on one line")
+    try:
+        parts = urlsplit(value)
+        has_password = parts.password is not None or any("password" in option for option, _ in parse_qsl(parts.query))
+    except ValueError as error:
+        raise InputError(f"{name}.{key} is not an address: {error}") from None
+    if has_password:
+        raise InputError(
+            f"{name}.{key} holds a password: set MLFLOW_TRACKING_PASSWORD or PGPASSWORD in the environment instead"
+        )
+    return value
+
+
+def _engine(table: dict[str, Any]) -> EngineOptions:
     known = {one.name: type(one.default) for one in fields(EngineOptions)}
     _check_keys("engine.", table, tuple(known))
     given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from models.engine.deployment import FILE, VARIABLE, EngineOptions, read_deployment
+from models.deployment import FILE, VARIABLE, Deployment, read_deployment
 from models.engine.engines import engine_of
 from models.engine.local import each_here
 from traces.cache.closure import ROOT
@@ -17,7 +17,13 @@ from traces.errors import InputError
 SLURM = '[engine]\nkind = "slurm"\nscratch = "/shared/baton"\n'
 REFUSED = [
     ("[engine", "Expected ']' at the end of a table declaration"),
-    ("[lake]\n", "unknown key lake: known are engine"),
+    ("[lake]\n", "unknown key lake: known are engine, tracking, locks, dagster"),
+    ("tracking = 3\n", "tracking = 3 is not a table"),
+    ("[tracking]\nurl = ''\n", "unknown key tracking.url: known are uri"),
+    ("[dagster]\nhome = 3\n", "dagster.home is not text"),
+    ("[tracking]\nuri = 'https://me:hunter-2@host'\n", "tracking.uri holds a password: set MLFLOW_TRACKING_PASSWORD"),
+    ("[locks]\npostgres = 'postgresql://h/d?password=hunter-2'\n", "locks.postgres holds a password"),
+    ("[tracking]\nuri = 'http://[host'\n", "tracking.uri is not an address"),
     ("engine = 3\n", "engine = 3 is not a table"),
     ('[engine]\nkind = "ray"\n', "engine.kind 'ray' is unknown: known are local, slurm"),
     ('[engine]\npartiton = "cpu"\n', "unknown key engine.partiton: known are kind, scratch, partition"),
@@ -48,11 +54,11 @@ def test_what_is_wrong_is_named_with_the_file(tmp_path: Path, text: str, line: s
     with pytest.raises(InputError) as refusal:
         read_deployment(tmp_path)
     assert line in str(refusal.value) and str(refusal.value).startswith(f"{tmp_path / FILE}: ")
-    assert "\n" not in str(refusal.value)
+    assert "\n" not in str(refusal.value) and "hunter-2" not in str(refusal.value)
 
 
 def test_without_a_file_the_work_runs_here_and_nothing_of_slurm_is_imported(tmp_path: Path) -> None:
-    assert read_deployment(tmp_path) == EngineOptions() and engine_of(tmp_path) is each_here
+    assert read_deployment(tmp_path) == Deployment(tmp_path / FILE) and engine_of(tmp_path) is each_here
     code = (
         f"import sys, pathlib; from models.engine.engines import engine_of; engine_of(pathlib.Path({str(tmp_path)!r}))"
     )
@@ -66,7 +72,7 @@ def test_the_variable_names_another_file(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(InputError, match=r"other\.toml: no such file; it is named by --deployment or BATON_DEPLOYMENT"):
         read_deployment(tmp_path)
     other.write_text(SLURM + 'partition = "cpu"\nmemory = "3G"\ntime = "2h"\nsetup = ["module load python"]\n')
-    options = read_deployment(tmp_path)
+    options = read_deployment(tmp_path).engine
     assert options.setup == ("module load python",)
     assert options.slurm_parameters(memory=2) == {"partition": "cpu", "time": 120, "mem": "6G", "cpus_per_task": 1}
 
