@@ -249,6 +249,7 @@ def _in_recorded_machine(folder: DataFolder, settings: ClusterSettings, question
         raise InputError(f"--change does not go with {RECORDED!r}: leave --schedulers or --change out")
     if question.draws > 1 or question.facts or question.is_strict or question.profiles != "none":
         raise InputError(f"--seeds, --jobs, --profiles and --strict do not go with {RECORDED!r}: omit them")
+    from models.engine.engines import engine_of
     from models.what_if.recorded.answer import read_recorded_scene
     from models.what_if.recorded.published import answer_published
     from reports.text.what_if import write_recorded
@@ -258,7 +259,9 @@ def _in_recorded_machine(folder: DataFolder, settings: ClusterSettings, question
         scene = read_recorded_scene(folder, settings, (question.from_s, question.until_s), seed=question.seed)
         progress.advance("rules and record")
     with Progress("replaying", len(question.schedulers), stays=False) as progress:
-        answer = answer_published(scene, settings, question.schedulers[1:], question.settings, progress.advance)
+        answer = answer_published(
+            scene, settings, question.schedulers[1:], question.settings, progress.advance, engine_of(folder.root)
+        )
     return _Answer(*answer, write_recorded)
 
 

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from models.engine.local import each_here
+from models.engine.work import Engine, Task, Work
 from models.what_if.changes import AS_IT_IS, GpuScene, parameters_of, with_settings
 from models.what_if.recorded.answer import about_window, job_times
 from models.what_if.recorded.outcomes import RecordedOutcome, base_beside, group_rows, outcome_of, rows
@@ -37,7 +39,7 @@ from simulator.gpu.events.recorded_machine import (
 from simulator.gpu.jobs import of_arrays, origin_s
 from simulator.gpu.registry import GIVEN_RUN_TIMES, KNOW_RUN_TIMES, ON_NODES
 from simulator.gpu.result import GpuResult
-from simulator.gpu.run import simulate
+from simulator.gpu.run import GpuReplay, simulate
 from simulator.names import RECORDED
 from simulator.recorded.follow import HORIZON_S
 from simulator.recorded.free import given_by
@@ -172,6 +174,7 @@ def answer_published(
     schedulers: Sequence[str],
     parameters: Sequence[str] = (),
     report: Callable[[str], None] = lambda _name: None,
+    engine: Engine = each_here,
 ) -> PublishedAnswer:
     """Replay the window under the cluster's own rules, which are the base, and under each published scheduler.
 
@@ -179,15 +182,19 @@ def answer_published(
     for a parameter that is not understood.
     """
     published = published_scene(scene, settings)
-    gpu_scene = with_settings(published.gpu_scene, parameters, schedulers)
+    published = published._replace(gpu_scene=with_settings(published.gpu_scene, parameters, schedulers))
     base = outcome_of(scene, is_whole=True)
     report(RECORDED)
     results, groups, runs = list(rows(base, base, AS_IT_IS, "whole")), [], []
     ids, outcomes = job_times(scene, [(AS_IT_IS, base)])
     said = [*scene.assumptions, *_said(scene, settings, published.machine, schedulers)]
-    for name in schedulers:
-        own, cluster = parameters_of(gpu_scene, name), published.cluster(name)
-        run = simulate(cluster, gpu_scene.jobs, name, own, gpu_scene.quotas, gpu_scene.queues, published.machine)
+    work = Work(replayed_in_record, [Task(name, name, name) for name in schedulers], published)
+    found_at = {}
+    for at, run in engine(work, len(schedulers)):
+        found_at[at] = run
+        report(schedulers[at])
+    for at, name in enumerate(schedulers):
+        run = found_at[at]
         outcome = outcome_under(scene, published, run.result)
         outcomes.append(_times(scene, published, run.result, name))
         said += run.said
@@ -198,7 +205,6 @@ def answer_published(
         groups += [row | {"scheduler": name} for row in group_rows(base, outcome, AS_IT_IS)]
         stops, lost_gpu_h = int(run.result.preemptions.sum()), float(run.result.lost_gpu_s.sum()) / HOUR_S
         runs.append({"scheduler": name, "preemptions": stops, "lost_gpu_h": lost_gpu_h})
-        report(name)
     result = about_window(scene, settings.name, said) | {
         "base": base_beside(base),
         "base_whole": None,
@@ -208,6 +214,14 @@ def answer_published(
         "declared": [],
     }
     return PublishedAnswer(result, ids, outcomes)
+
+
+def replayed_in_record(published: PublishedScene, name: str) -> GpuReplay:
+    """Replay the window under the scheduler `name`."""
+    own, scene = parameters_of(published.gpu_scene, name), published.gpu_scene
+    return simulate(
+        published.cluster(name), scene.jobs, name, own, scene.quotas, scene.queues, in_machine=published.machine
+    )
 
 
 def _said(
