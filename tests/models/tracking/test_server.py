@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -25,6 +23,7 @@ from models.tracking import versions as tracking
 from tests.browser.conftest import served
 from tests.conftest import REPOSITORY, skip_or_fail
 from tests.models.pair_tables import artifact
+from tests.postgres import running_postgres
 from traces.errors import InputError, WorkError
 from traces.store.folder import DataFolder
 
@@ -158,33 +157,9 @@ def test_without_a_login_nothing_is_read_or_promoted(
 
 
 @pytest.fixture
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of a Postgres of its own, with a password."""
-    found = shutil.which("pg_ctl") or next(map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))), None)
-    if found is None or find_spec("psycopg2") is None:
-        skip_or_fail("remote", "Postgres, or the extra `remote`, is not installed")
-    folder, password = Path("/tmp") / f"baton-pg-{secrets.token_hex(4)}", secrets.token_hex(8)
-    folder.mkdir()
-    user = "nobody" if os.getuid() == 0 else None  # Postgres refuses to run as root
-    if user is not None:
-        shutil.chown(folder, user)
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    initdb = str(Path(found).resolve().with_name("initdb"))
-    (folder / "password").write_text(password)
-    shutil.chown(folder / "password", user or os.getuid())
-
-    def pg(*command: str) -> None:
-        subprocess.run(command, check=True, user=user, cwd=folder, stdout=subprocess.DEVNULL, timeout=120)
-
-    try:
-        pg(initdb, "-D", f"{folder}/d", "-U", "baton", "-A", "scram-sha-256", "--pwfile", f"{folder}/password")
-        options = f"-p {port} -k {folder} -h 127.0.0.1 -c fsync=off"
-        pg(found, "-D", f"{folder}/d", "-o", options, "-w", "-l", f"{folder}/log", "start")
-        yield f"postgresql://baton:{password}@127.0.0.1:{port}/postgres"
-        pg(found, "-D", f"{folder}/d", "-m", "immediate", "stop")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+def postgres() -> Iterator[str]:
+    with running_postgres() as (address, _password):
+        yield address
 
 
 HOLD = """

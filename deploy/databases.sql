@@ -1,0 +1,4 @@
+CREATE DATABASE mlflow;
+CREATE DATABASE mlflow_auth;
+CREATE DATABASE dagster;
+CREATE DATABASE locks;
