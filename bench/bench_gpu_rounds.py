@@ -28,7 +28,8 @@ from simulator.gpu.policies.themis import Themis
 from simulator.gpu.profiles import draw
 from simulator.gpu.profiles.table import published
 from simulator.gpu.result import GpuResult
-from simulator.gpu.rounds import GpuJob, GpuMachine, Placed, View, simulate_rounds
+from simulator.gpu.round_policy import GpuJob, GpuMachine, Placed, View
+from simulator.gpu.rounds import simulate_rounds
 from traces.arrays import Float64s
 
 TRACE = Path(__file__).resolve().parents[2] / "shared" / "traces" / "philly" / "philly.csv"

@@ -27,7 +27,8 @@ from simulator.gpu.jobs import GpuJobs
 from simulator.gpu.profiles import draw
 from simulator.gpu.profiles.table import published
 from simulator.gpu.registry import scheduler
-from simulator.gpu.rounds import GpuJob, GpuMachine, simulate_rounds
+from simulator.gpu.round_policy import GpuJob, GpuMachine
+from simulator.gpu.rounds import simulate_rounds
 from simulator.gpu.run import simulate
 from simulator.gpu.scheduler import RoundScheduler, Setting
 from tests.simulator.gpu import pollux_files, sia_files, test_gavel_references, test_sia_references

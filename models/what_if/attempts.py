@@ -27,7 +27,7 @@ NO_FAILURES = {"job_key": pl.String, "fails_s": pl.Float64, "hopeless_s": pl.Flo
 
 
 def failed_attempts(data: DataFolder, cluster: str) -> pl.DataFrame:
-    """Read the jobs of a log that failed: job_key, fails_s and hopeless_s, s, as in `simulator.gpu.rounds.GpuJob`.
+    """Read the jobs of a log that failed: job_key, and fails_s and hopeless_s of `GpuJob`, s.
 
     `fails_s` is null if the first attempt did not fail by an error of the program. `hopeless_s` is null without a
     hopeless failure (`is_hopeless` of the table `failures`). Without that table, which `baton run` computes, there are

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.gpu.rounds import GpuMachine
+from simulator.gpu.round_policy import GpuMachine
 from traces.arrays import Int64s
 from traces.errors import InputError
 from traces.visible import visible

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from simulator.gpu.rounds import GpuJob
+from simulator.gpu.round_policy import GpuJob
 
 NEVER, LOWER_PRIORITY, ANY = 0.0, 1.0, 2.0  # Kueue's policies of preemption
 _TINY = 1e-9

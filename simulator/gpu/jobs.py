@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from simulator.gpu.profiles import draw
 from simulator.gpu.profiles.profile import Profile
-from simulator.gpu.rounds import GpuJob
+from simulator.gpu.round_policy import GpuJob
 from traces.arrays import Bools, Float64s, Int64s
 
 OPTIONAL_COLUMNS = (

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.gpu.algorithms.placement import node_gpus
-from simulator.gpu.rounds import GpuJob, GpuMachine
+from simulator.gpu.round_policy import GpuJob, GpuMachine
 from traces.arrays import Bools, Int64s
 
 WHOLE = 1000  # thousandths of a GPU

@@ -16,7 +16,7 @@ from traces.errors import InputError
 if TYPE_CHECKING:
     from simulator.gpu.events.recorded_machine import RecordedMachine
     from simulator.gpu.events.state import GpuState, Prices
-    from simulator.gpu.rounds import RoundPolicy
+    from simulator.gpu.round_policy import RoundPolicy
     from traces.arrays import Float64s
 
 Setting: TypeAlias = float | tuple[float, ...] | None  # number, list, or None: what the scheduler's `unset` says

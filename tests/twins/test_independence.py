@@ -30,7 +30,7 @@ ALLOWED = {
         "simulator.gpu.policies.tetris",
         "simulator.gpu.profiles.scaling",
         "simulator.gpu.profiles.profile",
-        "simulator.gpu.rounds",
+        "simulator.gpu.round_policy",
     },
 }
 

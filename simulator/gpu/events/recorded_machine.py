@@ -33,7 +33,7 @@ from simulator.gpu.events.state import (
     TYPE_GPUS,
     GpuState,
 )
-from simulator.gpu.rounds import GpuMachine
+from simulator.gpu.round_policy import GpuMachine
 from simulator.gpu.surroundings import Surroundings
 from traces.arrays import Float64s, Int64s
 

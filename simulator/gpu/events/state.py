@@ -177,7 +177,7 @@ def _restart_s(jobs: GpuJobs, prices: Prices) -> Float64s:
 def _speeds(cluster: GpuCluster, jobs: GpuJobs, types: list[str]) -> tuple[Int64s, Float64s, Int64s]:
     """Return the kind of each job (n,), the speed of each kind by type and number of nodes, and the local kinds.
 
-    Speed 1 is that on the requested GPUs, packed on the reference type, as in `simulator.gpu.rounds.speed`.
+    Speed 1 is that on the requested GPUs, packed on the reference type, as in `simulator.gpu.round_policy.speed`.
     """
     pairs = np.stack([jobs.model, jobs.gpus], axis=1)
     kinds, kind = np.unique(pairs, axis=0, return_inverse=True)

@@ -46,7 +46,7 @@ from simulator.gpu.algorithms.random_pairs import RandomPairs
 from simulator.gpu.algorithms.time_shares import SharedGpus, equal_shares
 from simulator.gpu.policies.gavel.share_rounds import Members, ShareRounds, fastest_first
 from simulator.gpu.profiles.scaling import packed_share
-from simulator.gpu.rounds import GpuJob, GpuMachine, Placed, View, first_that_fit
+from simulator.gpu.round_policy import GpuJob, GpuMachine, Placed, View, first_that_fit
 from simulator.gpu.scheduler import RoundScheduler, check_seconds
 from traces.arrays import Float64s, Int64s
 from traces.counted import counted
@@ -90,7 +90,7 @@ class Gandiva:
         self._home: dict[int, Placed] = {}  # job -> its place then, without grown GPUs
 
     def decide(self, view: View) -> dict[int, Placed]:
-        """As `simulator.gpu.rounds.RoundPolicy`."""
+        """As `simulator.gpu.round_policy.RoundPolicy`."""
         if self._shared is not None:
             return self._decide_shares(view, *self._shared)
         self._measure(view)

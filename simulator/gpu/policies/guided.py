@@ -30,7 +30,7 @@ from dataclasses import replace
 import numpy as np
 
 from simulator.gpu.algorithms.placement import fewest_nodes, packed, take
-from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View
+from simulator.gpu.round_policy import NOBODY, GpuJob, Placed, View
 from simulator.gpu.scheduler import RoundScheduler, check_range, check_seconds
 from traces.arrays import Int64s
 from traces.counted import counted
@@ -76,7 +76,7 @@ class Guided:
         self._gangs_on = np.zeros(0, dtype=np.bool_)  # nodes with a gang of over SMALL GPUs
 
     def decide(self, view: View) -> dict[int, Placed]:
-        """As `simulator.gpu.rounds.RoundPolicy`."""
+        """As `simulator.gpu.round_policy.RoundPolicy`."""
         free = view.machine.gpus.copy()
         if self.pool_nodes >= len(free):
             raise InputError(

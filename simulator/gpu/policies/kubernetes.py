@@ -49,7 +49,7 @@ import math
 from simulator.gpu.algorithms.placement import summed
 from simulator.gpu.cohort import ANY, LOWER_PRIORITY, NEVER, Cohort, quota_gpus
 from simulator.gpu.pods import Pod, PodNodes, Scoring
-from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View
+from simulator.gpu.round_policy import NOBODY, GpuJob, Placed, View
 from simulator.gpu.scheduler import RoundScheduler, check_choice, check_seconds
 from simulator.metrics import PODS_HELD
 from traces.counted import counted
@@ -102,7 +102,7 @@ class Kubernetes:
         self._last_s = 0.0
 
     def decide(self, view: View) -> dict[int, Placed]:
-        """As `simulator.gpu.rounds.RoundPolicy`."""
+        """As `simulator.gpu.round_policy.RoundPolicy`."""
         nodes = self._nodes = self._nodes or PodNodes(view.machine, self._scoring)
         self._present = {job.number: job for job in view.jobs}
         for number in [number for number in nodes.pods if number not in self._present]:

@@ -29,7 +29,7 @@ from simulator.gpu.algorithms.knapsack import choose
 from simulator.gpu.algorithms.placement import has_free, packed, summed, take
 from simulator.gpu.algorithms.reclaim import choose_servers
 from simulator.gpu.profiles.draw import inference_servers
-from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View, speed
+from simulator.gpu.round_policy import NOBODY, GpuJob, GpuMachine, Placed, View, speed
 from simulator.gpu.scheduler import RoundScheduler, check_seconds
 from traces.arrays import Int64s
 from traces.counted import counted
@@ -86,7 +86,7 @@ class Lyra:
         )
 
     def decide(self, view: View) -> dict[int, Placed]:
-        """As `simulator.gpu.rounds.RoundPolicy`, on the machine that `extended` returned."""
+        """As `simulator.gpu.round_policy.RoundPolicy`, on the machine that `extended` returned."""
         there = {job.number: job for job in view.jobs}
         self._base = {number: placed for number, placed in self._base.items() if number in there}
         self._extra = {number: placed for number, placed in self._extra.items() if number in there}

@@ -41,7 +41,7 @@ from simulator.gpu.algorithms.allocation_search import GENERATIONS, AllocationPr
 from simulator.gpu.algorithms.placement import packed, take
 from simulator.gpu.profiles.profile import Profile
 from simulator.gpu.profiles.scaling import goodput
-from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View
+from simulator.gpu.round_policy import NOBODY, GpuJob, GpuMachine, Placed, View
 from simulator.gpu.scheduler import RoundScheduler, check_choice, check_range, check_seconds
 from traces.arrays import Float64s, Int64s
 
@@ -78,7 +78,7 @@ class Pollux:
         self._most_given: dict[int, int] = {}  # job that does not declare its work -> the most GPUs that it has had
 
     def decide(self, view: View) -> dict[int, Placed]:
-        """As `simulator.gpu.rounds.RoundPolicy`."""
+        """As `simulator.gpu.round_policy.RoundPolicy`."""
         there = {job.number for job in view.jobs}
         self._expected = {number: found for number, found in self._expected.items() if number in there}
         self._most_given = {number: gpus for number, gpus in self._most_given.items() if number in there}

@@ -38,7 +38,7 @@ from simulator.gpu.algorithms.configurations import Configuration, Pool, configu
 from simulator.gpu.algorithms.placement import packed, take
 from simulator.gpu.profiles.profile import Profile
 from simulator.gpu.profiles.scaling import goodput
-from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View
+from simulator.gpu.round_policy import NOBODY, GpuJob, GpuMachine, Placed, View
 from simulator.gpu.scheduler import RoundScheduler, check_range, check_seconds
 from simulator.gpu.training import Training
 from traces.arrays import Float64s, Int64s
@@ -76,7 +76,7 @@ class Sia:
         self._expected: dict[int, _Expectation] = {}
 
     def decide(self, view: View) -> dict[int, Placed]:
-        """As `simulator.gpu.rounds.RoundPolicy`."""
+        """As `simulator.gpu.round_policy.RoundPolicy`."""
         if not self._pools:
             self._learn(view.machine)
         there = {job.number for job in view.jobs}

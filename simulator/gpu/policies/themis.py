@@ -35,7 +35,7 @@ from simulator.gpu.algorithms.auction import auction, worst_off
 from simulator.gpu.algorithms.bundles import Bundle, bundle_of, fitted, spreads
 from simulator.gpu.algorithms.fairness import GangTrial, ideal_s, left_s, rho
 from simulator.gpu.algorithms.placement import has_free, packed, summed, take
-from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View, speed
+from simulator.gpu.round_policy import NOBODY, GpuJob, GpuMachine, Placed, View, speed
 from simulator.gpu.scheduler import RoundScheduler, check_range, check_seconds
 from traces.arrays import Int64s
 from traces.counted import counted
@@ -85,7 +85,7 @@ class Themis:
         self.cut = 0  # integer programmes that were stopped before the end of their search
 
     def decide(self, view: View) -> dict[int, Placed]:
-        """As `simulator.gpu.rounds.RoundPolicy`."""
+        """As `simulator.gpu.round_policy.RoundPolicy`."""
         apps = self._apps(view)
         placed = {
             job.number: job.placed

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from simulator.gpu.profiles.profile import Profile
-from simulator.gpu.rounds import GpuJob, GpuMachine
+from simulator.gpu.round_policy import GpuJob, GpuMachine
 from tests.simulator.gpu import sia_files
 
 MACHINE = GpuMachine(np.full(16, 4), ["aws"] * 16, "aws")

@@ -11,7 +11,7 @@ import pytest
 
 from simulator.gpu.profiles.profile import Profile
 from simulator.gpu.profiles.table import read_profiles
-from simulator.gpu.rounds import GpuJob
+from simulator.gpu.round_policy import GpuJob
 
 FOLDER = Path(__file__).resolve().parents[3].parent / "shared" / "references" / "gpu"
 CLUSTERS = ("aws", "dgx-ext", "rtx")  # T4, A100 and RTX 2080 Ti; GPU types keep these names

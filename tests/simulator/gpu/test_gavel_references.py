@@ -14,7 +14,8 @@ import pytest
 
 from simulator.gpu.profiles.profile import Profile, StepTimes
 from simulator.gpu.registry import scheduler
-from simulator.gpu.rounds import GpuJob, GpuMachine, simulate_rounds
+from simulator.gpu.round_policy import GpuJob, GpuMachine
+from simulator.gpu.rounds import simulate_rounds
 from simulator.gpu.scheduler import RoundScheduler
 from traces.arrays import Float64s
 

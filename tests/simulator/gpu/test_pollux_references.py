@@ -15,7 +15,8 @@ import pytest
 from simulator.gpu.policies.pollux import Pollux
 from simulator.gpu.policies.tiresias.rounds import TiresiasRounds
 from simulator.gpu.profiles.profile import Profile
-from simulator.gpu.rounds import RoundPolicy, simulate_rounds
+from simulator.gpu.round_policy import RoundPolicy
+from simulator.gpu.rounds import simulate_rounds
 from tests.simulator.gpu import pollux_files
 from traces.arrays import Float64s
 

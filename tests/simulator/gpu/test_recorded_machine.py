@@ -23,7 +23,8 @@ from simulator.gpu.events.state import GPUS, RUNNING, STATUS, TYPE_FREE, GpuStat
 from simulator.gpu.jobs import GpuJobs, of_arrays
 from simulator.gpu.policies.lyra import Lyra
 from simulator.gpu.registry import IN_RECORDED_MACHINE, NOT_IN_RECORDED_MACHINE, SCHEDULERS, scheduler
-from simulator.gpu.rounds import Placed, RoundPolicy, View, simulate_rounds
+from simulator.gpu.round_policy import Placed, RoundPolicy, View
+from simulator.gpu.rounds import simulate_rounds
 from simulator.gpu.run import _queues, simulate
 from simulator.gpu.scheduler import EventScheduler, RoundScheduler
 from tests.simulator.gpu.twins import Between

@@ -9,7 +9,8 @@ import pytest
 
 from simulator.gpu.profiles.scaling import goodput, packed_share
 from simulator.gpu.result import GpuResult
-from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View, simulate_rounds, speed
+from simulator.gpu.round_policy import NOBODY, GpuJob, GpuMachine, Placed, View, speed
+from simulator.gpu.rounds import simulate_rounds
 from tests.simulator.gpu.models import MODELS
 from traces.errors import InputError, WorkError
 

@@ -14,7 +14,8 @@ import pytest
 
 from simulator.gpu.policies.sia import Sia
 from simulator.gpu.profiles.profile import Profile
-from simulator.gpu.rounds import GpuMachine, simulate_rounds
+from simulator.gpu.round_policy import GpuMachine
+from simulator.gpu.rounds import simulate_rounds
 from simulator.gpu.training import Training
 from simulator.one_thread import one_thread
 from tests.simulator.gpu import sia_files

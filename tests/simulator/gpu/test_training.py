@@ -16,7 +16,8 @@ from simulator.gpu.profiles import performance
 from simulator.gpu.profiles.performance import BatchLimits, StepModel, best_batch, fitted, gain
 from simulator.gpu.profiles.profile import Profile
 from simulator.gpu.profiles.table import read_profiles
-from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View, simulate_rounds, speed
+from simulator.gpu.round_policy import NOBODY, GpuJob, GpuMachine, Placed, View, speed
+from simulator.gpu.rounds import simulate_rounds
 from simulator.gpu.training import Training
 from traces.errors import InputError
 

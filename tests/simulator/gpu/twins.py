@@ -7,7 +7,8 @@ from copy import deepcopy
 
 import numpy as np
 
-from simulator.gpu.rounds import GpuJob, GpuMachine, Placed, RoundPolicy, View, simulate_rounds
+from simulator.gpu.round_policy import GpuJob, GpuMachine, Placed, RoundPolicy, View
+from simulator.gpu.rounds import simulate_rounds
 from tests.simulator.gpu.models import MODELS
 from tests.twins.gpu import rounds
 from tests.twins.gpu.rounds import PlainDecision, PlainRun

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.gpu.profiles import draw
-from simulator.gpu.rounds import GpuJob, GpuMachine
+from simulator.gpu.round_policy import GpuJob, GpuMachine
 from tests.simulator.gpu.models import MIX, MODELS
 
 ALIKE = GpuMachine(np.full(6, 8), ["T4"] * 6, "T4")

@@ -10,7 +10,7 @@ from math import ceil
 
 from simulator.gpu.policies.gandiva import TRIED
 from simulator.gpu.profiles.scaling import packed_share
-from simulator.gpu.rounds import GpuMachine
+from simulator.gpu.round_policy import GpuMachine
 from tests.twins.gpu.job import PlainGpuJob
 from tests.twins.gpu.rounds import Placed, best_fit, holds, less
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import product
 
-from simulator.gpu.rounds import GpuMachine
+from simulator.gpu.round_policy import GpuMachine
 from tests.twins.gpu.job import PlainGpuJob
 from tests.twins.gpu.rounds import Placed, best_fit, holds, less, restart_s, speed
 

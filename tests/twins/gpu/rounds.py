@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from simulator.gpu.profiles.profile import RESTART_S
 from simulator.gpu.profiles.scaling import goodput, packed_share
-from simulator.gpu.rounds import GpuJob, GpuMachine
+from simulator.gpu.round_policy import GpuJob, GpuMachine
 from tests.twins.gpu.job import NEVER, PlainGpuJob
 
 Placed = dict[int, int]  # node -> GPUs

@@ -19,7 +19,7 @@ import numpy as np
 from simulator.gpu.algorithms.assignment import UNASSIGNED
 from simulator.gpu.profiles.profile import RESTART_S
 from simulator.gpu.profiles.scaling import goodput
-from simulator.gpu.rounds import GpuMachine
+from simulator.gpu.round_policy import GpuMachine
 from tests.twins.gpu.job import PlainGpuJob
 from tests.twins.gpu.rounds import Placed, best_fit, less
 

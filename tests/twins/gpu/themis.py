@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.gpu.rounds import GpuMachine
+from simulator.gpu.round_policy import GpuMachine
 from tests.twins.gpu.job import PlainGpuJob
 from tests.twins.gpu.rounds import Placed, best_fit, holds, less, speed
 

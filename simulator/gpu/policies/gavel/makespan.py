@@ -17,7 +17,7 @@ import numpy as np
 from simulator.gpu.algorithms import time_shares
 from simulator.gpu.algorithms.time_shares import SharedGpus
 from simulator.gpu.policies.gavel.max_min import Gavel
-from simulator.gpu.rounds import View
+from simulator.gpu.round_policy import View
 from simulator.gpu.scheduler import RoundScheduler, check_range
 from traces.arrays import Float64s
 

@@ -30,7 +30,7 @@ import numpy as np
 from simulator.gpu.algorithms import time_shares
 from simulator.gpu.algorithms.time_shares import SharedGpus
 from simulator.gpu.policies.gavel.share_rounds import ShareRounds, fastest_first
-from simulator.gpu.rounds import Placed, View
+from simulator.gpu.round_policy import Placed, View
 from simulator.gpu.scheduler import RoundScheduler, check_seconds
 from traces.arrays import Float64s
 
@@ -56,11 +56,11 @@ class Gavel:
 
     @property
     def guests(self) -> Mapping[int, int]:
-        """As `simulator.gpu.rounds.RoundPolicy`: no job shares its GPUs."""
+        """As `simulator.gpu.round_policy.RoundPolicy`: no job shares its GPUs."""
         return self._rounds.guests
 
     def decide(self, view: View) -> dict[int, Placed]:
-        """As `simulator.gpu.rounds.RoundPolicy`."""
+        """As `simulator.gpu.round_policy.RoundPolicy`."""
         if self._rounds.is_due(view):
             shared = self._shared(view)
             members = [(job.number,) for job in view.jobs]

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from simulator.gpu.algorithms.placement import has_free, packed, take
-from simulator.gpu.rounds import GpuJob, GpuMachine, Placed, View, speed
+from simulator.gpu.round_policy import GpuJob, GpuMachine, Placed, View, speed
 from traces.arrays import Bools, Float64s, Int64s
 from traces.errors import InputError
 

@@ -22,7 +22,7 @@ from simulator.gpu.algorithms.placement import fewest_nodes, packed_whole
 from simulator.gpu.algorithms.time_shares import SharedGpus
 from simulator.gpu.policies.gavel.max_min import Gavel
 from simulator.gpu.profiles.scaling import throughput
-from simulator.gpu.rounds import GpuJob, GpuMachine, View
+from simulator.gpu.round_policy import GpuJob, GpuMachine, View
 from simulator.gpu.scheduler import RoundScheduler
 from traces.arrays import Float64s
 

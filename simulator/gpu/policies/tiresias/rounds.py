@@ -28,7 +28,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.gpu.algorithms.placement import packed, take
-from simulator.gpu.rounds import NOBODY, GpuJob, Placed, View, first_that_fit
+from simulator.gpu.round_policy import NOBODY, GpuJob, Placed, View, first_that_fit
 from simulator.gpu.scheduler import RoundScheduler, check_seconds
 from traces.arrays import Int64s
 
@@ -61,7 +61,7 @@ class TiresiasRounds:
         self._queues: tuple[list[int], list[int]] = ([], [])
 
     def decide(self, view: View) -> dict[int, Placed]:
-        """As `simulator.gpu.rounds.RoundPolicy`."""
+        """As `simulator.gpu.round_policy.RoundPolicy`."""
         there = {job.number: job for job in view.jobs}
         self._join(there)
         order = [there[number] for queue in self._queues for number in queue]

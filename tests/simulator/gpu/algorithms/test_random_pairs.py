@@ -8,7 +8,8 @@ import pytest
 from simulator.gpu.algorithms.random_pairs import RandomPairs
 from simulator.gpu.policies.gandiva import Gandiva
 from simulator.gpu.policies.gavel.makespan import GavelMakespan
-from simulator.gpu.rounds import GpuJob, GpuMachine, simulate_rounds
+from simulator.gpu.round_policy import GpuJob, GpuMachine
+from simulator.gpu.rounds import simulate_rounds
 from tests.simulator.gpu.models import MODELS
 from traces.errors import InputError
 

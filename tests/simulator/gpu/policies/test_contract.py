@@ -11,7 +11,8 @@ import pytest
 
 from simulator.gpu.policies.guided import Guided
 from simulator.gpu.registry import SCHEDULERS, scheduler
-from simulator.gpu.rounds import GpuMachine, Placed, RoundPolicy, View, simulate_rounds
+from simulator.gpu.round_policy import GpuMachine, Placed, RoundPolicy, View
+from simulator.gpu.rounds import simulate_rounds
 from simulator.gpu.scheduler import RoundScheduler
 from tests.simulator.gpu.twins import Between
 from tests.simulator.gpu.workloads import ALIKE, MIXED, generated

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.gpu.policies.gandiva import Gandiva
-from simulator.gpu.rounds import GpuJob, GpuMachine, Placed, View, simulate_rounds
+from simulator.gpu.round_policy import GpuJob, GpuMachine, Placed, View
+from simulator.gpu.rounds import simulate_rounds
 
 ROUND_S = 60.0
 

@@ -7,7 +7,8 @@ import pytest
 
 from simulator.gpu.policies.guided import Guided
 from simulator.gpu.result import GpuResult
-from simulator.gpu.rounds import GpuJob, GpuMachine, Placed, View, simulate_rounds
+from simulator.gpu.round_policy import GpuJob, GpuMachine, Placed, View
+from simulator.gpu.rounds import simulate_rounds
 from tests.simulator.gpu.workloads import ALIKE, generated
 from traces.errors import InputError
 

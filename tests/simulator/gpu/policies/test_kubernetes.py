@@ -12,7 +12,8 @@ from simulator.gpu.jobs import of_arrays
 from simulator.gpu.policies.guided import Guided
 from simulator.gpu.policies.kubernetes import Kubernetes
 from simulator.gpu.result import GpuResult
-from simulator.gpu.rounds import GpuJob, GpuMachine, simulate_rounds
+from simulator.gpu.round_policy import GpuJob, GpuMachine
+from simulator.gpu.rounds import simulate_rounds
 from simulator.gpu.run import fits
 from traces.errors import InputError
 

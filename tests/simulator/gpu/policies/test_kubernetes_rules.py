@@ -12,7 +12,8 @@ from simulator.gpu.jobs import of_arrays
 from simulator.gpu.pods import PodNodes, Scoring
 from simulator.gpu.policies.kubernetes import Kubernetes
 from simulator.gpu.result import GpuResult
-from simulator.gpu.rounds import GpuJob, GpuMachine, simulate_rounds
+from simulator.gpu.round_policy import GpuJob, GpuMachine
+from simulator.gpu.rounds import simulate_rounds
 from simulator.gpu.run import simulate
 from traces.errors import InputError
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from simulator.gpu.policies.kubernetes import Kubernetes
 from simulator.gpu.registry import check
 from simulator.gpu.result import GpuResult
-from simulator.gpu.rounds import GpuJob, GpuMachine, Placed, View, simulate_rounds
+from simulator.gpu.round_policy import GpuJob, GpuMachine, Placed, View
+from simulator.gpu.rounds import simulate_rounds
 from tests.simulator.gpu.twins import Between
 from traces.errors import InputError
 

@@ -13,7 +13,8 @@ from simulator.gpu.policies.guided import Guided
 from simulator.gpu.policies.lyra import Lyra
 from simulator.gpu.policies.sia import Sia
 from simulator.gpu.policies.themis import Themis
-from simulator.gpu.rounds import RoundPolicy, simulate_rounds
+from simulator.gpu.round_policy import RoundPolicy
+from simulator.gpu.rounds import simulate_rounds
 
 
 @pytest.mark.parametrize(

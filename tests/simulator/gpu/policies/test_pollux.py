@@ -13,7 +13,8 @@ import pytest
 from simulator.gpu.policies.pollux import Pollux
 from simulator.gpu.profiles.profile import Profile
 from simulator.gpu.registry import check
-from simulator.gpu.rounds import NOBODY, GpuJob, GpuMachine, Placed, View, simulate_rounds
+from simulator.gpu.round_policy import NOBODY, GpuJob, GpuMachine, Placed, View
+from simulator.gpu.rounds import simulate_rounds
 from tests.simulator.gpu.models import MODELS
 from tests.simulator.gpu.test_training import read
 from traces.errors import InputError

@@ -17,7 +17,8 @@ from simulator.gpu.policies.sia import Sia
 from simulator.gpu.profiles.profile import Profile
 from simulator.gpu.registry import check
 from simulator.gpu.result import GpuResult
-from simulator.gpu.rounds import GpuJob, GpuMachine, RoundPolicy, View, simulate_rounds
+from simulator.gpu.round_policy import GpuJob, GpuMachine, RoundPolicy, View
+from simulator.gpu.rounds import simulate_rounds
 from tests.simulator.gpu.models import MODELS
 from tests.simulator.gpu.workloads import ALIKE, generated
 from traces.errors import InputError

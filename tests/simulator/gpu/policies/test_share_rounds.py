@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from simulator.gpu.policies.gavel.share_rounds import Members, ShareRounds
-from simulator.gpu.rounds import GpuJob, GpuMachine, Placed, View
+from simulator.gpu.round_policy import GpuJob, GpuMachine, Placed, View
 from traces.errors import InputError
 
 ROUND_S = 360.0

@@ -8,7 +8,8 @@ import pytest
 from simulator.gpu.policies.themis import Themis
 from simulator.gpu.profiles.scaling import goodput
 from simulator.gpu.result import GpuResult
-from simulator.gpu.rounds import GpuJob, GpuMachine, Placed, View, simulate_rounds
+from simulator.gpu.round_policy import GpuJob, GpuMachine, Placed, View
+from simulator.gpu.rounds import simulate_rounds
 from tests.simulator.gpu.models import MODELS
 from traces.errors import InputError
 

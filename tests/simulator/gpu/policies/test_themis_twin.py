@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from simulator.gpu.policies.themis import Themis
-from simulator.gpu.rounds import GpuJob, GpuMachine
+from simulator.gpu.round_policy import GpuJob, GpuMachine
 from tests.simulator.gpu.twins import assert_equal, instance
 from tests.twins.gpu import themis
 

@@ -8,7 +8,8 @@ import pytest
 from simulator.gpu.policies.tiresias.rounds import TiresiasRounds, emptiest_first
 from simulator.gpu.registry import check
 from simulator.gpu.result import GpuResult
-from simulator.gpu.rounds import GpuJob, GpuMachine, View, simulate_rounds
+from simulator.gpu.round_policy import GpuJob, GpuMachine, View
+from simulator.gpu.rounds import simulate_rounds
 from tests.simulator.gpu.workloads import ALIKE, generated
 from traces.errors import InputError
 
