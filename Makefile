@@ -17,7 +17,7 @@ export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
 # Without its bytecode every process would compile Baton's modules again: half a second, and the tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup system slurms run test test-fast collected coverage lint live fidelity mutants bench dev mlflow lock sample docs site clean
+.PHONY: help setup system slurms servers run test test-fast collected coverage lint live fidelity mutants bench dev mlflow lock sample docs site clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## */\t/' | expand -t 12
@@ -40,6 +40,9 @@ system:          ## install Debian packages for the live tests: a real Slurm, an
 
 slurms:          ## make roots of Debian 13 and sid with Slurm 24.11 and 26.05 for the live tests (needs root; 450 MB)
 	./tests/live/install-packages --slurm 24.11,26.05
+
+servers: setup   ## install what a shared Dagster, MLflow and Postgres need, in the versions of deploy/requirements.lock
+	$(BIN)/uv pip install -q --python $(BIN)/python --no-deps --require-hashes -r deploy/requirements.lock
 
 run: setup       ## run the whole pipeline on the bundled sample, or RAW=DIR (FLAGS="--cluster ... --timezone ...")
 	$(BIN)/baton run $(if $(RAW),--raw "$(RAW)") $(FLAGS)
@@ -108,8 +111,10 @@ mlflow: setup    ## serve the MLflow UI on http://127.0.0.1:5000
 	  exec $(BIN)/mlflow server --app-name baton --workers 1 --host 127.0.0.1 --port $(MLFLOW_PORT) --backend-store-uri "$$uri"
 
 lock: setup      ## pin the dependencies again after a change of pyproject.toml
-	$(BIN)/uv pip compile -q --no-header --no-annotate --generate-hashes --extra pipeline --extra slurm --extra dev \
-	  $(foreach p,$(NOT_LOCKED),--no-emit-package $(p)) pyproject.toml -o requirements.lock
+	$(COMPILE) --extra dev pyproject.toml -o requirements.lock
+	$(COMPILE) --extra remote -c requirements.lock pyproject.toml -o deploy/requirements.lock
+COMPILE = $(BIN)/uv pip compile -q --no-header --no-annotate --generate-hashes --extra pipeline --extra slurm \
+  $(foreach p,$(NOT_LOCKED),--no-emit-package $(p))
 # torch, and the packages that only its CUDA build needs
 NOT_LOCKED := torch triton cuda-bindings cuda-pathfinder cuda-toolkit $(addprefix nvidia-,cublas cuda-cupti cuda-nvrtc \
   cuda-runtime cudnn-cu13 cufft cufile curand cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx)

@@ -16,6 +16,7 @@ from models.tracking import address, remote
 from models.tracking.address import Server
 from traces.errors import InputError
 from traces.store.folder import DataFolder
+from traces.visible import visible
 
 MOST_APART_S = 60  # between the clocks of two hosts, whose runs and decisions are put in order of time
 MOST_CHARACTERS = 40  # of a server's version
@@ -49,7 +50,7 @@ def _http(server: Server) -> Iterator[DeploymentCheck]:
     asked = Request(f"{server.uri}/version", headers={"Authorization": f"Basic {login}"} if user else {})  # noqa: S310
     try:
         with urlopen(asked, timeout=remote.WAIT_S) as answer:  # noqa: S310 - http or https, as `address` checks
-            there, headers = answer.read(MOST_CHARACTERS).decode(errors="replace"), answer.headers
+            there, headers = visible(answer.read(MOST_CHARACTERS).decode(errors="replace")), answer.headers
     except HTTPError as error:
         there, headers = "of an unknown version", error.headers
     except (URLError, OSError) as error:

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,17 +22,19 @@ import pytest
 import yaml
 
 from tests.conftest import REPOSITORY
+from tests.pipelines.conftest import dump
 from tests.postgres import running_postgres
+from traces.store import warehouse
+from traces.store.folder import DataFolder
 
 FOLDER = REPOSITORY / "deploy"
 COMPOSE: dict[str, Any] = yaml.safe_load((FOLDER / "compose.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS = ("mlflow", "code", "webserver", "daemon")
-START_S = 240
-HEALTH = """{
-  instance { daemonHealth { allDaemonStatuses { daemonType healthy required } } }
-  repositoriesOrError { ... on RepositoryConnection { nodes { name } } }
-}"""
+START_S = 600
+HEALTH = "{ instance { daemonHealth { allDaemonStatuses { daemonType healthy required } } } }"
+LOCATIONS = "{ repositoriesOrError { ... on RepositoryConnection { nodes { name } } } }"
+RUNS = "{ runsOrError { ... on Runs { results { status tags { key value } } } } }"
 
 
 def test_every_service_is_pinned_checked_and_on_the_loopback_alone() -> None:
@@ -159,24 +161,55 @@ def _free_port() -> str:
         return str(probe.getsockname()[1])
 
 
+def _graphql(stack: dict[str, str], query: str) -> dict[str, Any]:
+    asked = Request(
+        f"{stack['WEBSERVER']}/graphql", json.dumps({"query": query}).encode(), {"Content-Type": "application/json"}
+    )
+    with urlopen(asked, timeout=60) as answer:
+        found: dict[str, Any] = json.load(answer)["data"]
+    return found
+
+
+def _until(found: Callable[[], Any]) -> None:
+    """Wait until `found` returns nothing that is left to wait for."""
+    until = time.monotonic() + START_S
+    while left := found():
+        assert time.monotonic() < until, left
+        time.sleep(2)
+
+
 @pytest.mark.slow
-def test_doctor_finds_every_server_and_dagster_its_parts(stack: dict[str, str]) -> None:
-    doctor = [sys.executable, "-m", "pipelines.entry", "doctor"]
-    done = subprocess.run(doctor, env=stack, cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert [line.split(":")[0].split()[-1] for line in done.stdout.splitlines()] == [
+def test_a_team_works_with_it(stack: dict[str, str], tmp_path: Path) -> None:
+    """Doctor and Dagster's daemons are well; a file makes a run, while `baton run` works on another cluster."""
+    baton = [sys.executable, "-m", "pipelines.entry"]
+    doctor = subprocess.run([*baton, "doctor"], env=stack, cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
+    assert doctor.returncode == 0, doctor.stdout + doctor.stderr
+    assert [line.split(":")[0].split()[-1] for line in doctor.stdout.splitlines()] == [
         "engine", "tracking", "clock", "locks", "clock", "Dagster",
     ]  # fmt: skip
-    asked = json.dumps({"query": HEALTH}).encode()
-    request = Request(f"{stack['WEBSERVER']}/graphql", asked, {"Content-Type": "application/json"})
-    until = time.monotonic() + START_S
-    while True:
-        with urlopen(request, timeout=60) as answer:
-            found = json.load(answer)["data"]
-        daemons = found["instance"]["daemonHealth"]["allDaemonStatuses"]
-        ill = [one for one in daemons if one["required"] and not one["healthy"]]
-        if not ill:
-            break
-        assert time.monotonic() < until, ill
-        time.sleep(2)
-    assert len(found["repositoriesOrError"]["nodes"]) == 1
+    assert len(_graphql(stack, LOCATIONS)["repositoriesOrError"]["nodes"]) == 1
+    _until(lambda: [
+        one for one in _graphql(stack, HEALTH)["instance"]["daemonHealth"]["allDaemonStatuses"]
+        if one["required"] and not one["healthy"]
+    ])  # fmt: skip
+
+    arrived = Path(stack["BATON_DATA"]) / "raw" / "lab"
+    arrived.mkdir(parents=True)
+    os.utime(dump(arrived / "jobs.psv"), (time.time() - 60,) * 2)  # the sensor waits until a file is quiet
+    own = dump(tmp_path / "other.psv", jobs=5)
+    ran = subprocess.run(
+        [*baton, "run", str(own), "--cluster", "other"],
+        env=stack, cwd=REPOSITORY, capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    assert ran.returncode == 0 and "no policies: " in ran.stdout, ran.stdout + ran.stderr
+
+    def of_sensor() -> list[dict[str, Any]]:
+        runs = _graphql(stack, RUNS)["runsOrError"]["results"]
+        lab = [run for run in runs if {"key": "dagster/partition", "value": "lab"} in run["tags"]]
+        return [] if [run["status"] for run in lab] == ["SUCCESS"] else (lab or runs or ["no run"])
+
+    _until(of_sensor)
+    jobs = warehouse.read(DataFolder(Path(stack["BATON_DATA"])), "SELECT cluster, count(*) FROM jobs GROUP BY ALL")
+    assert sorted(jobs.rows()) == [("lab", 6), ("other", 5)]
+    statuses = {run["status"] for run in _graphql(stack, RUNS)["runsOrError"]["results"]}
+    assert statuses == {"SUCCESS"}, statuses
