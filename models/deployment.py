@@ -11,6 +11,7 @@
     cpus = 1                      # of a job; a task uses one thread
     at_once = 64                  # most running jobs
     setup = ["module load python/3.11"]
+    address = "host:6379"         # of kind "ray": the cluster's head, or "auto", the cluster of this machine
 
     [tracking]
     uri = "https://mlflow.example.org"  # MLFLOW_TRACKING_URI counts before it
@@ -41,10 +42,14 @@ from traces.given_paths import bytes_of
 
 FILE = "deployment.toml"
 VARIABLE = "BATON_DEPLOYMENT"
-KINDS = ("local", "slurm")
+KINDS = ("local", "slurm", "ray")
+_NOT_FOR = {"slurm": ("address",), "ray": ("partition", "account", "qos", "time", "setup")}
 MOST_AT_ONCE = 250  # four times as many jobs fit into one array (MaxArraySize is 1001 by default)
 _MEMORY = re.compile(r"([1-9]\d{0,8})([MGT])")
 _TIME = re.compile(r"([1-9]\d{0,5})([mhd])")
+_ADDRESS = re.compile(r"auto|([A-Za-z0-9][A-Za-z0-9._-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\]):(\d{1,5})")
+_MOST_PORT = 65535
+_MIB = {"M": 1, "G": 1 << 10, "T": 1 << 20}
 _MINUTES = {"m": 1, "h": 60, "d": 24 * 60}
 # Table of a server: its only key, and the field of Deployment.
 _SERVERS = {"tracking": ("uri", "tracking_uri"), "locks": ("postgres", "locks"), "dagster": ("home", "dagster_home")}
@@ -65,6 +70,13 @@ class EngineOptions:
     cpus: int = 1
     at_once: int = 64
     setup: tuple[str, ...] = ()
+    address: str = "auto"
+
+    @property
+    def memory_bytes(self) -> int:
+        """`memory` in bytes. Raises InputError (the key)."""
+        amount, unit = _parsed(_MEMORY, "memory", self.memory, "4G")
+        return int(amount) * _MIB[unit] << 20
 
     def slurm_parameters(self, memory: int = 1) -> dict[str, Any]:
         """Return the parameters of submitit's executor, with `memory` times the memory. Raises InputError (the key)."""
@@ -159,8 +171,15 @@ def _engine(table: dict[str, Any]) -> EngineOptions:
         raise InputError(f"engine.kind {options.kind!r:.40} is unknown: known are {', '.join(KINDS)}")
     if options.cpus < 1 or not 1 <= options.at_once <= MOST_AT_ONCE:
         raise InputError(f"engine.cpus must be 1 or more, and engine.at_once 1 to {MOST_AT_ONCE}")
-    if options.kind == "slurm" and not Path(options.scratch).is_absolute():
+    uses_scratch = options.kind == "slurm" or (options.kind == "ray" and options.scratch)
+    if uses_scratch and not Path(options.scratch).is_absolute():
         raise InputError(f"engine.scratch {options.scratch!r:.60}: name a folder that all nodes see, from / on")
+    for name in _NOT_FOR.get(options.kind, ()):
+        if name in given:
+            raise InputError(f"engine.{name} is not an option of kind {options.kind!r}")
+    address = _ADDRESS.fullmatch(options.address)
+    if address is None or int(address[2] or 0) > _MOST_PORT:
+        raise InputError(f"engine.address {options.address!r:.60} is not understood: write 'host:6379' or 'auto'")
     options.slurm_parameters()
     return options
 

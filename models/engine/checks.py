@@ -10,13 +10,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from models.deployment import DeploymentCheck, EngineOptions
-from models.engine.engines import engine_on
+from models.engine.engines import LIBRARIES, engine_on
 from models.engine.scratch import Scratch
 from models.engine.work import Task, Work
 from traces.counted import counted
 from traces.errors import BatonError
 
 PATIENCE_S = 30  # of a command of Slurm
+TASK_S = 60.0  # for a task on a node of Ray that may be busy
 
 
 def engine_checks(options: EngineOptions) -> Iterator[DeploymentCheck]:
@@ -24,21 +25,25 @@ def engine_checks(options: EngineOptions) -> Iterator[DeploymentCheck]:
     if options.kind == "local":
         yield DeploymentCheck("engine", f"local: processes of this machine, Python {platform.python_version()}")
         return
-    yield DeploymentCheck("engine", f"slurm, {counted(options.at_once, 'job')} at once")
-    for check in (_submitit, _scratch, _slurm, _accounting, _partition, _task):
+    unit = "job" if options.kind == "slurm" else "task"
+    yield DeploymentCheck("engine", f"{options.kind}, {counted(options.at_once, unit)} at once")
+    for check in CHECKS[options.kind]:
         found = check(options)
         yield found
         if found.mend:
             return
 
 
-def _submitit(_options: EngineOptions) -> DeploymentCheck:
-    if find_spec("submitit") is None:
-        return DeploymentCheck("submitit", "not installed", "pip install '.[slurm]'")
-    return DeploymentCheck("submitit", version("submitit"))
+def _library(options: EngineOptions) -> DeploymentCheck:
+    library = LIBRARIES[options.kind]
+    if find_spec(library) is None:
+        return DeploymentCheck(library, "not installed", f"pip install '.[{options.kind}]'")
+    return DeploymentCheck(library, version(library))
 
 
 def _scratch(options: EngineOptions) -> DeploymentCheck:
+    if not options.scratch:
+        return DeploymentCheck("scratch", "none: a run that is killed begins anew")
     try:
         return DeploymentCheck("scratch", str(Scratch(Path(options.scratch)).root))
     except BatonError as error:
@@ -76,6 +81,32 @@ def _task(options: EngineOptions) -> DeploymentCheck:
     return DeploymentCheck(name, f"ran on {node} with the same code")
 
 
+def _ray_cluster(options: EngineOptions) -> DeploymentCheck:
+    from models.engine.ray import ray_nodes
+
+    name = "cluster"
+    try:
+        nodes = ray_nodes(options)
+    except BatonError as error:
+        return DeploymentCheck(name, str(error), "start Baton on a node of the cluster, with the Ray that it runs")
+    cpus = counted(round(sum(node.cpus for node in nodes)), "CPU")
+    return DeploymentCheck(name, f"{options.address}, {counted(len(nodes), 'node')} with {cpus} for tasks")
+
+
+def _ray_tasks(options: EngineOptions) -> DeploymentCheck:
+    """Run one task on each node; the worker compares its code with that of this machine first."""
+    from models.engine.ray import each_on_ray, ray_nodes
+
+    name = "a task on each node"
+    try:
+        nodes = ray_nodes(options)
+        work = Work(node_name, [Task(f"the task on node {node.name}", 0, "check") for node in nodes])
+        ran = sorted(set(dict(each_on_ray(work, options, nodes=nodes, wait_s=TASK_S)).values()))
+    except BatonError as error:
+        return DeploymentCheck(name, str(error), "install the same Baton on the node; if none is free, wait for one")
+    return DeploymentCheck(name, f"ran on {', '.join(ran)} with the same code")
+
+
 def node_name(_shared: object, _argument: int) -> str:
     """Return the name of the machine, as the task of the check."""
     return platform.node()
@@ -90,3 +121,9 @@ def _command(name: str, command: list[str], mend: str) -> DeploymentCheck:
     except (OSError, subprocess.TimeoutExpired) as error:
         return DeploymentCheck(name, f"{command[0]}: {getattr(error, 'strerror', None) or error}", mend)
     return DeploymentCheck(name, done.stdout.strip())
+
+
+CHECKS = {
+    "slurm": (_library, _scratch, _slurm, _accounting, _partition, _task),
+    "ray": (_library, _scratch, _ray_cluster, _ray_tasks),
+}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import signal
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -39,11 +40,11 @@ def run_chunk(chunk: Chunk) -> int:
     # submitit would raise an error in the task shortly before the job's limit, or requeue the job. Slurm ends it.
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     scratch, done = Scratch(Path(chunk.folder)), 0
-    refusal = _difference(scratch.get(chunk.code), code_parts({chunk.function.partition(":")[0], *chunk.modules}))
+    refusal = other_code(scratch.get(chunk.code), {chunk.function.partition(":")[0], *chunk.modules})
     if refusal is None:
-        function, shared = _named(chunk.function), scratch.get(chunk.shared)
+        function, shared = imported(chunk.function), scratch.get(chunk.shared)
         if chunk.prepare:
-            _prepare(scratch, chunk, shared)
+            prepare_once(scratch.root, chunk.prepare, chunk.code, shared)
     for key, argument in chunk.tasks:
         if key not in scratch.answered():
             began = time.perf_counter()
@@ -51,31 +52,37 @@ def run_chunk(chunk: Chunk) -> int:
                 answer = Answer(error=refusal) if refusal else Answer(function(shared, scratch.get(argument)))
             except Exception as error:
                 answer = Answer(error=error)
-            scratch.keep(key, answer._replace(wall_s=time.perf_counter() - began))
+            answer = answer._replace(wall_s=time.perf_counter() - began)
+            try:
+                scratch.keep(key, answer)
+            except WorkError as error:  # a full disk has room for the error, which is smaller
+                scratch.keep(key, Answer(error=WorkError(f"node {platform.node()}: {error}")))
             done += 1
     return done
 
 
-def _prepare(scratch: Scratch, chunk: Chunk, shared: Any) -> None:
-    """Compile for this type of processor, once for all workers: the first compiles while the others wait."""
+def prepare_once(folder: Path, prepare: str, code: str, shared: Any) -> None:
+    """Compile for this type of processor, once for all workers that see the folder: the others wait for the first."""
     from llvmlite import binding
 
-    name = f"{binding.get_host_cpu_name()}-{chunk.code[:12]}"
-    mark = scratch.root / "compiled" / name
+    name = f"{binding.get_host_cpu_name()}-{code[:12]}"
+    mark = folder / "compiled" / name
     if not mark.exists():
-        with suppress(WorkError), locked(scratch.root, f"compilation {name}"):  # this file system may have no locks
+        with suppress(WorkError), locked(folder, f"compilation {name}"):  # this file system may have no locks
             if not mark.exists():
-                _named(chunk.prepare)(shared)
+                imported(prepare)(shared)
                 write_text(mark, "")
 
 
-def _named(text: str) -> Any:
+def imported(text: str) -> Any:
+    """Return what `module:name` names."""
     module, _colon, name = text.partition(":")
     return getattr(import_module(module), name)
 
 
-def _difference(there: dict[str, str], here: dict[str, str]) -> WorkError | None:
-    """Return the refusal of a worker whose code (`here`) differs from the driver's (`there`)."""
+def other_code(there: dict[str, str], modules: Collection[str]) -> WorkError | None:
+    """Return the refusal of a worker whose code of these modules differs from the driver's (`there`), else None."""
+    here = code_parts(modules)
     differing = sorted(name for name in there.keys() | here.keys() if there.get(name) != here.get(name))
     if not differing:
         return None

@@ -11,6 +11,8 @@ from models.engine.local import each_here
 from models.engine.work import Engine
 from traces.errors import InputError
 
+LIBRARIES = {"slurm": "submitit", "ray": "ray"}  # of a kind of engine
+
 
 def engine_of(root: Path) -> Engine:
     """Return the engine of the data folder `root`. Raises InputError (the file, key; the scratch folder)."""
@@ -21,9 +23,10 @@ def engine_on(options: EngineOptions) -> Engine:
     """Return the engine with these options. Raises InputError for a scratch folder that cannot be used."""
     if options.kind == "local":
         return each_here
-    if find_spec("submitit") is None:
-        raise InputError("engine.kind 'slurm' needs submitit: pip install '.[slurm]'")
+    library = LIBRARIES[options.kind]
+    if find_spec(library) is None:
+        raise InputError(f"engine.kind {options.kind!r} needs {library}: pip install '.[{options.kind}]'")
     # By a relative name, which `traces.cache.closure` does not follow: a result does not depend on where it was made.
-    scratch = import_module(".scratch", __package__).Scratch(Path(options.scratch))
-    each_on_slurm = import_module(".slurm", __package__).each_on_slurm
-    return lambda work, _most: each_on_slurm(work, options, scratch)
+    scratch = import_module(".scratch", __package__).Scratch(Path(options.scratch)) if options.scratch else None
+    each = getattr(import_module(f".{options.kind}", __package__), f"each_on_{options.kind}")
+    return lambda work, _most: each(work, options, scratch)

@@ -11,7 +11,7 @@ import os
 import pickle
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,14 +86,9 @@ class Scratch:
         return pickle.loads(data)  # noqa: S301 - our own folder
 
     def keep(self, key: str, answer: Answer) -> None:
-        """Keep the answer of a task, whole or not at all. An exception that cannot be pickled becomes a WorkError."""
-        try:
-            data = pickle.dumps(answer, protocol=5)
-            pickle.loads(data)  # noqa: S301 - some exceptions are pickled and cannot be read
-        except Exception as error:
-            data = pickle.dumps(Answer(error=WorkError(f"{answer.error or answer.result!r}: {error}")), protocol=5)
+        """Keep the answer of a task, whole or not at all."""
         with whole_file(self.root / "answers" / key) as part:
-            part.write_bytes(data)
+            part.write_bytes(pickled(answer))
 
     def answer(self, key: str) -> Answer:
         """Return the answer of a task. Raises WorkError if it is damaged."""
@@ -120,9 +115,7 @@ class Scratch:
         """Keep the values that the tasks need."""
         code, shared = work.code, self.put(work.shared)
         arguments = tuple(self.put(task.argument) for task in work.tasks)
-        function, prepare = (
-            "" if one is None else f"{one.__module__}:{one.__qualname__}" for one in (work.function, work.prepare)
-        )
+        function, prepare = importable_name(work.function), importable_name(work.prepare)
         keys = tuple(digest(function, code, shared, argument, work.settings) for argument in arguments)
         return StoredWork(function, prepare, self.put(code), shared, arguments, keys)
 
@@ -165,6 +158,21 @@ class Scratch:
     def _delete(self, path: Path) -> None:
         with suppress(FileNotFoundError):
             path.unlink()
+
+
+def pickled(answer: Answer) -> bytes:
+    """Return the answer as bytes. An exception or a result that cannot be pickled becomes a WorkError."""
+    try:
+        data = pickle.dumps(answer, protocol=5)
+        pickle.loads(data)  # noqa: S301 - some exceptions are pickled and cannot be read
+    except Exception as error:
+        data = pickle.dumps(Answer(error=WorkError(f"{answer.error or answer.result!r}: {error}")), protocol=5)
+    return data
+
+
+def importable_name(function: Callable[..., Any] | None) -> str:
+    """Return `module:name`; empty for None."""
+    return "" if function is None else f"{function.__module__}:{function.__qualname__}"
 
 
 def chunks(estimates_s: Mapping[int, float], about_s: float) -> list[list[int]]:

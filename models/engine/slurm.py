@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from models.engine.chunk import Chunk, run_chunk
 from models.engine.scratch import Answer, Scratch, StoredWork, chunks, estimate_s
 from models.engine.work import CONTRARY, Work, python_path
 from traces.counted import counted
-from traces.errors import InputError, WorkError
+from traces.errors import InputError, WorkError, of_system
 from traces.progress import say
 
 LOOK_S = 0.5  # between looks at the answers
@@ -30,6 +31,7 @@ ASK_S = 10.0  # between questions to sacct, one for all jobs
 LEAST_S, CHUNK_S = 10.0, 60.0  # length of a chunk; a job costs about 2 s to start
 CHUNKS_A_SLOT = 2  # of long work: few enough for the limits of an array, enough to even out wrong estimates
 OUT_OF_MEMORY = "OUT_OF_MEMORY"
+FORGOTTEN = "forgotten by slurmctld"  # killed before it saved the job; sacct calls such a job RUNNING for ever
 KILLED = "9"  # signal, as the kernel and Slurm without cgroups end what uses too much memory; srun exits with it
 
 
@@ -87,6 +89,7 @@ class _Run:
     lost: Counter[int] = field(default_factory=Counter)  # by task
     seconds: dict[str, float] = field(default_factory=dict)  # by kind of task
     asked_s: float = field(default_factory=time.monotonic)
+    absent: set[str] = field(default_factory=set)  # jobs that squeue did not have the last time
 
     def answers(self, tasks: list[int] | set[int]) -> Iterator[tuple[int, Any]]:
         """Yield the results of the tasks that have one, and remove these tasks. Raises what a task raised."""
@@ -138,7 +141,9 @@ class _Run:
                 **self.options.slurm_parameters(memory),
             )
             jobs = executor.map_array(run_chunk, arguments)
-        except (FailedJobError, OSError, RuntimeError) as error:
+        except OSError as error:  # such as a full disk
+            raise of_system(error, self.scratch.root) from error
+        except (FailedJobError, RuntimeError) as error:
             lines = str(error).strip().splitlines() or [type(error).__name__]
             raise InputError(f"Slurm refuses the jobs of the engine: {lines[-1]}") from error
         for job, group in zip(jobs, groups, strict=True):
@@ -154,11 +159,17 @@ class _Run:
         return [*self.options.setup, *lines, *(f"export {name}={shlex.quote(value)}" for name, value in own.items())]
 
     def ended(self) -> dict[str, _State]:
-        """Return the state of each job that ended; asks sacct every ASK_S."""
+        """Return the state of each job that ended, or that Slurm forgot; asks every ASK_S."""
         if time.monotonic() - self.asked_s < ASK_S:
             return {}
         self.asked_s = time.monotonic()
-        return {job: one for job, one in _states(list(self.jobs)).items() if one.state in ENDED}
+        found = {job: one for job, one in _states(list(self.jobs)).items() if one.state in ENDED}
+        active = _active()
+        if active is not None:  # a job may end between the two questions, but not be absent twice without a record
+            absent = self.jobs.keys() - active - found.keys()
+            found |= dict.fromkeys(absent & self.absent, _State(FORGOTTEN, False))
+            self.absent = absent
+        return found
 
     def again(self, job: str, ended: _State) -> None:
         """Submit the tasks of a lost job again. Raises WorkError for a task that is lost the second time."""
@@ -169,7 +180,8 @@ class _Run:
         if self.lost[suspect] > 1:
             killed = ": out of memory?" if ended.is_killed else ""
             log = self.scratch.root / "jobs" / f"{job}_0_log.err"
-            raise WorkError(f"{name}: lost twice on Slurm (job {job}, {ended.state}{killed}); its output is in {log}")
+            output = f"its output is in {log}" if log.exists() else f"no output: does its node see {self.scratch.root}?"
+            raise WorkError(f"{name}: lost twice on Slurm (job {job}, {ended.state}{killed}); {output}")
         say(f"Slurm: job {job} is lost ({ended.state}) during {name}; trying again")
         try:
             self.submit([[suspect]], memory=2 if ended.is_killed else 1)
@@ -189,7 +201,8 @@ class _Run:
         for job in list(self.jobs):
             self.forget(job)
         if self.seconds:
-            self.scratch.remember_times(self.stored.function, self.seconds)
+            with suppress(WorkError):  # a full disk is another error already
+                self.scratch.remember_times(self.stored.function, self.seconds)
 
 
 def _states(jobs: list[str]) -> dict[str, _State]:
@@ -207,3 +220,10 @@ def _states(jobs: list[str]) -> dict[str, _State]:
         is_killed = before.is_killed or state == OUT_OF_MEMORY or KILLED in code.split(":")
         found[job] = before._replace(is_killed=is_killed)
     return {job: found[job] for job in jobs if job in found}
+
+
+def _active() -> set[str] | None:
+    """Ask squeue for our jobs that did not end; None if the controller does not answer."""
+    command = ["squeue", "--noheader", "--array", "--me", "--format=%i"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return None if done.returncode else set(done.stdout.split())

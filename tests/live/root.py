@@ -14,10 +14,12 @@ from pathlib import Path
 
 ROOTS = Path(os.environ.get("BATON_SLURM_ROOTS", "/var/cache/baton/slurm")).absolute()
 COMMANDS = ("sacct", "sacctmgr", "sbatch", "scancel", "scontrol", "sdiag", "sinfo", "sprio", "sshare", "squeue", "srun")
-# Users, groups and host names are the machine's own. libfaketime names shared memory by process id, and those of the
-# namespace are its own: hence another /dev/shm. Ended children of the first process leave by themselves (SIGCHLD).
+# This machine's own root is at /mnt, for jobs that run its Python. Users, groups and host names are the machine's own.
+# libfaketime names shared memory by process id, and those of the namespace are its own: hence another /dev/shm. Ended
+# children of the first process leave by themselves (SIGCHLD).
 ENTER = """
 root=$1 folder=$2
+mount --rbind / "$root/mnt"
 mount -t proc proc "$root/proc"
 for name in sys dev tmp etc/hosts etc/passwd etc/group; do mount --rbind "/$name" "$root/$name"; done
 mount -t tmpfs tmpfs "$root/dev/shm"

@@ -9,11 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
+from agent.check import TESTED
 from models.deployment import EngineOptions
 from models.engine.checks import engine_checks
 from models.engine.local import each_here
@@ -25,7 +26,7 @@ from models.provisioning.policies.forest import RandomForest
 from models.provisioning.protocol import Policy
 from models.provisioning.training.processes import fit_one
 from tests.live import tasks
-from tests.live.slurm import Cluster, Slurm
+from tests.live.slurm import Cluster, Slurm, end_daemons
 from tests.models.broken_policy import Broken
 from tests.models.pair_tables import random_pairs
 from traces.cache.closure import ROOT
@@ -51,6 +52,7 @@ def slurm() -> Iterator[Slurm]:
 def scratch(slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scratch:
     for name, value in slurm.env.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr("models.engine.slurm.ASK_S", 2.0)
     return Scratch(tmp_path / "scratch")
 
 
@@ -61,10 +63,6 @@ def fits(*asked: tuple[Policy, int]) -> Work:
     named = [Task(f"{policy.name}, seed {seed}", (policy, seed), policy.name) for policy, seed in asked]
     modules = {type(policy).__module__ for policy, _seed in asked}
     return Work(fit_one, named, random_pairs(0, 6), sorted(modules), is_exact=True)
-
-
-def sleeps(folder: Path, *seconds: float) -> Work:
-    return Work(tasks.slept, [Task(f"sleep {place}", (place, s), "sleep") for place, s in enumerate(seconds)], folder)
 
 
 def test_results_are_those_of_this_machine_and_a_new_driver_finds_them(scratch: Scratch) -> None:
@@ -90,7 +88,7 @@ def test_what_a_task_raises_is_raised_and_a_lost_one_is_named(slurm: Slurm, scra
 
 def test_a_killed_worker_costs_one_more_run_of_its_task_alone(slurm: Slurm, scratch: Scratch, tmp_path: Path) -> None:
     scratch.remember_times("tests.live.tasks:slept", {"sleep": 1.0})  # one chunk
-    results = each_on_slurm(sleeps(tmp_path, 0.1, 4.0, 0.1, 0.1), OPTIONS, scratch)
+    results = each_on_slurm(tasks.sleeps(tmp_path, 0.1, 4.0, 0.1, 0.1), OPTIONS, scratch)
     assert next(results) == (0, 0)
     slurm.wait(20, lambda: (tmp_path / "1.runs").exists(), "the second task")
     os.kill(int((tmp_path / "1.pid").read_text()), signal.SIGKILL)
@@ -100,7 +98,7 @@ def test_a_killed_worker_costs_one_more_run_of_its_task_alone(slurm: Slurm, scra
 
 
 def test_a_killed_slurmd_loses_no_result(slurm: Slurm, scratch: Scratch, tmp_path: Path) -> None:
-    results = each_on_slurm(sleeps(tmp_path, 0.1, 8.0, 8.0), OPTIONS, scratch)
+    results = each_on_slurm(tasks.sleeps(tmp_path, 0.1, 8.0, 8.0), OPTIONS, scratch)
     assert next(results) == (0, 0)
     slurm.wait(20, lambda: all((tmp_path / f"{place}.runs").exists() for place in (1, 2)), "both tasks")
     os.kill(slurm.pid("slurmd-n1"), signal.SIGKILL)
@@ -116,7 +114,7 @@ def test_too_little_memory_is_doubled_once(scratch: Scratch, tmp_path: Path) -> 
 
 
 def test_who_stops_listening_cancels_the_jobs(slurm: Slurm, scratch: Scratch, tmp_path: Path) -> None:
-    results = each_on_slurm(sleeps(tmp_path, 0.1, 300.0), OPTIONS, scratch)
+    results = each_on_slurm(tasks.sleeps(tmp_path, 0.1, 300.0), OPTIONS, scratch)
     assert next(results)[0] == 0
     results.close()  # type: ignore[attr-defined]
     slurm.wait(20, lambda: not slurm.run("squeue", "-h", "-t", "running,pending").strip(), "the jobs to be cancelled")
@@ -125,7 +123,8 @@ def test_who_stops_listening_cancels_the_jobs(slurm: Slurm, scratch: Scratch, tm
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_driver_that_ends(slurm: Slurm, scratch: Scratch, tmp_path: Path, number: signal.Signals) -> None:
     """Ctrl-C cancels its jobs. After kill -9 they go on, and the next driver waits for them."""
-    program = [sys.executable, "-m", "tests.live.tasks", str(scratch.root), str(tmp_path), "8"]
+    options = json.dumps(asdict(replace(OPTIONS, scratch=str(scratch.root))))
+    program = [sys.executable, "-m", "tests.live.tasks", options, str(tmp_path), "8"]
     driver = subprocess.Popen(program, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     slurm.wait(30, lambda: (tmp_path / "0.runs").exists(), "the task")
     driver.send_signal(number)
@@ -143,3 +142,105 @@ def test_the_checks_pass_and_name_what_does_not(scratch: Scratch) -> None:
     assert [one.name for one in found][-1] == "a task on a node"
     wrong = list(engine_checks(replace(OPTIONS, scratch=str(scratch.root), partition="nowhere")))
     assert [one.name for one in wrong if one.mend] == ["partition"]
+
+
+@pytest.fixture
+def small_disk(scratch: Scratch, tmp_path: Path) -> Iterator[Path]:
+    """A scratch folder on a disk of 3 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir(mode=0o700)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m,mode=700", "tmpfs", folder], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def test_a_full_disk_is_named_and_what_is_finished_is_kept(small_disk: Path) -> None:
+    scratch = Scratch(small_disk)
+    scratch.remember_times("tests.live.tasks:filled", {"x": 1.0})  # one chunk
+    work = Work(tasks.filled, [Task(f"{mib} MiB", mib, "x") for mib in (0, 1, 4)])
+    results = each_on_slurm(work, OPTIONS, scratch)
+    assert [(at, len(data)) for at, data in (next(results), next(results))] == [(0, 0), (1, 1 << 20)]
+    with pytest.raises(WorkError, match=rf"^node .*: {small_disk}/answers/\w+: No space left on device$"):
+        next(results)
+    (small_disk / "ballast").write_bytes(bytes(small_disk.stat().st_size))
+    with pytest.raises(WorkError, match=rf"^{small_disk}/.*: No space left on device"):
+        list(each_on_slurm(Work(tasks.filled, [Task("5 MiB", 5, "x")], "x" * (4 << 20)), OPTIONS, scratch))
+    subprocess.run(["mount", "-o", "remount,size=16m", small_disk], check=True)
+    assert sorted(len(data) >> 20 for _at, data in each_on_slurm(work, OPTIONS, scratch)) == [0, 1, 4]
+
+
+def restarted(slurm: Slurm, hidden: Path | None = None) -> None:
+    """Start the nodes again; if a folder is named, they see an empty one in its place."""
+    for node in ("n1", "n2"):
+        end_daemons([slurm.pid(f"slurmd-{node}")])
+        hide = f"mount -t tmpfs tmpfs {hidden}; " if hidden else ""
+        script = ("sh", "-euc", f"{hide}exec slurmd -N {node}")
+        slurm.daemon("unshare", "--mount", "--propagation=private", *script)
+    slurm.wait(30, lambda: "idle" in slurm.run("sinfo", "-h", "-o", "%T"), "the nodes")
+
+
+def test_a_node_without_the_scratch_folder_is_named(slurm: Slurm, scratch: Scratch, tmp_path: Path) -> None:
+    restarted(slurm, hidden=tmp_path)
+    try:
+        with pytest.raises(WorkError, match=rf"sleep 0: lost twice on Slurm \(job \d+, FAILED.*{scratch.root}"):
+            list(each_on_slurm(tasks.sleeps(tmp_path, 0.1), OPTIONS, scratch))
+    finally:
+        restarted(slurm)
+
+
+def test_a_node_without_the_data_is_the_error_of_the_task(slurm: Slurm, scratch: Scratch, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/trace").write_text("x")
+    restarted(slurm, hidden=tmp_path / "data")
+    try:
+        work = Work(tasks.size_of, [Task("size", 0, "x")], tmp_path / "data/trace")
+        with pytest.raises(FileNotFoundError, match="data/trace"):
+            list(each_on_slurm(work, OPTIONS, scratch))
+    finally:
+        restarted(slurm)
+
+
+def test_a_killed_controller_costs_at_most_one_more_run(slurm: Slurm, scratch: Scratch, tmp_path: Path) -> None:
+    """Killed soon after a job begins, it forgets the job, and sacct calls the job RUNNING for ever."""
+    options = json.dumps(asdict(replace(OPTIONS, scratch=str(scratch.root))))
+    program = [sys.executable, "-m", "tests.live.tasks", options, str(tmp_path), "5", "5"]
+    driver = subprocess.Popen(program, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    slurm.wait(20, (tmp_path / "1.runs").exists, "the second task")
+    os.kill(slurm.pid("slurmctld"), signal.SIGKILL)
+    slurm.daemon("slurmctld")
+    out, _err = driver.communicate(timeout=90)
+    assert json.loads(out) == [[0, 0], [1, 1]]
+    assert all((tmp_path / f"{place}.runs").read_text() in ("x", "xx") for place in (0, 1))
+    slurm.wait(20, lambda: not slurm.run("squeue", "-h").strip(), "the controller to see the jobs end")
+
+
+IN_LONG_FORM = pytest.mark.skipif(os.environ.get("BATON_LIVE") != "full", reason="a minute: make live")
+
+
+@IN_LONG_FORM
+def test_a_job_that_reaches_its_limit_runs_once_more(slurm: Slurm, scratch: Scratch, tmp_path: Path) -> None:
+    with pytest.raises(WorkError, match=r"sleep 0: lost twice on Slurm \(job \d+, TIMEOUT\)"):
+        list(each_on_slurm(tasks.sleeps(tmp_path, 300.0), replace(OPTIONS, time="1m"), scratch))
+    assert (tmp_path / "0.runs").read_text() == "xx"
+
+
+@IN_LONG_FORM
+@pytest.mark.parametrize("version", TESTED[1:])
+def test_newer_versions_of_slurm(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bytes as here. Jobs run this machine's Python, in this machine's root."""
+    pytest.importorskip("submitit")
+    with Slurm.running(Cluster(nodes=1, settings=MEMORY), version=version) as slurm:
+        for name, value in slurm.env.items():
+            monkeypatch.setenv(name, value)
+        python = slurm.folder / "python"
+        python.write_text(f'#!/bin/sh\nexec /usr/sbin/chroot /mnt {sys.executable} "$@"\n')
+        python.chmod(0o755)
+        scratch = Scratch(tmp_path / "scratch")
+        options = replace(OPTIONS, setup=("export PATH=/usr/bin:/bin",))
+        asked = fits((RandomForest(trees=2), 0))
+        ((_at, (here, *_)),) = each_here(asked, 1)
+        monkeypatch.setattr(sys, "executable", str(python))  # of the jobs
+        ((_at, (there, *_)),) = each_on_slurm(asked, options, scratch)
+        assert content_digest(there) == content_digest(here)

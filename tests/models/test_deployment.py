@@ -15,6 +15,7 @@ from traces.cache.closure import ROOT
 from traces.errors import InputError
 
 SLURM = '[engine]\nkind = "slurm"\nscratch = "/shared/baton"\n'
+RAY = '[engine]\nkind = "ray"\n'
 REFUSED = [
     ("[engine", "Expected ']' at the end of a table declaration"),
     ("[lake]\n", "unknown key lake: known are engine, tracking, locks, dagster"),
@@ -25,7 +26,13 @@ REFUSED = [
     ("[locks]\npostgres = 'postgresql://h/d?password=hunter-2'\n", "locks.postgres holds a password"),
     ("[tracking]\nuri = 'http://[host'\n", "tracking.uri is not an address"),
     ("engine = 3\n", "engine = 3 is not a table"),
-    ('[engine]\nkind = "ray"\n', "engine.kind 'ray' is unknown: known are local, slurm"),
+    ('[engine]\nkind = "dask"\n', "engine.kind 'dask' is unknown: known are local, slurm, ray"),
+    (RAY + 'address = "head"\n', "engine.address 'head' is not understood: write 'host:6379' or 'auto'"),
+    (RAY + 'address = "head:65536"\n', "engine.address 'head:65536' is not understood"),
+    (RAY + 'address = "ray://head:10001"\n', "engine.address 'ray://head:10001' is not understood"),
+    (RAY + 'address = "-e:1"\n', "engine.address '-e:1' is not understood"),
+    (RAY + 'time = "1h"\n', "engine.time is not an option of kind 'ray'"),
+    (RAY + 'scratch = "here"\n', "engine.scratch 'here': name a folder that all nodes see"),
     ('[engine]\npartiton = "cpu"\n', "unknown key engine.partiton: known are kind, scratch, partition"),
     ("[engine]\npartition = 3\n", "engine.partition = 3 is not text"),
     ("[engine]\ncpus = true\n", "engine.cpus = True is not a whole number"),
@@ -62,7 +69,8 @@ def test_without_a_file_the_work_runs_here_and_nothing_of_slurm_is_imported(tmp_
     code = (
         f"import sys, pathlib; from models.engine.engines import engine_of; engine_of(pathlib.Path({str(tmp_path)!r}))"
     )
-    look = "; assert not {'submitit', 'models.engine.slurm', 'models.engine.scratch'} & set(sys.modules)"
+    modules = ["submitit", "ray", *(f"models.engine.{name}" for name in ("ray", "slurm", "scratch"))]
+    look = f"; assert not set({modules}) & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code + look], cwd=ROOT, check=True)
 
 
@@ -79,8 +87,8 @@ def test_the_variable_names_another_file(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_the_option_of_the_command_line_names_it_and_a_mistake_ends_the_command(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.toml"
-    wrong.write_text("[engine]\nkind = 'ray'\n")
+    wrong.write_text("[engine]\nkind = 'dask'\n")
     command = [sys.executable, "-m", "pipelines.entry", "--deployment", str(wrong), "--data", str(tmp_path), "doctor"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
-    assert done.stderr == f"baton: {wrong}: engine.kind 'ray' is unknown: known are local, slurm\n"
+    assert done.stderr == f"baton: {wrong}: engine.kind 'dask' is unknown: known are local, slurm, ray\n"
