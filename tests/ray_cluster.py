@@ -34,18 +34,23 @@ class RayCluster:
 
     def daemons(self) -> list[int]:
         """The processes of Ray, without its workers."""
-        return _children(self.pid)
+        return [pid for pid in _descendants(self.pid) if not _command(pid).startswith("ray::")]
 
     def kill_newest_node(self) -> None:
         """End the second node as a machine ends: its raylet and all that the raylet started, at once."""
-        raylet = max(pid for pid in self.daemons() if Path(f"/proc/{pid}/comm").read_text() == "raylet\n")
-        for pid in [raylet, *_children(raylet)]:
+        raylet = max(pid for pid in self.daemons() if _command(pid).endswith("/raylet"))
+        for pid in [raylet, *_descendants(raylet)]:
             os.kill(pid, signal.SIGKILL)
 
 
-def _children(pid: int) -> list[int]:
+def _command(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().partition(b"\0")[0].decode(errors="replace")
+
+
+def _descendants(pid: int) -> list[int]:
     paths = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(one) for path in paths for one in path.read_text().split()]
+    children = [int(one) for path in paths for one in path.read_text().split()]
+    return [*children, *(one for child in children for one in _descendants(child))]
 
 
 @contextmanager
@@ -61,13 +66,14 @@ def running_ray() -> Iterator[RayCluster]:
     ) as process:
         assert process.stdin is not None and process.stdout is not None
         cluster = RayCluster(process.stdout.readline().strip(), process.pid)
-        daemons = cluster.daemons()
         try:
             assert cluster.address.startswith("127.0.0.1:"), "Ray did not start"
             yield cluster
         finally:
-            process.stdin.close()
-            end_daemons([*daemons, process.pid], 5)
+            started = _descendants(process.pid)
+            process.kill()
+            process.wait()
+            end_daemons(started, 5)
             shutil.rmtree(folder, ignore_errors=True)
 
 
