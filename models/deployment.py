@@ -19,6 +19,12 @@
     [locks]
     postgres = "postgresql://baton@db.example.org/baton"  # BATON_LOCKS counts before it
 
+    [lake]
+    url = "s3://bucket/prefix"    # or "file:///shared/lake"; AWS_ACCESS_KEY_ID gives the login
+    endpoint = "https://s3.example.org"
+    region = "us-east-1"
+    keep = "30d"                  # how long `baton lake vacuum` keeps old versions
+
     [dagster]
     home = "/srv/baton/dagster"  # a folder with your dagster.yaml; DAGSTER_HOME counts before it
 
@@ -32,13 +38,14 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from traces.errors import InputError
 from traces.given_paths import bytes_of
+from traces.lake.options import LakeOptions, lake_options
 
 FILE = "deployment.toml"
 VARIABLE = "BATON_DEPLOYMENT"
@@ -100,6 +107,7 @@ class Deployment:
     tracking_uri: str = ""
     locks: str = ""
     dagster_home: str = ""
+    lake: LakeOptions = field(default_factory=LakeOptions)
 
 
 class DeploymentCheck(NamedTuple):
@@ -123,9 +131,9 @@ def read_deployment(root: Path) -> Deployment:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: {error}") from None
     try:
-        _check_keys("", found, ("engine", *_SERVERS))
+        _check_keys("", found, ("engine", *_SERVERS, "lake"))
         servers = {field: _text(found, table, key) for table, (key, field) in _SERVERS.items()}
-        return Deployment(path, _engine(_table(found, "engine")), **servers)
+        return Deployment(path, _engine(_table(found, "engine")), **servers, lake=lake_options(_table(found, "lake")))
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 

@@ -109,6 +109,11 @@ def ingest(
     return [file_read.result for file_read in batch.read]
 
 
+def current_digests(results: Sequence[FileResult]) -> dict[str, str]:
+    """Return the digest of every file that was read, by its absolute path."""
+    return {str(Path(r.path).resolve()): r.sha256 for r in results if r.sha256 and Path(r.path).is_file()}
+
+
 def _spooled(path: Path, source: Path) -> Path:
     """Copy standard input or a pipe to a file: it can be read only once, and the digest is needed before reading."""
     with (
@@ -247,8 +252,8 @@ class _Batch:
 
     def _forget_older(self) -> None:
         results = [file_read.result for file_read in self.read]
-        digests = {str(Path(r.path).resolve()): r.sha256 for r in results if r.sha256 and Path(r.path).is_file()}
-        staging.retire(self.data.lake / self.how.settings.name, digests, {r.sha256 for r in results}, self.place)
+        digests, kept = current_digests(results), {r.sha256 for r in results}
+        staging.retire(self.data.lake / self.how.settings.name, digests, kept, self.place)
 
     def _steady(self, raw: RawFile, *, named: bool) -> _Read:
         """Read a file, and again if it changes meanwhile. Raises InputError if it is unusable and was named."""
