@@ -10,6 +10,7 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from assets.shared.lake import share
 from assets.shared.metadata import materialization, numbers, table
 from assets.shared.promises import computed_by
 from assets.shared.resources import CLUSTERS, OWNERS, Baton
@@ -57,11 +58,8 @@ def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materi
 
     cluster = context.partition_key
     paths = baton.raw_paths(cluster)
-    if not baton.raw and not paths[0].exists():
-        if not lake_files(baton.folder, cluster):
-            raise InputError(f"no raw logs for cluster {cluster!r}: {paths[0]} does not exist; put them there")
-        results = []  # keep what `baton ingest` has read
-    else:
+    results = []  # keep what `baton ingest` has read
+    if baton.raw or paths[0].exists():
         results = ingest(
             paths,
             cluster=baton.settings(cluster),
@@ -70,6 +68,9 @@ def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materi
             fields=baton.fields,
             delimiter=baton.delimiter,
         )
+    share(baton.folder, cluster, results)
+    if not results and not lake_files(baton.folder, cluster):
+        raise InputError(f"no raw logs for cluster {cluster!r}: {paths[0]} does not exist; put them there")
     for skipped in (result for result in results if result.skipped_reason is not None):
         context.log.warning(f"{storable(skipped.path)}: skipped, {skipped.skipped_reason}")
     read = {result.sha256 for result in results if result.rows > result.duplicates}

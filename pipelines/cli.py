@@ -28,6 +28,7 @@ from pipelines.commands import (
     wait,
     whatif,
 )
+from pipelines.lake import commands as lake
 from pipelines.process.terminal import safe_streams
 from traces.errors import BatonError, WorkError, of_system
 from traces.store.folder import SHARED
@@ -42,7 +43,7 @@ app = typer.Typer(
 )
 _COMMANDS = (
     run, explain, wait, calibrate, traces, simulate, export, models, release, report, whatif, advise, profile_template,
-    emulate, tune,
+    emulate, tune, lake,
 )  # fmt: skip
 for module in _COMMANDS:
     module.register(app)

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from assets.shared.lake import pull_shared
 from models.tracking.address import tracking_label
 from pipelines import options
 from pipelines.options import (
@@ -69,7 +70,7 @@ def analyze(
         folder.ensure_writable()
         reading.check(raw or [])
         began = time.perf_counter()
-        logs = raw_logs.of_paths(folder, raw, reading) if raw else raw_logs.in_the_lake(folder, reading)
+        logs = _to_analyze(folder, raw or [], reading)
         made_from = last_run.made_from(logs, reading)
         result = last_run.result_of(folder, "analyze", made_from)
         if result is None:
@@ -111,6 +112,7 @@ def run(
         options.check_tracking(folder)
         began = time.perf_counter()
         logs = _to_run(folder, paths, reading)
+        pull_shared(folder, {log.settings.name for log in logs})
         # What a server holds is not in the data folder, so a result there is never taken from the record.
         made_from = None if tracking_label(folder) else last_run.made_from(logs, reading)
         result = last_run.result_of(folder, "run", made_from)
@@ -127,6 +129,16 @@ def run(
             out.write(_text(result))
     if result["failed"]:
         raise WorkError("; ".join(f"policies of cluster {name}: {why}" for name, why in result["failed"].items()))
+
+
+def _to_analyze(folder: DataFolder, raw: list[Path], reading: Reading) -> list[RawLogs]:
+    """Return the named raw logs, else those of the data folder, after a pull of their clusters from a shared lake."""
+    if raw:
+        logs = raw_logs.of_paths(folder, raw, reading)
+        pull_shared(folder, {log.settings.name for log in logs})
+        return logs
+    pull_shared(folder, None if reading.cluster is None else {reading.cluster})
+    return raw_logs.in_the_lake(folder, reading)
 
 
 def _to_run(folder: DataFolder, raw: list[Path], reading: Reading) -> list[RawLogs]:

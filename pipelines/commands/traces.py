@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from assets.shared.lake import pull_shared, share
 from pipelines import completion, options
 from pipelines.options import Data, Delimiter, Fields, Format, GpusPerNode, Json, Nodes, Timezone
 from traces.counted import counted
@@ -56,6 +57,7 @@ def ingest(
         )
         from traces import ingest as ingest_
 
+        pull_shared(folder, {settings.name})
         results = ingest_.ingest(
             files,
             cluster=settings,
@@ -64,6 +66,7 @@ def ingest(
             fields=options.names(fields) if fields else None,
             delimiter=delimiter,
         )
+        share(folder, settings.name, results)
         rows = warehouse.build(folder) if build else {}
         if json:
             options.write_json(out, {"files": [vars(result) for result in results], "tables": rows})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.metadata import version
 
+from assets.shared.lake import shared_lake
 from models.deployment import DeploymentCheck, read_deployment
 from models.engine.checks import engine_checks
 from models.tracking.checks import server_checks
@@ -20,7 +21,22 @@ def deployment_checks(data: DataFolder) -> Iterator[DeploymentCheck]:
     deployment = read_deployment(data.root)
     yield from engine_checks(deployment.engine)
     yield from server_checks(data)
+    yield from _lake(data)
     yield _dagster(data)
+
+
+def _lake(data: DataFolder) -> Iterator[DeploymentCheck]:
+    try:
+        lake = shared_lake(data)
+    except InputError as error:
+        yield DeploymentCheck("lake", str(error), "install the extra, or set the credentials")
+        return
+    if lake is None:
+        yield DeploymentCheck("lake", f"in the data folder, {data.lake}")
+        return
+    from traces.lake.checks import lake_checks
+
+    yield from (DeploymentCheck(*check) for check in lake_checks(lake))
 
 
 def _dagster(data: DataFolder) -> DeploymentCheck:

@@ -13,6 +13,7 @@ from reports.layout import Section, TableView, columns
 from reports.source import Source
 from traces import quality
 from traces.counted import counted
+from traces.lake.pull import read_version
 
 MOST_REASONS, EXAMPLE_CHARACTERS = 20, 240
 _HIDDEN = "(hidden: this report is anonymised)"
@@ -35,6 +36,7 @@ def intake(source: Source) -> Section:
         f"({fmt.percent(rejects / max(records, 1))}) were left out."
     )
     section.sentences.extend(_conservation(files))
+    section.sentences.extend(_version(source))
     superseded, ambiguous = int(files["superseded"].sum()), int(source.jobs["is_time_ambiguous"].sum())
     section.sentences.append(
         f"{counted(superseded, 'job')} appeared in several files; the newest record of each is used. "
@@ -60,6 +62,15 @@ def _conservation(files: pl.DataFrame) -> list[str]:
     if wrong:
         return [f"In {counted(wrong, 'file')} the counts do not add up: records were lost or counted twice."]
     return ["In every file: records = allocations + steps + samples + duplicates + rejects."]
+
+
+def _version(source: Source) -> list[str]:
+    """Name the version of the shared lake that the files are from, if there is one."""
+    found = read_version(source.data, source.cluster)
+    if found is None:
+        return []
+    where = "" if source.names.are_hidden else f" {fmt.text(found[0])}"
+    return [f"The files are those of version {found[1]:,} of the shared lake{where}."]
 
 
 def _files_table(source: Source, files: pl.DataFrame) -> TableView:
