@@ -41,7 +41,7 @@ system:          ## install Debian packages for the live tests: a real Slurm, an
 slurms:          ## make roots of Debian 13 and sid with Slurm 24.11 and 26.05 for the live tests (needs root; 450 MB)
 	./tests/live/install-packages --slurm 24.11,26.05
 
-servers: setup   ## install what a shared Dagster, MLflow and Postgres need, in the versions of deploy/requirements.lock
+servers: setup   ## install what a shared lake, Dagster and MLflow need, in the versions of deploy/requirements.lock
 	$(BIN)/uv pip install -q --python $(BIN)/python --no-deps --require-hashes -r deploy/requirements.lock
 
 run: setup       ## run the whole pipeline on the bundled sample, or RAW=DIR (FLAGS="--cluster ... --timezone ...")
@@ -112,7 +112,7 @@ mlflow: setup    ## serve the MLflow UI on http://127.0.0.1:5000
 
 lock: setup      ## pin the dependencies again after a change of pyproject.toml
 	$(COMPILE) --extra dev pyproject.toml -o requirements.lock
-	$(COMPILE) --extra remote -c requirements.lock pyproject.toml -o deploy/requirements.lock
+	$(COMPILE) --extra remote --extra lake -c requirements.lock pyproject.toml -o deploy/requirements.lock
 COMPILE = $(BIN)/uv pip compile -q --no-header --no-annotate --generate-hashes --extra pipeline --extra slurm \
   $(foreach p,$(NOT_LOCKED),--no-emit-package $(p))
 # torch, and the packages that only its CUDA build needs
