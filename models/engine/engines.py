@@ -29,4 +29,4 @@ def engine_on(options: EngineOptions) -> Engine:
     # By a relative name, which `traces.cache.closure` does not follow: a result does not depend on where it was made.
     scratch = import_module(".scratch", __package__).Scratch(Path(options.scratch)) if options.scratch else None
     each = getattr(import_module(f".{options.kind}", __package__), f"each_on_{options.kind}")
-    return lambda work, _most: each(work, options, scratch)
+    return lambda work, most: each_here(work, most) if work.is_short else each(work, options, scratch)

@@ -1,4 +1,4 @@
-"""Run tasks in processes of this machine.
+"""Run tasks in processes of this machine, or in threads of this process if they are compiled.
 
 `python -m models.engine.local FD` is such a process. It reads a function and what all tasks share from the connection
 FD, then one argument after the other, and answers each with the result or the exception.
@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any, NoReturn
@@ -20,19 +21,41 @@ from traces.errors import WorkError
 
 
 def each_here(work: Work, most: int, processes: int | None = None) -> Iterator[tuple[int, Any]]:
-    """Yield (position of the task, result), each as soon as it is ready, from at most `most` processes.
+    """Yield (position of the task, result), each as soon as it is ready, from at most `most` processes or threads.
 
-    By default there are as many as processors. Raises what a task raised, and WorkError if a process ended early.
+    By default there are as many as processors. Short work, and compiled work for one thread, is done in this thread.
+    Raises what a task raised, and WorkError if a process ended early.
     """
+    here = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    count = min(processes or here, len(work.tasks), most)
+    if count <= 1 if work.is_compiled else work.is_short:
+        for at, task in enumerate(work.tasks):
+            yield at, work.function(work.shared, task.argument)
+        return
     if work.prepare is not None:  # all processes find what this compiles in the cache
         work.prepare(work.shared)
-    here = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    yield from _in_threads(work, count) if work.is_compiled else _in_processes(work, count)
+
+
+def _in_threads(work: Work, count: int) -> Iterator[tuple[int, Any]]:
+    pool = ThreadPoolExecutor(count)
+    try:
+        places = {pool.submit(work.function, work.shared, task.argument): at for at, task in enumerate(work.tasks)}
+        for done in as_completed(places):
+            yield places.pop(done), done.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _in_processes(work: Work, count: int) -> Iterator[tuple[int, Any]]:
     waiting = iter(enumerate(work.tasks))
     working: dict[Connection[Any, Any], _Process] = {}
     try:
-        for _ in range(min(processes or here, len(work.tasks), most)):
+        for _ in range(count):
             process = _Process(work)
             working[process.connection] = process
+        for process in working.values():  # while all of them import
+            process.send((work.function, work.shared))
             process.begin(*next(waiting))
         for _ in work.tasks:
             ready = wait(list(working))[0]
@@ -62,11 +85,10 @@ class _Process:
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # libraries print: standard output belongs to the result of the command
             )
-        self._send((work.function, work.shared))
 
     def begin(self, at: int, task: Task) -> None:
         self.task = at, task
-        self._send(task.argument)
+        self.send(task.argument)
 
     def result(self) -> tuple[int, Any]:
         """Wait for the result."""
@@ -85,7 +107,8 @@ class _Process:
         self.process.kill()
         self.process.wait()
 
-    def _send(self, what: Any) -> None:
+    def send(self, what: Any) -> None:
+        """Send what the other side reads next."""
         try:
             self.connection.send(what)
         except OSError:

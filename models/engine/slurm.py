@@ -24,7 +24,7 @@ from models.engine.scratch import Answer, Scratch, StoredWork, chunks, estimate_
 from models.engine.work import CONTRARY, Work, python_path
 from traces.counted import counted
 from traces.errors import InputError, WorkError, of_system
-from traces.progress import say
+from traces.progress import LINE_EVERY_S, Progress, say
 
 LOOK_S = 0.5  # between looks at the answers
 ASK_S = 10.0  # between questions to sacct, one for all jobs
@@ -60,6 +60,7 @@ def each_on_slurm(work: Work, options: EngineOptions, scratch: Scratch) -> Itera
                 elif job in ended:
                     run.again(job, ended[job])
             if run.jobs:
+                run.report()
                 time.sleep(LOOK_S)
     finally:
         run.cancel()
@@ -90,6 +91,9 @@ class _Run:
     seconds: dict[str, float] = field(default_factory=dict)  # by kind of task
     asked_s: float = field(default_factory=time.monotonic)
     absent: set[str] = field(default_factory=set)  # jobs that squeue did not have the last time
+    began_s: float = field(default_factory=time.monotonic)
+    said_s: float = field(default_factory=time.monotonic)
+    answered: int = 0  # tasks of its jobs
 
     def answers(self, tasks: list[int] | set[int]) -> Iterator[tuple[int, Any]]:
         """Yield the results of the tasks that have one, and remove these tasks. Raises what a task raised."""
@@ -100,6 +104,7 @@ class _Run:
                 raise answer.error
             tasks.remove(at)
             self.seconds[self.work.tasks[at].kind] = answer.wall_s
+            self.answered += bool(self.jobs)
             yield at, answer.result
 
     def adopt(self, waiting: set[int]) -> None:
@@ -170,6 +175,16 @@ class _Run:
             found |= dict.fromkeys(absent & self.absent, _State(FORGOTTEN, False))
             self.absent = absent
         return found
+
+    def report(self) -> None:
+        """Say how many tasks are done if no step has reported its progress for LINE_EVERY_S."""
+        now = time.monotonic()
+        if now - max(self.said_s, Progress.heard_at) < LINE_EVERY_S:
+            return
+        self.said_s = now
+        left = sum(map(len, self.jobs.values()))
+        time_left = f", about {(now - self.began_s) / self.answered * left:,.0f} s left" if self.answered else ""
+        say(f"  Slurm; {len(self.work.tasks) - left:,} of {counted(len(self.work.tasks), 'task')}{time_left}")
 
     def again(self, job: str, ended: _State) -> None:
         """Submit the tasks of a lost job again. Raises WorkError for a task that is lost the second time."""

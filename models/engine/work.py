@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -25,6 +26,7 @@ SAME_EVERYWHERE = {
 }
 CONTRARY = "NPY_ENABLE_CPU_FEATURES"  # numpy cannot be imported if NPY_DISABLE_CPU_FEATURES is set as well
 ESTIMATE_S = 60.0  # of a kind of task that was never measured
+SHORT_S = 10.0  # of work that is done in this process: others import for seconds before their first task
 
 
 class Task(NamedTuple):
@@ -40,6 +42,8 @@ class Work:
     """Independent tasks. `function(shared, argument)` must be importable; so must the classes of all arguments.
 
     `prepare(shared)` compiles what the tasks need. An engine calls it once for each type of processor.
+
+    On this machine, tasks in compiled code run in threads (`is_compiled`). They must not write into what they share.
     """
 
     function: Callable[[Any, Any], Any]
@@ -48,6 +52,13 @@ class Work:
     modules: Collection[str] = ()  # modules that the function calls without importing them by name
     is_exact: bool = False  # whether the result depends on the last bit of sums: SAME_EVERYWHERE
     prepare: Callable[[Any], None] | None = None
+    is_compiled: bool = False  # whether most of the time goes to compiled code, which lets other threads run
+    about_s: float = math.inf  # rough time of all tasks on one processor; not for exact work
+
+    @property
+    def is_short(self) -> bool:
+        """Whether other processes would cost more than they gain."""
+        return self.about_s < SHORT_S
 
     @property
     def code(self) -> dict[str, str]:
