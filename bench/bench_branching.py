@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.bench_simulator import CAPACITY, generate
 from bench.results import Benchmark, BenchmarkRun
+from models.engine.local import each_here
 from models.provisioning.batched_pairs import BatchedPairs
 from models.provisioning.environment import ProvisioningEnv
 from models.provisioning.pairs.injected import build_pairs
@@ -100,7 +102,7 @@ def table_seconds(
     def build() -> PairTable:
         return build_pairs(
             cluster.plain(workload, scheduler=scheduler, capacity=capacity), submits_s=submits_s, pair_nodes=nodes,
-            limit_s=48 * HOUR_S, threads=threads,
+            limit_s=48 * HOUR_S, engine=partial(each_here, processes=threads),
         )  # fmt: skip
 
     before = time.perf_counter()

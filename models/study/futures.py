@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from models.engine.engines import engine_of
 from models.provisioning.protocol import PairTable
 from models.provisioning.scenario import CALIBRATED, INJECTED, RECORDED_WAIT, Scenario
 from models.study.pair_tables import DAMAGED, pair_path, pair_table, predecessors_in
@@ -106,7 +107,7 @@ def _recorded(
 
     record, predecessors = predecessors_in(data, scenario, window)
     span_s = None if scenario.from_s is None else LEAST_FIT_S
-    return starts_ahead(table, record, predecessors, fit_span_s=span_s)
+    return starts_ahead(table, record, predecessors, fit_span_s=span_s, engine=engine_of(data.root))
 
 
 def _injected(
@@ -116,7 +117,9 @@ def _injected(
     from models.provisioning.futures.injected import injected_starts_ahead
 
     owners = owners_of(data, workload, scenario)
-    return injected_starts_ahead(table, workload, owners, scheduler=scenario.scheduler, capacity=scenario.capacity)
+    return injected_starts_ahead(
+        table, workload, owners, scheduler=scenario.scheduler, capacity=scenario.capacity, engine=engine_of(data.root)
+    )
 
 
 def owners_of(data: DataFolder, workload: Workload, scenario: Scenario) -> Owners:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from models.engine.engines import engine_of
 from models.provisioning.protocol import NONE, PairTable, concatenate
 from models.provisioning.scenario import CALIBRATED, RECORDED, RECORDED_WAIT, Scenario
 from models.study import inputs
@@ -120,6 +121,7 @@ def _injected(data: DataFolder, workload: Workload, scenario: Scenario, window: 
             pair_nodes=nodes,
             limit_s=scenario.limit_s,
             decision_s=window.decision_s,
+            engine=engine_of(data.root),
         )
         for nodes in scenario.pair_nodes
     )
@@ -132,7 +134,9 @@ def _recorded(data: DataFolder, scenario: Scenario, window: Window) -> PairTable
 
     record, predecessors = predecessors_in(data, scenario, window)
     span_s = None if scenario.from_s is None else LEAST_FIT_S
-    return build_recorded_pairs(record, predecessors, decision_s=window.decision_s, fit_span_s=span_s)
+    return build_recorded_pairs(
+        record, predecessors, decision_s=window.decision_s, fit_span_s=span_s, engine=engine_of(data.root)
+    )
 
 
 def _recorded_waits(data: DataFolder, workload: Workload, scenario: Scenario, window: Window) -> PairTable:

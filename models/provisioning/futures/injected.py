@@ -11,8 +11,8 @@ Cycles reach back at most as many days as the trace has: a longer one would begi
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor, wait
+import sys
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,8 +21,12 @@ from features.futures.arrivals import cycles_s
 from features.futures.draws import RUN, spread
 from features.futures.run_times import ROOM, RunTimeHistory, draw_run_s, history, like_runs
 from features.futures.summary import BEYOND_S, FUTURES
+from models.engine.local import each_here
+from models.engine.work import Engine, Task, Work
 from models.provisioning.futures.recorded import most_arrivals
 from models.provisioning.futures.table import carried_over, is_fresh
+from models.provisioning.pairs.injected import chunks_of
+from models.provisioning.pairs.recorded import about_count
 from models.provisioning.protocol import PairTable
 from simulator.compiled import njit
 from simulator.flat.future import FlatFutureBuffers, FlatHistory, new_room, start_in_future
@@ -44,7 +48,7 @@ from simulator.flat.state import (
 )
 from simulator.flat.world import FlatCluster, build
 from simulator.workload import Workload
-from traces.arrays import Int64s
+from traces.arrays import Bools, Int64s
 from traces.counted import counted
 from traces.progress import Progress
 from traces.units import DAY_S
@@ -65,51 +69,74 @@ def injected_starts_ahead(
     scheduler: str,
     capacity: int,
     futures: int = FUTURES,
-    threads: int | None = None,
+    engine: Engine = each_here,
 ) -> Int64s:
     """Simulate when each decision's successor starts in each of its futures, epoch s, int64, (d, futures).
 
-    `table` is of pairs injected into that workload on `capacity` nodes. The result does not depend on the number of
-    threads, and uses nothing that happened in the replay at or after each instant.
+    `table` is of pairs injected into that workload on `capacity` nodes. The result does not depend on the engine, and
+    uses nothing that happened in the replay at or after each instant.
     """
     fresh = is_fresh(table)
     played = np.zeros((int(fresh.sum()), futures), np.int64)
     at = np.split(np.cumsum(fresh) - 1, table.offset[1:-1])  # of each pair's decisions, rows of `played`
     order = np.argsort(table.submit_s, kind="stable")
-    threads = max(min(threads or os.cpu_count() or 1, len(table)), 1)
-    longest_s = int(table.limit_s.max(initial=1))
-    world = build(
-        workload, scheduler=scheduler, capacity=capacity, extra=2 * threads, nodes=1, limit_s=longest_s, threads=threads
-    )
-    cycles = np.append(cycles_s(futures), cycles_within(futures, futures))
-    arrivals = most_arrivals(workload.submit_s, cycles, longest_s + BEYOND_S)
-    done = np.zeros(threads, np.int64)
-
-    def play(thread: int, pairs: Int64s) -> None:
-        cluster = world.clusters[thread]
-        assert isinstance(cluster, FlatCluster)
-        branches = world.branch(len(workload) + 2, 0), world.branch(len(workload) + 2, 0)
-        room = new_room(cluster.knobs, cluster.jobs, arrivals)
-        for i in pairs:
-            rows = slice(at[i][0], at[i][-1] + 1)
-            decision_s = table.decision_s[table.offset[i] : table.offset[i + 1]]
-            one = _Pair(
-                world.first_extra + 2 * thread, int(table.pair_nodes[i]), int(table.limit_s[i]), int(table.submit_s[i]),
-                int(table.predecessor_end_s[i]), decision_s[fresh[table.offset[i] : table.offset[i + 1]]],
-            )  # fmt: skip
-            _play_pair(cluster, branches, room, workload, owners, one, played[rows])
-            done[thread] += 1
-
-    play(0, order[:1])  # compiles here: numba's compiler is not safe in threads
+    parts = [order[chunk] for chunk in chunks_of(len(table))]
+    bare = replace(table, observations=table.observations[:0])
+    shared = InjectedFutures(bare, fresh, workload, owners, scheduler, capacity, futures)
+    tasks = [Task(f"the futures of pairs from {k}", pairs, about_count(len(pairs))) for k, pairs in enumerate(parts)]
     about = f"{counted(futures, 'future')} of {len(played):,} submissions"
-    with ThreadPoolExecutor(threads) as pool, Progress(about, len(table), stays=False, each=True) as progress:
-        work = [pool.submit(play, thread, part) for thread, part in enumerate(np.array_split(order[1:], threads))]
-        while wait(work, timeout=1).not_done:
-            progress.reach(int(done.sum()))
-        for each in work:
-            each.result()
+    with Progress(about, len(table), stays=False, each=True) as progress:
+        progress.reach(0)
+        done = 0
+        for place, found in engine(
+            Work(play_pairs, tasks, shared, prepare=compile_futures, is_compiled=True), sys.maxsize
+        ):
+            for i, starts in zip(parts[place], found, strict=True):
+                played[at[i][0] : at[i][-1] + 1] = starts
+            done += len(found)
+            progress.reach(done)
     assert (played >= 0).all(), "more arrived than `most_arrivals` allows"
     return carried_over(table, played)
+
+
+class InjectedFutures(NamedTuple):
+    """What the tasks share: one task plays the futures of the decisions of some pairs."""
+
+    table: PairTable  # without observations
+    fresh: Bools  # (d,) decisions whose futures are played
+    workload: Workload
+    owners: Owners
+    scheduler: str
+    capacity: int
+    futures: int
+
+
+def compile_futures(shared: InjectedFutures) -> None:
+    """Play the futures of the first pair, because numba's compiler is not safe in threads."""
+    play_pairs(shared, np.argsort(shared.table.submit_s, kind="stable")[:1])
+
+
+def play_pairs(shared: InjectedFutures, pairs: Int64s) -> list[Int64s]:
+    """Play the futures of some pairs (positions, by rising submission): (fresh decisions, futures) of each."""
+    table, fresh, workload, owners, scheduler, capacity, futures = shared
+    longest_s = int(table.limit_s.max(initial=1))
+    world = build(workload, scheduler=scheduler, capacity=capacity, extra=2, nodes=1, limit_s=longest_s, threads=1)
+    cycles = np.append(cycles_s(futures), cycles_within(futures, futures))
+    arrivals = most_arrivals(workload.submit_s, cycles, longest_s + BEYOND_S)
+    cluster = world.clusters[0]
+    assert isinstance(cluster, FlatCluster)
+    branches = world.branch(len(workload) + 2, 0), world.branch(len(workload) + 2, 0)
+    room = new_room(cluster.knobs, cluster.jobs, arrivals)
+    found = []
+    for i in pairs:
+        decisions = slice(table.offset[i], table.offset[i + 1])
+        one = _Pair(
+            world.first_extra, int(table.pair_nodes[i]), int(table.limit_s[i]), int(table.submit_s[i]),
+            int(table.predecessor_end_s[i]), table.decision_s[decisions][fresh[decisions]],
+        )  # fmt: skip
+        found.append(np.zeros((len(one.decision_s), futures), np.int64))
+        _play_pair(cluster, branches, room, workload, owners, one, found[-1])
+    return found
 
 
 def cycles_within(futures: int, days: int) -> Int64s:

@@ -9,8 +9,7 @@ weeks before t). `simulator.recorded.future` then plays each future until the jo
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor, wait
+import sys
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -23,8 +22,10 @@ from features.futures.draws import RELEASE, RUN, spread, uniform
 from features.futures.holds import held_longer_s
 from features.futures.run_times import ROOM, RunTimeHistory, draw_run_s, history, like_runs
 from features.futures.summary import FUTURES
+from models.engine.local import each_here
+from models.engine.work import Engine, Task, Work
 from models.provisioning.futures.revealed import NOTHING, RevealedTruth
-from models.provisioning.pairs.recorded import week_of, week_world
+from models.provisioning.pairs.recorded import about_count, week_of, week_world
 from simulator.cluster import Built, advance
 from simulator.compiled import njit
 from simulator.recorded.branch import (
@@ -62,6 +63,7 @@ from simulator.recorded.record import NEVER, NONE, RecordedTrace
 from simulator.recorded.search import first_not_before
 from simulator.recorded.state import BUSY, PENDING, RUNNING, begin, enter
 from simulator.recorded.world import Extra
+from traces import instants
 from traces.arrays import Int64s
 from traces.counted import counted
 from traces.progress import Progress
@@ -96,48 +98,54 @@ def start_in_futures(
     *,
     futures: int = FUTURES,
     fit_span_s: int | None = None,
-    threads: int | None = None,
     revealed: RevealedTruth = NOTHING,
+    engine: Engine = each_here,
 ) -> Int64s:
     """Simulate when each of the jobs would start, epoch s, in each of its futures: int64, (n, futures).
 
-    The result does not depend on the number of threads, and uses nothing that was recorded at or after each instant.
+    The result does not depend on the engine, and uses nothing that was recorded at or after each instant.
     The rules are those inferred from what was recorded before the week (in the last `fit_span_s` before it, if given).
     """
     starts = np.zeros((len(submissions), futures), np.int64)
     if not len(submissions):
         return starts
-    known = history_of(record)
     order = np.argsort(submissions.at_s, kind="stable")
     week = week_of(submissions.at_s[order])
     cycles = cycles_s(futures)
     most = most_arrivals(record.submit_s, cycles, int(submissions.horizon_s.max()))
+    shared = FutureWeeks(record, history_of(record), submissions, cycles, most, fit_span_s, revealed)
     parts = [(int(from_s), order[week == from_s]) for from_s in np.unique(week)]
-    done = np.zeros(len(parts), np.int64)
-
-    def play_week(place: int) -> None:
-        from_s, rows = parts[place]
-        starts[rows] = _week(
-            record, known, submissions, rows, from_s, cycles, most, fit_span_s, revealed, done[place : place + 1]
-        )
-
-    threads = min(threads or os.cpu_count() or 1, len(parts))
-    with (
-        ThreadPoolExecutor(threads) as pool,
-        Progress(
-            f"{counted(futures, 'future')} of {len(submissions):,} submissions",
-            len(submissions),
-            stays=False,
-            each=True,
-        ) as progress,
-    ):
-        play_week(0)  # compiles here: numba's compiler is not safe in threads
-        work = [pool.submit(play_week, place) for place in range(1, len(parts))]
-        while wait(work, timeout=1).not_done:
-            progress.reach(int(done.sum()))
-        for one in work:
-            one.result()
+    tasks = [
+        Task(f"the futures of the week from {instants.text(from_s)}", (from_s, rows), about_count(len(rows)))
+        for from_s, rows in parts
+    ]
+    about = f"{counted(futures, 'future')} of {len(submissions):,} submissions"
+    with Progress(about, len(submissions), stays=False, each=True) as progress:
+        progress.reach(0)
+        done = 0
+        for at, found in engine(Work(play_week, tasks, shared, prepare=compile_week, is_compiled=True), sys.maxsize):
+            rows = parts[at][1]
+            starts[rows] = found
+            done += len(rows)
+            progress.reach(done)
     return starts
+
+
+class FutureWeeks(NamedTuple):
+    """What the tasks share: one task plays the futures of the submissions of a week."""
+
+    record: RecordedTrace
+    known: RunTimeHistory
+    submissions: HypotheticalJobs
+    cycles: Int64s
+    most: int  # jobs that may arrive in a future
+    fit_span_s: int | None
+    revealed: RevealedTruth
+
+
+def compile_week(weeks: FutureWeeks) -> None:
+    """Play the futures of one submission, because numba's compiler is not safe in threads."""
+    play_week(weeks, (int(week_of(weeks.submissions.at_s[:1])[0]), np.zeros(1, np.int64)))
 
 
 def most_arrivals(submit_s: Int64s, cycles: Int64s, horizon_s: int) -> int:
@@ -152,19 +160,10 @@ def most_arrivals(submit_s: Int64s, cycles: Int64s, horizon_s: int) -> int:
     return most
 
 
-def _week(
-    record: RecordedTrace,
-    known: RunTimeHistory,
-    submissions: HypotheticalJobs,
-    rows: Int64s,
-    from_s: int,
-    cycles: Int64s,
-    most: int,
-    fit_span_s: int | None,
-    revealed: RevealedTruth,
-    done: Int64s,
-) -> Int64s:
-    """The starts of those of `submissions` whose rules are fitted at `from_s`; rows in order of time."""
+def play_week(weeks: FutureWeeks, part: tuple[int, Int64s]) -> Int64s:
+    """The starts of those submissions whose rules are fitted at an instant: (the instant, rows in order of time)."""
+    record, known, submissions, cycles, most, fit_span_s, revealed = weeks
+    from_s, rows = part
     no_jobs = np.zeros(0, np.int64)
     world, place = week_world(record, from_s, Extra(no_jobs, no_jobs, no_jobs, no_jobs), fit_span_s)
     workspace = futures_workspace(record, known, world, place, most)
@@ -180,7 +179,6 @@ def _week(
         else:
             until_submission(workspace.cluster, followed, int(place[row]))
         play_futures(workspace, followed, submission[d], cycles, found[d], revealed, d)
-        done[0] += 1
     return found
 
 

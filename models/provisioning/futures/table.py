@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from features.futures.summary import BEYOND_S, FUTURES, summary
+from models.engine.local import each_here
+from models.engine.work import Engine
 from models.provisioning.futures.recorded import HypotheticalJobs, start_in_futures
 from models.provisioning.futures.revealed import NOTHING, RevealedTruth
 from models.provisioning.pairs.recorded import Predecessors
@@ -54,12 +56,13 @@ def starts_ahead(
     fit_span_s: int | None = None,
     revealed: RevealedTruth = NOTHING,
     futures: int = FUTURES,
+    engine: Engine = each_here,
 ) -> Int64s:
     """Simulate when each decision's successor starts in each of its futures, epoch s, int64, (d, futures)."""
     successors, fresh = successors_of(table, record, predecessors), is_fresh(table)
     columns = {name: getattr(successors, name)[fresh] for name in successors.__dataclass_fields__}
     played = start_in_futures(
-        record, HypotheticalJobs(**columns), futures=futures, fit_span_s=fit_span_s, revealed=revealed
+        record, HypotheticalJobs(**columns), futures=futures, fit_span_s=fit_span_s, revealed=revealed, engine=engine
     )
     return carried_over(table, played)
 

@@ -6,21 +6,24 @@ live jobs in the cluster. Under a quick scheduler, a table of all submit times o
 
 A decision at t sees everything before t, and a successor submitted at t competes at t. A successor submitted at P's
 exact end may therefore take P's nodes without a gap. The work is compiled, for any world of `simulator.cluster`. Pairs
-are cut into chunks that run in threads.
+are cut into chunks, which are the tasks of an engine.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-from concurrent.futures import ThreadPoolExecutor, wait
+import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numba.extending import register_jitable
 
 from features import observe
 from features.snapshot import world_snapshot
+from models.engine.local import each_here
+from models.engine.work import Engine, Task, Work
 from models.provisioning.protocol import PairTable
 from simulator.cluster import (
     NO_ROOM,
@@ -44,6 +47,8 @@ from traces.files.whole import whole_file
 from traces.progress import Progress
 
 _FIRST_ROOM = 1024  # jobs waiting at once; doubled if there are more
+CHUNK = 256  # pairs
+DECISION_S = 0.0002  # rough time of a decision under a quick scheduler
 
 # The agent runs these functions as plain Python; here numba compiles them.
 for _function in (world_snapshot, *observe.CALLED_BY_FILL):
@@ -113,67 +118,37 @@ def build_pairs(
     pair_nodes: int,
     limit_s: int,
     decision_s: int = 600,
-    threads: int | None = None,
+    engine: Engine = each_here,
 ) -> PairTable:
     """Build the table of all pairs whose P is submitted at one of `submits_s` (ascending epoch s), with all decisions.
 
-    `build` makes the simulated cluster (`simulator.cluster.plain`). The result does not depend on the number of
-    threads. Raises InputError for a pair that the cluster cannot hold.
-
-    Over 50 lines: the table's arrays are laid out, filled by threads and returned, and each step needs all of them.
+    `build` makes the simulated cluster (`simulator.cluster.plain`). The result does not depend on the engine. Raises
+    InputError for a pair that the cluster cannot hold.
     """
     if limit_s < decision_s:
         raise InputError(f"a limit of {limit_s} s is shorter than the {decision_s} s between decisions")
     submits_s = np.ascontiguousarray(submits_s, np.int64)
     instants_s = np.unique(np.append(np.arange(0, limit_s, decision_s), limit_s)).astype(np.int64)
     pairs, instants = len(submits_s), len(instants_s)
-    times = np.zeros((pairs, 2), np.int64)
-    successor_start_s = np.empty((pairs, instants), np.int64)
-    observations = np.zeros((pairs, instants, len(observe.FEATURES)), np.float32)
-    cuts = np.linspace(0, pairs, min(threads or os.cpu_count() or 1, max(pairs, 1)) + 1).astype(int)
-    threads = len(cuts) - 1
-    world = build(extra=2 * threads, nodes=pair_nodes, limit_s=limit_s, threads=threads)  # one trace for all threads
-    most = world.most_nodes
+    most = build(extra=2, nodes=pair_nodes, limit_s=limit_s, threads=1).most_nodes
     if not 1 <= pair_nodes <= most:
         raise InputError(
             f"pairs of {counted(pair_nodes, 'node')} on a cluster of {most}: give --pair-nodes 1 to {most}"
         )
-
-    def run(chunk: slice, thread: int) -> None:
-        room = _FIRST_ROOM
-        while True:
-            result = _chunk(
-                world.clusters[thread],
-                (world.branch(room, observe.RECENT), world.branch(room, observe.RECENT), world.branch(room, 0)),
-                world.first_extra + 2 * thread,
-                pair_nodes,
-                limit_s,
-                world.user,
-                submits_s[chunk],
-                instants_s,
-                times[chunk],
-                successor_start_s[chunk],
-                observations[chunk],
-            )
-            if result == NONE:
-                raise InputError(
-                    f"a job of {counted(pair_nodes, 'node')} submitted among the others never starts on the simulated "
-                    "cluster: give another --pair-nodes or --limit"
-                )
-            if result != NO_ROOM:
-                return
-            room *= 2
-
-    run(slice(0, 0), 0)  # compiles here: numba's compiler is not safe in threads
-    with (
-        ThreadPoolExecutor(threads) as pool,
-        Progress(f"pairs of {counted(pair_nodes, 'node')} on {most}", pairs, stays=False, each=True) as progress,
-    ):
-        work = [pool.submit(run, slice(a, b), k) for k, (a, b) in enumerate(itertools.pairwise(cuts))]
-        while wait(work, timeout=1).not_done:
+    chunks = chunks_of(pairs)
+    tasks = [Task(f"pairs {part.start} to {part.stop}", submits_s[part], str(pair_nodes)) for part in chunks]
+    injected = InjectedPairs(build, pair_nodes, limit_s, instants_s)
+    about_s = DECISION_S * pairs * instants
+    work = Work(build_chunk, tasks, injected, prepare=compile_pairs, is_compiled=True, about_s=about_s)
+    times = np.zeros((pairs, 2), np.int64)
+    successor_start_s = np.empty((pairs, instants), np.int64)
+    observations = np.zeros((pairs, instants, len(observe.FEATURES)), np.float32)
+    about = f"pairs of {counted(pair_nodes, 'node')} on {most}"
+    with Progress(about, pairs, stays=False, each=True) as progress:
+        progress.reach(0)
+        for at, found in engine(work, sys.maxsize):
+            times[chunks[at]], successor_start_s[chunks[at]], observations[chunks[at]] = found
             progress.reach(int(np.count_nonzero(times[:, 1])))
-        for done in work:
-            done.result()
     return PairTable(
         np.full(pairs, pair_nodes, np.int64),
         np.full(pairs, limit_s, np.int64),
@@ -186,6 +161,57 @@ def build_pairs(
         successor_start_s.ravel(),
         observations.reshape(pairs * instants, len(observe.FEATURES)),
     )
+
+
+class InjectedPairs(NamedTuple):
+    """What the tasks share: one task fills the rows of some pairs in order of submission."""
+
+    build: Build
+    pair_nodes: int
+    limit_s: int
+    instants_s: Int64s  # (k,) decision instants after P's start
+
+
+def chunks_of(pairs: int) -> list[slice]:
+    """Cut pairs into chunks: at least one a processor, and about CHUNK pairs each; each replays the trace before it."""
+    count = max(min(os.cpu_count() or 1, pairs), pairs // CHUNK, 1)
+    return [slice(int(a), int(b)) for a, b in itertools.pairwise(np.linspace(0, pairs, count + 1).astype(int))]
+
+
+def compile_pairs(pairs: InjectedPairs) -> None:
+    """Fill no row, because numba's compiler is not safe in threads."""
+    build_chunk(pairs, np.zeros(0, np.int64))
+
+
+def build_chunk(pairs: InjectedPairs, submits_s: Int64s) -> tuple[Int64s, Int64s, Float32s]:
+    """Fill the rows of some pairs; returns times, starts of S and observations as `_chunk` fills them."""
+    world = pairs.build(extra=2, nodes=pairs.pair_nodes, limit_s=pairs.limit_s, threads=1)
+    shape = len(submits_s), len(pairs.instants_s)
+    times, starts = np.zeros((len(submits_s), 2), np.int64), np.empty(shape, np.int64)
+    observations = np.zeros((*shape, len(observe.FEATURES)), np.float32)
+    room = _FIRST_ROOM
+    while True:
+        result = _chunk(
+            world.clusters[0],
+            (world.branch(room, observe.RECENT), world.branch(room, observe.RECENT), world.branch(room, 0)),
+            world.first_extra,
+            pairs.pair_nodes,
+            pairs.limit_s,
+            world.user,
+            submits_s,
+            pairs.instants_s,
+            times,
+            starts,
+            observations,
+        )
+        if result == NONE:
+            raise InputError(
+                f"a job of {counted(pairs.pair_nodes, 'node')} submitted among the others never starts on the "
+                "simulated cluster: give another --pair-nodes or --limit"
+            )
+        if result != NO_ROOM:
+            return times, starts, observations
+        room *= 2
 
 
 def save(pairs: PairTable, path: Path) -> None:

@@ -12,15 +12,16 @@ those inferred from what was recorded before the week of the decision.
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from features import observe
+from models.engine.local import each_here
+from models.engine.work import Engine, Task, Work
 from models.provisioning.pairs.injected import write_observation
 from models.provisioning.protocol import PairTable
 from simulator.cluster import NONE, Built, advance, copy, place_of, start_of, submit, visible_state
@@ -32,6 +33,7 @@ from simulator.recorded.parameters import infer_parameters, rules_of
 from simulator.recorded.record import NEVER, RecordedTrace
 from simulator.recorded.single import is_around
 from simulator.recorded.world import Extra, build_with
+from traces import instants
 from traces.arrays import Float32s, Int64s
 from traces.counted import counted
 from traces.progress import Progress, say
@@ -96,9 +98,9 @@ def build_recorded_pairs(
     *,
     decision_s: int,
     fit_span_s: int | None = None,
-    threads: int | None = None,
+    engine: Engine = each_here,
 ) -> PairTable:
-    """Build the table of every predecessor with all its decisions. The result does not depend on the number of threads.
+    """Build the table of every predecessor with all its decisions. The result does not depend on the engine.
 
     Rules are fitted on what was recorded before the week; for a long record, in the last `fit_span_s` before it. A
     successor that has not started in the simulation after `follow.HORIZON_S` counts as started then.
@@ -115,49 +117,63 @@ def build_recorded_pairs(
         np.where((next_row == NONE) | (next_start_s == NEVER), NONE, next_start_s),
         offset,
         decision,
-        np.zeros(len(decision), np.int64),
-        np.zeros((len(decision), len(observe.FEATURES)), np.float32),
+        np.zeros(0, np.int64),
+        np.zeros((0, len(observe.FEATURES)), np.float32),
     )
-    parts = _parts(record, predecessors, table, fit_span_s)
-    if not parts:
-        return table
-    threads = min(threads or os.cpu_count() or 1, len(parts))
-    name = f"{counted(len(row), 'recorded pair')}"
-    say(f"{name}: {counted(len(decision), 'start')}, about {_cost_s(parts, table) / threads:.0f} s")
-    with ThreadPoolExecutor(threads) as pool, Progress(name, len(decision), stays=False, each=True) as progress:
-        work = [pool.submit(_fill, part, table) for part in parts]
-        while wait(work, timeout=1).not_done:
-            progress.reach(int(np.count_nonzero(table.successor_start_s)))
-        for done in work:
-            done.result()
-    return table
+    weeks = PairWeeks(record, predecessors, table, fit_span_s)
+    starts = np.zeros(len(decision), np.int64)
+    observations = np.zeros((len(decision), len(observe.FEATURES)), np.float32)
+    parts = _parts(table)
+    if parts:
+        name = f"{counted(len(row), 'recorded pair')}"
+        cost_s = _cost_s(weeks, parts)
+        threads = min(os.cpu_count() or 1, len(parts))
+        say(f"{name}: {counted(len(decision), 'start')}, about {cost_s / threads:.0f} s")
+        tasks = [
+            Task(f"the pairs of the week from {instants.text(from_s)}", (from_s, at), about_count(len(at)))
+            for from_s, at in parts
+        ]
+        work = Work(decide_week, tasks, weeks, prepare=compile_decisions, is_compiled=True, about_s=cost_s)
+        with Progress(name, len(decision), stays=False, each=True) as progress:
+            progress.reach(0)
+            done = 0
+            for place, found in engine(work, sys.maxsize):
+                at = parts[place][1]
+                starts[at], observations[at] = found
+                done += len(at)
+                progress.reach(done)
+    return replace(table, successor_start_s=starts, observations=observations)
+
+
+class PairWeeks(NamedTuple):
+    """What the tasks share: one task makes the decisions of a week."""
+
+    record: RecordedTrace
+    predecessors: Predecessors
+    table: PairTable  # without what the tasks fill in
+    fit_span_s: int | None
 
 
 @dataclass(frozen=True)
 class _Part:
-    """The decisions of one week: their world, and their rows in the table."""
+    """The decisions of one week in their world."""
 
     world: Built
     pairs: Int64s  # (p, 7) as `_decide` takes them
     pair_of: Int64s  # (d,) rows of `pairs`
     decision_s: Int64s  # (d,) rising
-    at: Int64s  # (d,) rows of the table
 
 
-def _parts(record: RecordedTrace, predecessors: Predecessors, table: PairTable, fit_span_s: int | None) -> list[_Part]:
-    """The weeks that hold decisions, in order."""
+def _parts(table: PairTable) -> list[tuple[int, Int64s]]:
+    """The weeks that hold decisions, in order: their beginning, epoch s, and the decisions' rows in the table."""
     week = week_of(table.decision_s)
     order = np.lexsort((table.pair_of, table.decision_s))
-    return [
-        _part(record, predecessors, table, int(from_s), order[week[order] == from_s], fit_span_s)
-        for from_s in np.unique(week)
-    ]
+    return [(int(from_s), order[week[order] == from_s]) for from_s in np.unique(week)]
 
 
-def _part(
-    record: RecordedTrace, predecessors: Predecessors, table: PairTable, from_s: int, at: Int64s, fit_span_s: int | None
-) -> _Part:
+def _part(weeks: PairWeeks, from_s: int, at: Int64s) -> _Part:
     """The decisions `at` of the week that begins at `from_s`, among the jobs around it and under its rules."""
+    record, predecessors, table, fit_span_s = weeks
     chosen, pair_of = np.unique(table.pair_of[at], return_inverse=True)
     row, next_row = predecessors.row[chosen], predecessors.next_row[chosen]
     nodes, limit_s, user = table.pair_nodes[chosen], table.limit_s[chosen], record.user[row]
@@ -174,7 +190,12 @@ def _part(
         ],
         axis=1,
     )
-    return _Part(world, pairs, pair_of, table.decision_s[at], at)
+    return _Part(world, pairs, pair_of, table.decision_s[at])
+
+
+def about_count(count: int) -> str:
+    """The kind of a task with so many items: those with as many binary digits take about as long as each other."""
+    return f"up to {1 << count.bit_length()}"
 
 
 def week_of(at_s: Int64s) -> Int64s:
@@ -195,30 +216,39 @@ def week_world(record: RecordedTrace, from_s: int, extra: Extra, fit_span_s: int
     return world, np.where(inside, np.cumsum(inside) - 1, NONE)
 
 
-def _fill(part: _Part, table: PairTable, chosen: slice = slice(None)) -> None:
-    """Make some decisions of a week, and write them into the table."""
-    at = part.at[chosen]
-    starts = np.empty(len(at), np.int64)
-    observations = np.empty((len(at), table.observations.shape[1]), np.float32)
+def decide_week(weeks: PairWeeks, week: tuple[int, Int64s]) -> tuple[Int64s, Float32s]:
+    """Make the decisions of a week: (its beginning, rows of the table). Returns starts and observations, (d, ...)."""
+    return _filled(_part(weeks, *week))
+
+
+def compile_decisions(weeks: PairWeeks) -> None:
+    """Make no decision of a week, because numba's compiler is not safe in threads."""
+    from_s, at = _parts(weeks.table)[0]
+    _filled(_part(weeks, from_s, at), slice(0))
+
+
+def _filled(part: _Part, chosen: slice = slice(None)) -> tuple[Int64s, Float32s]:
+    """Make some decisions of a week."""
+    decision_s, pair_of = (np.ascontiguousarray(column[chosen]) for column in (part.decision_s, part.pair_of))
+    starts = np.empty(len(decision_s), np.int64)
+    observations = np.empty((len(decision_s), len(observe.FEATURES)), np.float32)
     branches = part.world.branch(0, observe.RECENT), part.world.branch(0, 0)
     cluster: Any = part.world.clusters[0]
-    first_extra = part.world.first_extra
-    decision_s, pair_of = (np.ascontiguousarray(column[chosen]) for column in (part.decision_s, part.pair_of))
-    _decide(cluster, branches, first_extra, decision_s, pair_of, part.pairs, starts, observations)
-    table.successor_start_s[at] = starts
-    table.observations[at] = observations
+    _decide(cluster, branches, part.world.first_extra, decision_s, pair_of, part.pairs, starts, observations)
+    return starts, observations
 
 
-def _cost_s(parts: Sequence[_Part], table: PairTable) -> float:
+def _cost_s(weeks: PairWeeks, parts: list[tuple[int, Int64s]]) -> float:
     """Estimate the seconds of one processor for all decisions, by timing SAMPLE decisions of the largest week."""
-    largest = max(parts, key=lambda part: len(part.at))
-    every = -(-len(largest.at) // SAMPLE)
+    from_s, at = max(parts, key=lambda part: len(part[1]))
+    largest = _part(weeks, from_s, at)
+    every = -(-len(at) // SAMPLE)
     seconds = []
     last = slice(-1, None)
     for timed in (slice(0), last, last, slice(None, None, every)):  # compile; follow the week, twice; decide as well
         began = time.thread_time()
-        _fill(largest, table, timed)
+        _filled(largest, timed)
         seconds.append(time.thread_time() - began)
     _, *followed_s, decided_s = seconds
-    each_s = max(decided_s - min(followed_s), 0.0) / len(largest.at[::every])
-    return min(followed_s) * len(parts) + each_s * len(table.decision_s)
+    each_s = max(decided_s - min(followed_s), 0.0) / len(at[::every])
+    return min(followed_s) * len(parts) + each_s * len(weeks.table.decision_s)

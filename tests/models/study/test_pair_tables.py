@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from models.engine.local import each_here
 from models.provisioning.pairs import injected as pairs
 from models.provisioning.pairs import recorded as recorded_pairs
 from models.provisioning.protocol import NONE, PairTable
@@ -80,7 +81,7 @@ def test_rules_of_a_long_record_are_fitted_on_its_last_weeks(
     toy = toy_study(tmp_path)
     tables = [pair_table(toy.data, toy.workload, scenario_of(from_s=from_s), WINDOW) for _ in range(2)]
     assert {table.digest for table in tables} == {made.digest}
-    assert options == [{"decision_s": 300, "fit_span_s": span_s}]  # once: the second is read
+    assert options == [{"decision_s": 300, "fit_span_s": span_s, "engine": each_here}]  # once: the second is read
 
 
 def test_injected_pairs_are_of_each_size_at_each_start(
@@ -108,5 +109,11 @@ def test_injected_pairs_are_of_each_size_at_each_start(
     assert caplog.messages == [f"{path} is damaged; building these pairs again"]
     np.testing.assert_array_equal(table.pair_nodes, [1, 1, 1, 8, 8, 8])
     world = (400, {"scheduler": "fifo", "capacity": 20})
-    given = {"submits_s": [0, DAY_S, 2 * DAY_S], "limit_s": 4 * 3600, "decision_s": 1800, "world": world}
+    given = {
+        "submits_s": [0, DAY_S, 2 * DAY_S],
+        "limit_s": 4 * 3600,
+        "decision_s": 1800,
+        "engine": each_here,
+        "world": world,
+    }
     assert asked == [{**given, "pair_nodes": nodes} for nodes in (1, 8)] * 2

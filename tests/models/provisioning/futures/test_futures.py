@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from bench.ahead_scenes import scene_of
 from features.futures.played import starts_in_futures
 from features.futures.summary import BEYOND_S
+from models.engine.local import each_here
 from models.provisioning.futures.recorded import HypotheticalJobs, start_in_futures
 from models.provisioning.futures.revealed import RevealedTruth
 from models.provisioning.futures.table import is_fresh, starts_ahead, with_futures
@@ -18,6 +20,7 @@ from models.provisioning.pairs import recorded as recorded_pairs
 from models.provisioning.pairs.recorded import Predecessors, build_recorded_pairs
 from simulator.recorded.parameters import Parameters, known_before
 from simulator.recorded.record import NEVER, NONE, RecordedTrace
+from tests.models.engine.pickled import each_pickled
 from tests.models.provisioning.futures.generated import DAY, FIRST_S, HOUR, busy
 
 ALL = RevealedTruth(run_times=True, arrivals=True, holds=True)
@@ -54,8 +57,9 @@ def test_nothing_recorded_from_the_instant_on_is_read() -> None:
 def test_the_same_whatever_the_threads_and_the_company() -> None:
     record, at_s = busy(), FIRST_S + 27 * DAY + 20 * HOUR  # over a Monday
     all_of_them = asked(record, at_s, count=8)
-    together = start_in_futures(record, all_of_them, threads=2)
-    np.testing.assert_array_equal(together, start_in_futures(record, all_of_them, threads=1))
+    together = start_in_futures(record, all_of_them, engine=partial(each_here, processes=2))
+    for engine in (partial(each_here, processes=1), each_pickled):
+        np.testing.assert_array_equal(together, start_in_futures(record, all_of_them, engine=engine))
     third = HypotheticalJobs(
         **{name: getattr(all_of_them, name)[2:3] for name in HypotheticalJobs.__dataclass_fields__}
     )

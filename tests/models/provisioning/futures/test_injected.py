@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,13 +12,16 @@ from features.futures.arrivals import WEEKS_S, cycles_s
 from features.futures.draws import RUN, spread
 from features.futures.run_times import ROOM, draw_run_s, history, like_runs
 from features.futures.summary import BEYOND_S
+from models.engine.local import each_here
 from models.provisioning.futures.injected import Owners, cycles_within, injected_starts_ahead
 from models.provisioning.futures.table import is_fresh
+from models.provisioning.pairs import injected
 from models.provisioning.pairs.injected import build_pairs
 from models.provisioning.protocol import PairTable
 from simulator.cluster import plain
 from simulator.flat.replay import simulate
 from simulator.workload import Workload
+from tests.models.engine.pickled import each_pickled
 from tests.models.provisioning.futures.generated import DAY, FIRST_S, HOUR
 
 NODES, LIMIT_S, FUTURES = 4, 6 * HOUR, 5
@@ -125,16 +129,16 @@ def test_nothing_that_happened_from_the_instant_on_is_read() -> None:
     assert (found[row + 1 :] != wanted[row + 1 :]).any()
 
 
-def test_the_same_whatever_the_threads_and_the_order() -> None:
+def test_the_same_whatever_the_engine_and_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     workload, who = busy_minutes(seed=2)
     table = pairs(workload, "mirage", [FIRST_S + 4 * DAY, FIRST_S + 4 * DAY + HOUR, FIRST_S + 8 * DAY])
-    one, two = (
-        injected_starts_ahead(
-            table, workload, who, scheduler="mirage", capacity=NODES, futures=FUTURES, threads=threads
+    one = injected_starts_ahead(table, workload, who, scheduler="mirage", capacity=NODES, futures=FUTURES)
+    monkeypatch.setattr(injected, "CHUNK", 1)  # a pair each
+    for engine in (partial(each_here, processes=1), partial(each_here, processes=2), each_pickled):
+        other = injected_starts_ahead(
+            table, workload, who, scheduler="mirage", capacity=NODES, futures=FUTURES, engine=engine
         )
-        for threads in (1, 2)
-    )
-    np.testing.assert_array_equal(one, two)
+        np.testing.assert_array_equal(one, other)
     backwards = table.take(np.array([2, 1, 0]))
     turned = injected_starts_ahead(backwards, workload, who, scheduler="mirage", capacity=NODES, futures=FUTURES)
     np.testing.assert_array_equal(turned[: table.offset[1]], one[table.offset[2] :])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,16 @@ import pytest
 
 from features.observe import FEATURES, RECENT, observe
 from features.snapshot import NO_LIMIT, Snapshot
+from models.engine.local import each_here
+from models.engine.work import Engine
 from models.provisioning.pairs import injected as module
 from models.provisioning.pairs.injected import build_pairs, load, save
 from models.provisioning.protocol import NONE, PairTable
 from simulator.cluster import NO_ROOM, plain
 from simulator.flat.replay import simulate
+from simulator.names import SLURM
 from simulator.workload import Workload
+from tests.models.engine.pickled import each_pickled
 from traces.errors import InputError
 
 CAPACITY, LIMIT_S, NODES = 12, 6 * 3600, 4
@@ -144,26 +149,27 @@ def snapshot(w: Workload, starts: np.ndarray, ends: np.ndarray, now: int, predec
     )
 
 
-def test_threads_change_nothing_and_a_file_holds_it_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheduler", ["mirage", SLURM])
+def test_the_engine_changes_nothing_and_a_file_holds_it_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str
+) -> None:
     base = trace(5)
     submits = base.submit_s[40] + np.arange(9) * 4 * 3600
-    one, many = (
-        build_pairs(
-            plain(base, scheduler="mirage", capacity=CAPACITY),
-            submits_s=submits,
-            pair_nodes=NODES,
-            limit_s=LIMIT_S,
-            threads=n,
-        )
-        for n in (1, 3)
-    )
+
+    def built(engine: Engine, chunk: int) -> PairTable:
+        monkeypatch.setattr(module, "CHUNK", chunk)
+        world = plain(base, scheduler=scheduler, capacity=CAPACITY)
+        return build_pairs(world, submits_s=submits, pair_nodes=NODES, limit_s=LIMIT_S, engine=engine)
+
+    one, many = built(partial(each_here, processes=1), 9), built(partial(each_here, processes=3), 2)
+    assert built(each_pickled, 4).digest == one.digest
     save(many, tmp_path / "pairs.npz")
     read = load(tmp_path / "pairs.npz")
     for name in one.__dataclass_fields__:
         np.testing.assert_array_equal(getattr(one, name), getattr(read, name))
 
 
-def few(limit_s: int, **options: int) -> PairTable:
+def few(limit_s: int, **options: Any) -> PairTable:
     """Three pairs of two nodes."""
     base = trace(1)
     world = plain(base, scheduler="easy", capacity=CAPACITY)
@@ -194,14 +200,14 @@ def test_more_jobs_that_wait_than_there_is_room_for_get_more_room(monkeypatch: p
 
     monkeypatch.setattr(module, "_FIRST_ROOM", 1)
     monkeypatch.setattr(module, "_chunk", counted_chunk)
-    assert few(3600, threads=1).digest == expected.digest
+    assert few(3600, engine=partial(each_here, processes=1)).digest == expected.digest
     assert rooms.count(NO_ROOM) >= 1
 
 
 def test_what_fails_in_a_thread_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_chunk", lambda *arguments: NONE if len(arguments[6]) else 0)
     with pytest.raises(InputError, match="a job of 2 nodes submitted among the others never starts"):
-        few(3600, threads=2)
+        few(3600, engine=partial(each_here, processes=2))
 
 
 def test_a_file_of_pairs_runs_nothing_when_it_is_read(tmp_path: Path) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 
 from features.observe import AT, RECENT
 from features.snapshot import NO_LIMIT
+from models.engine.local import each_here
 from models.provisioning.pairs import recorded as recorded_pairs
 from models.provisioning.pairs.recorded import Predecessors, build_recorded_pairs, decision_instants
 from models.provisioning.protocol import NONE, PairTable
@@ -20,6 +21,7 @@ from simulator.recorded.calibration.judge import ALL
 from simulator.recorded.follow import HORIZON_S
 from simulator.recorded.parameters import Parameters, jobs_of, rules_of
 from simulator.recorded.record import NEVER, RecordedTrace
+from tests.models.engine.pickled import each_pickled
 from tests.simulator.recorded.cases import NODES, records, twins
 from tests.twins.recorded import PlainRecordedJob, forked_starts
 from traces.units import DAY_S, HOUR_S
@@ -172,20 +174,8 @@ def test_rules_are_those_of_the_monday_before_a_decision_from_the_span_that_is_a
         of = Predecessors(np.array([2]), np.array([NONE]))
         table = build_recorded_pairs(record, of, decision_s=3600, fit_span_s=7 * DAY_S)
     assert (table.decision_s - monday_s).tolist() == [-3600, 0, 3600]
-    assert asked == [(last_s, list(submit_s)), (monday_s, list(submit_s[1:]))]
-
-
-def test_what_goes_wrong_in_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    fill = recorded_pairs._fill
-
-    def broken(*arguments: Any) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            raise ArithmeticError("of one week")
-        fill(*arguments)
-
-    monkeypatch.setattr(recorded_pairs, "_fill", broken)
-    with pytest.raises(ArithmeticError, match="of one week"):
-        built(simple(), parameters(), of=P)
+    different = [one for at, one in enumerate(asked) if one not in asked[:at]]
+    assert sorted(different) == [(last_s, list(submit_s)), (monday_s, list(submit_s[1:]))]
 
 
 def test_the_job_that_the_user_went_on_with_is_passed_over() -> None:
@@ -239,10 +229,11 @@ def test_threads_change_nothing(case: tuple[RecordedTrace, Any]) -> None:
     long = replace(record, submit_s=submit_s, start_s=start_s, end_s=end_s)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recorded_pairs, "infer_parameters", lambda record, until_s: parameters())
-        one, two = (
-            build_recorded_pairs(long, predecessors(long), decision_s=90_000, threads=threads) for threads in (1, 2)
+        one, two, other = (
+            build_recorded_pairs(long, predecessors(long), decision_s=90_000, engine=engine)
+            for engine in (partial(each_here, processes=1), partial(each_here, processes=2), each_pickled)
         )
-    assert one.digest == two.digest
+    assert one.digest == two.digest == other.digest
 
 
 def test_decisions_are_counted_back_from_the_exact_end() -> None:
