@@ -12,6 +12,8 @@ import numpy as np
 
 from features.futures.summary import FUTURES
 from features.submission.log import SubmissionLog
+from models.engine.local import each_here
+from models.engine.work import Engine
 from models.provisioning.futures.revealed import NOTHING, RevealedTruth
 from models.queue_time.ground import SubmittedJobs
 from models.queue_time.protocol import Rows
@@ -29,7 +31,9 @@ LOOKS: dict[str, RevealedTruth] = {
 }
 
 
-def waits_in_futures(log: SubmissionLog, chosen: Bools, revealed: RevealedTruth = NOTHING) -> Int64s:
+def waits_in_futures(
+    log: SubmissionLog, chosen: Bools, revealed: RevealedTruth = NOTHING, engine: Engine = each_here
+) -> Int64s:
     """(chosen, futures) wait, s, of each chosen job (mask of those that ran) in each of its futures.
 
     The rules of each week are inferred from what was recorded before it. If all is revealed, there is one future.
@@ -51,19 +55,22 @@ def waits_in_futures(log: SubmissionLog, chosen: Bools, revealed: RevealedTruth 
         own_end_s=none,
         row=row,
     )
-    starts = start_in_futures(record, jobs, futures=1 if revealed == ALL else FUTURES, revealed=revealed)
+    futures = 1 if revealed == ALL else FUTURES
+    starts = start_in_futures(record, jobs, futures=futures, revealed=revealed, engine=engine)
     waits: Int64s = np.maximum(starts - record.submit_s[row][:, None], 0)
     return waits
 
 
-def rows_with_futures(jobs: SubmittedJobs, fit_on: Bools, judge: Bools, revealed: RevealedTruth) -> tuple[Rows, Rows]:
+def rows_with_futures(
+    jobs: SubmittedJobs, fit_on: Bools, judge: Bools, revealed: RevealedTruth, engine: Engine = each_here
+) -> tuple[Rows, Rows]:
     """The rows of the fit and those to judge (masks), with their futures.
 
     Of the rows of the fit only the newest MOST_PLAYED are played; the futures of the others are negative.
     """
     newest = fit_on & (np.cumsum(fit_on) > fit_on.sum() - MOST_PLAYED)
     chosen = newest | judge
-    waits_s = waits_in_futures(jobs.log, chosen, revealed)
+    waits_s = waits_in_futures(jobs.log, chosen, revealed, engine)
     futures_s = np.full((len(chosen), waits_s.shape[1]), NONE)
     futures_s[chosen] = waits_s
     rows = replace(jobs.rows, futures_s=futures_s)

@@ -66,6 +66,9 @@ class Forecast:
     quantiles_s: Float64s  # (n, len(LEVELS)) rising along each row
     p_under_600s: Float64s  # (n,)
 
+    def __len__(self) -> int:
+        return len(self.p_under_600s)
+
     @property
     def median_s(self) -> Float64s:
         """(n,) the point forecast, which minimises the mean absolute error."""

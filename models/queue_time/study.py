@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from features.submission.log import why_not_rebuilt
+from models.engine.engines import engine_of
+from models.engine.local import each_here
+from models.engine.work import Engine, Task, Work
 from models.provisioning.futures.revealed import RevealedTruth
 from models.queue_time import scores
 from models.queue_time.conformal import Calibrated
 from models.queue_time.futures import LOOKS, rows_with_futures
 from models.queue_time.ground import LEAST_FIT, SubmittedJobs, read_log, submitted_jobs
-from models.queue_time.protocol import SHORT_S, FittedMethod, Forecast, Method, Rows
+from models.queue_time.protocol import SHORT_S, Forecast, Method, Rows
 from models.queue_time.registry import METHODS, make_method
 from models.queue_time.rolling import Rolling, rolled
 from models.queue_time.scores import Judged
 from models.study.inputs import declared_dates
 from traces import instants
+from traces.arrays import Bools
 from traces.clusters import ClusterSettings
 from traces.counted import counted
 from traces.errors import InputError
@@ -29,6 +34,8 @@ from traces.units import HOUR_S
 
 RIVALS = ("limits",)  # methods that every other is compared with, as well as the best naive one
 LEAST_JUDGED = 20
+ROW_S = 2e-3  # rough time of a learner's fits for each row; a naive method takes no time
+MOST_PROCESSES = 8  # each holds the rows of all fits
 
 
 def score_window(
@@ -51,8 +58,9 @@ def score_window(
     known_s = from_s if known_s is None else known_s
     chosen = [make_method(name) for name in (methods or METHODS)]
     found = judge_window(
-        data, settings, from_s, to_s, chosen, known_s=known_s, refit_s=refit_s, leave_out=not methods, seed=seed
-    )
+        data, settings, from_s, to_s, chosen, known_s=known_s, refit_s=refit_s, leave_out=not methods, seed=seed,
+        engine=engine_of(data.root),
+    )  # fmt: skip
     return {
         "cluster": settings.name,
         "from_utc": instants.text(from_s),
@@ -74,6 +82,7 @@ def judge_window(
     refit_s: int | None = None,
     leave_out: bool = False,
     seed: int = 0,
+    engine: Engine = each_here,
 ) -> Judgement:
     """Fit `methods` and forecast the jobs submitted in [from_s, to_s), epoch s.
 
@@ -96,11 +105,12 @@ def judge_window(
         if not leave_out and (needy := [method.name for method in methods if method.needs_queue]):
             raise InputError(f"cluster {settings.name!r}: {', '.join(needy)} cannot be judged: {why_request_only}")
         methods = [method for method in methods if not method.needs_queue]
-    again_s, parts = _refits_s(from_s, to_s, refit_s), []
-    for begin, end, at_s in zip([from_s, *again_s], [*again_s, to_s], [known_s, *again_s], strict=True):
-        jobs = submitted_jobs(log, at_s, fit_from_s)
-        parts.append(judge_jobs(jobs, settings.name, begin, end, at_s, methods, seed))
-    return pooled(parts)
+    again_s = _refits_s(from_s, to_s, refit_s)
+    origins = [
+        origin_of(submitted_jobs(log, at_s, fit_from_s), settings.name, begin, end, at_s)
+        for begin, end, at_s in zip([from_s, *again_s], [*again_s, to_s], [known_s, *again_s], strict=True)
+    ]
+    return pooled(judge_origins(origins, methods, seed, engine))
 
 
 def _refits_s(from_s: int, to_s: int, refit_s: int | None) -> list[int]:
@@ -118,7 +128,6 @@ class Judgement:
     rows: Rows  # the n judged jobs
     judged: Judged
     methods: list[Method]
-    fitted: dict[str, FittedMethod]
     forecasts: dict[str, Forecast]  # by method, n rows each
     seconds: dict[str, float]
 
@@ -169,10 +178,17 @@ def with_rolling(found: Judgement) -> Judgement:
     return replace(found, methods=methods, forecasts=forecasts, seconds=seconds)
 
 
-def judge_jobs(
-    jobs: SubmittedJobs, cluster: str, from_s: int, to_s: int, known_s: int, methods: list[Method], seed: int
-) -> Judgement:
-    """Fit `methods` on what was known at `known_s`, and forecast the jobs of the window.
+class Origin(NamedTuple):
+    """One fit of a rolling origin: the rows known at an instant, and those of the jobs to judge."""
+
+    jobs: SubmittedJobs
+    window_s: tuple[int, int]  # from, to: epoch s
+    fit_on: Bools
+    judge: Bools
+
+
+def origin_of(jobs: SubmittedJobs, cluster: str, from_s: int, to_s: int, known_s: int) -> Origin:
+    """Fit on what was known at `known_s`, and judge the jobs of the window.
 
     Raises InputError if there are too few jobs to fit on or to judge.
     """
@@ -188,24 +204,90 @@ def judge_jobs(
             f"{instants.text(from_s)} to {instants.text(to_s)}; at least {LEAST_JUDGED} are needed: "
             "give a longer window"
         )
-    fitted_on, rows = jobs.rows.take(fit_on), jobs.rows.take(judge)
-    judged = Judged.of(rows.submit_s, rows.wait_s, rows.size_class, float((fitted_on.wait_s < SHORT_S).mean()))
-    fitted: dict[str, FittedMethod] = {}
-    forecasts: dict[str, Forecast] = {}
-    seconds: dict[str, float] = {}
-    futures: dict[RevealedTruth, tuple[Rows, Rows]] = {}
-    for method in methods:
-        began = time.monotonic()
-        of_fit, of_window = fitted_on, rows
-        if (revealed := LOOKS.get(method.name)) is not None:
-            if revealed not in futures:
-                futures[revealed] = rows_with_futures(jobs, fit_on, judge, revealed)
-            of_fit, of_window = futures[revealed]
-        fitted[method.name] = (Calibrated(method) if revealed is None else method).fit(of_fit, seed)
-        forecasts[method.name] = fitted[method.name].forecast(of_window)
-        seconds[method.name] = time.monotonic() - began
-        say(f"{method.name}: {counted(len(rows), 'job')}, {seconds[method.name]:.1f} s")
-    return Judgement(jobs, (from_s, to_s), len(fitted_on), rows, judged, methods, fitted, forecasts, seconds)
+    return Origin(jobs, (from_s, to_s), fit_on, judge)
+
+
+def judge_jobs(
+    jobs: SubmittedJobs,
+    cluster: str,
+    from_s: int,
+    to_s: int,
+    known_s: int,
+    methods: list[Method],
+    seed: int,
+    engine: Engine = each_here,
+) -> Judgement:
+    """Judge one fit. Raises InputError as `origin_of` does."""
+    return judge_origins([origin_of(jobs, cluster, from_s, to_s, known_s)], methods, seed, engine)[0]
+
+
+class _Fit(NamedTuple):
+    """A task: fit the method on the first rows of a pair, and forecast the second."""
+
+    method: Method
+    at: int  # position of the pair
+    is_ready: bool  # its quantiles are not calibrated again
+    seed: int
+
+
+def judge_origins(
+    origins: Sequence[Origin], methods: list[Method], seed: int, engine: Engine = each_here
+) -> list[Judgement]:
+    """Fit `methods` at each origin and forecast its jobs; futures are simulated first."""
+    fits, pairs, seconds = _asked(origins, methods, seed, engine)
+    forecasts: dict[int, Forecast] = {}
+    tasks = [Task(f"the fit of {fit.method.name!r}", fit, fit.method.name) for fit in fits]
+    modules = sorted({type(method).__module__ for method in methods})
+    about_s = ROW_S * sum(len(pairs[fit.at][0]) for fit in fits if not fit.method.is_naive)
+    for at, (forecast, wall_s) in engine(Work(forecast_one, tasks, pairs, modules, about_s=about_s), MOST_PROCESSES):
+        forecasts[at], seconds[at] = forecast, seconds[at] + wall_s
+        say(f"{methods[at % len(methods)].name}: {counted(len(forecast), 'job')}, {seconds[at]:.1f} s")
+    found = []
+    for first, origin in zip(range(0, len(fits), len(methods)), origins, strict=True):
+        fitted_on, rows = (origin.jobs.rows.take(mask) for mask in (origin.fit_on, origin.judge))
+        judged = Judged.of(rows.submit_s, rows.wait_s, rows.size_class, float((fitted_on.wait_s < SHORT_S).mean()))
+        places = {method.name: at for at, method in enumerate(methods, first)}
+        found.append(
+            Judgement(
+                origin.jobs, origin.window_s, len(fitted_on), rows, judged, methods,
+                {name: forecasts[at] for name, at in places.items()},
+                {name: seconds[at] for name, at in places.items()},
+            )
+        )  # fmt: skip
+    return found
+
+
+def _asked(
+    origins: Sequence[Origin], methods: list[Method], seed: int, engine: Engine
+) -> tuple[list[_Fit], list[tuple[Rows, Rows]], list[float]]:
+    """The fits of all methods, origin by origin; the pairs of rows that they name; seconds spent on their futures."""
+    fits, pairs, seconds = list[_Fit](), list[tuple[Rows, Rows]](), list[float]()
+    for origin in origins:
+        places: dict[RevealedTruth | None, int] = {}
+        for method in methods:
+            revealed, began = LOOKS.get(method.name), time.monotonic()
+            if revealed not in places:
+                places[revealed] = len(pairs)
+                pairs.append(_rows_of(origin, revealed, engine))
+            fits.append(_Fit(method, places[revealed], revealed is not None, seed))
+            seconds.append(time.monotonic() - began)
+    return fits, pairs, seconds
+
+
+def _rows_of(origin: Origin, revealed: RevealedTruth | None, engine: Engine) -> tuple[Rows, Rows]:
+    """The rows to fit on and those to judge, with futures if some truth is revealed to them."""
+    if revealed is not None:
+        return rows_with_futures(origin.jobs, origin.fit_on, origin.judge, revealed, engine)
+    return origin.jobs.rows.take(origin.fit_on), origin.jobs.rows.take(origin.judge)
+
+
+def forecast_one(pairs: Sequence[tuple[Rows, Rows]], fit: _Fit) -> tuple[Forecast, float]:
+    """Make one fit and forecast with it; returns the time it took as well, s."""
+    began = time.monotonic()
+    method = fit.method if fit.is_ready else Calibrated(fit.method)
+    of_fit, of_window = pairs[fit.at]
+    forecast = method.fit(of_fit, fit.seed).forecast(of_window)
+    return forecast, time.monotonic() - began
 
 
 def figures_of(found: Judgement) -> dict[str, Any]:

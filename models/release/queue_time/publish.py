@@ -18,6 +18,7 @@ import polars as pl
 from agent.distribution import Distribution
 from agent.model_folder import digests, pack_arrays
 from features.submission.log import SubmissionLog, why_not_rebuilt
+from models.engine.engines import engine_of
 from models.queue_time import scores
 from models.queue_time.artifact import RELEASABLE, describe_log, distribution, released, with_checks
 from models.queue_time.conformal import Calibrated
@@ -76,7 +77,7 @@ def publish(data: DataFolder, settings: ClusterSettings) -> Published | str:
         kept = _kept(data, cluster, made_from)
         if kept is not None:
             return kept
-        log = read_log(data, cluster)
+        log, engine = read_log(data, cluster), engine_of(data.root)
         if (windows := _windows(log, settings)) is None or (why := why_not_rebuilt(log)) is not None:
             return "the log is too short for three windows" if windows is None else f"its queue is unknown: {why}"
         fit_from_s = declared_dates(settings).fit_from_s
@@ -86,7 +87,8 @@ def publish(data: DataFolder, settings: ClusterSettings) -> Published | str:
             if why := _too_few(jobs, window):
                 return why
             methods = [make_method(name) for name in names]
-            judged.append(judge_jobs(jobs, cluster, window.from_s, window.until_s, window.from_s, methods, SEED))
+            bounds_s = window.from_s, window.until_s, window.from_s
+            judged.append(judge_jobs(jobs, cluster, *bounds_s, methods, SEED, engine))
         select, report = judged
         row = None
         if not QUEUE_TIME_DECISIONS.is_current(data, cluster, made_from):  # else a killed process had decided

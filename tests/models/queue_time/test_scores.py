@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
+from models.engine import work
+from models.engine.local import each_here
 from models.provisioning.futures.revealed import NOTHING
 from models.queue_time import scores
 from models.queue_time.futures import ALL, waits_in_futures
@@ -14,7 +18,7 @@ from models.queue_time.ground import GAP_S, SubmittedJobs, submitted_jobs
 from models.queue_time.protocol import LEVELS, Forecast, forecast_of
 from models.queue_time.registry import make_method
 from models.queue_time.scores import Judged
-from models.queue_time.study import figures_of, judge_jobs, pooled
+from models.queue_time.study import figures_of, judge_jobs, judge_origins, origin_of, pooled
 from tests.features.submission.logs import ORIGIN_S, generated_log
 from traces.errors import InputError
 from traces.units import DAY_S
@@ -113,6 +117,20 @@ def test_fits_that_follow_each_other_are_judged_together(ground: SubmittedJobs) 
         assert row["coverage"]["0.95"] == pytest.approx(np.dot(shares, [one["coverage"]["0.95"] for one in singly]))
     once = figures_of(judge_jobs(ground, "lab", ends[0], ends[2], ends[0], methods, 0))
     assert once["results"][0]["crps_h"] != found["results"][0]["crps_h"]
+
+
+def test_fits_in_other_processes_forecast_the_same(ground: SubmittedJobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = [ORIGIN_S + days * DAY_S for days in (20, 25, 30)]
+    origins = [origin_of(ground, "lab", from_s, to_s, from_s) for from_s, to_s in itertools.pairwise(ends)]
+    methods = [make_method(name) for name in ("limits", "partition-median", "simulate-ahead")]
+    here = judge_origins(origins, methods, 0)  # short
+    monkeypatch.setattr(work, "SHORT_S", 0.0)
+    there = judge_origins(origins, methods, 0, partial(each_here, processes=2))
+    for one, other in zip(here, there, strict=True):
+        assert list(one.forecasts) == list(other.forecasts) == [method.name for method in methods]
+        for name in one.forecasts:
+            np.testing.assert_array_equal(one.forecasts[name].quantiles_s, other.forecasts[name].quantiles_s)
+            np.testing.assert_array_equal(one.forecasts[name].p_under_600s, other.forecasts[name].p_under_600s)
 
 
 def test_futures_see_no_more_than_the_queue_and_the_bound_sees_all(ground: SubmittedJobs) -> None:
