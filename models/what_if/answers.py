@@ -30,10 +30,13 @@ def what_if(data: DataFolder, settings: ClusterSettings) -> pl.DataFrame:
 
     Raises InputError as `models.what_if.recorded.answer.read_recorded_scene` does.
     """
+    from models.engine.engines import engine_of
     from models.what_if.recorded.answer import answer_recorded, feasible, read_recorded_scene
 
     scene = read_recorded_scene(data, settings)
-    result, daily, _whole = answer_recorded(scene, settings.name, feasible(scene, REPORTED))
+    result, daily, _whole = answer_recorded(
+        scene, settings.name, feasible(scene, REPORTED), engine=engine_of(data.root)
+    )
     base, by_change = result["base"], dict[str, dict[str, dict[str, Any]]]()
     for row in result["results"]:
         by_change.setdefault(row["change"], {})[f"{row['horizon']} {row['figure']}"] = row

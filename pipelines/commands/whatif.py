@@ -217,6 +217,7 @@ def _as_recorded(
     plots: Path | None,
 ) -> _Answer:
     """Replay the cluster as recorded and build the output of `--json`. Nothing is stored."""
+    from models.engine.engines import engine_of
     from models.study.slurm.files import declared
     from models.what_if.advice.to_do import declared_effects
     from models.what_if.recorded.answer import answer_recorded, as_schedules, job_times, read_recorded_scene
@@ -231,7 +232,8 @@ def _as_recorded(
     asked = list(dict.fromkeys(changes))
     under_files = declared_effects(folder, settings, asked, (scene.from_s, scene.until_s))
     with Progress("replaying", 1 + len(asked), stays=False) as progress:
-        result, daily, whole = answer_recorded(scene, settings.name, changes, progress.advance)
+        engine = engine_of(folder.root)
+        result, daily, whole = answer_recorded(scene, settings.name, changes, progress.advance, engine)
     if plots is not None:
         from reports.changed_page import write_changes
 

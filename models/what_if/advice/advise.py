@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from models.engine.engines import engine_of
 from models.what_if.advice.curves import curves
 from models.what_if.advice.objectives import Objective, difference_ci95, losers, objective, recorded_error, value_of
 from models.what_if.advice.search import NO_MORE_THAN_A_TENTH, Fairness, TriedChanges, pruned, search_changes
@@ -64,7 +65,7 @@ def advice_on(
 
     Raises InputError for an unknown objective or area, and for a log of less than two weeks.
     """
-    of = objective(question.objective)
+    of, engine = objective(question.objective), engine_of(data.root)
     log = read_recorded_log(data, settings)
     from_s, until_s = log.window(window)
     middle_s = from_s + (until_s - from_s) // (2 * DAY_S) * DAY_S
@@ -77,7 +78,7 @@ def advice_on(
     journal = _journal(data, settings, question, (from_s, middle_s))
     tried = search_changes(
         older, of, choices(older, question.may), question.fair,
-        candidates=question.candidates, budget_s=question.budget_s, journal=journal, seed=question.seed,
+        candidates=question.candidates, budget_s=question.budget_s, journal=journal, seed=question.seed, engine=engine,
     )  # fmt: skip
     best = pruned(older, of, tried, question.fair, SHOWN)
     newer = follow_window(log.record, log.about, middle_s, until_s, question.span_s)

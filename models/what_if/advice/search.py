@@ -7,16 +7,20 @@ that the search turns away from it.
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from models.engine.local import each_here
+from models.engine.work import Engine, Task, Work
 from models.provisioning.training.journals import open_search
-from models.what_if.advice.objectives import Objective, losers, value_of
+from models.what_if.advice.objectives import Objective, losers, objective, value_of
 from models.what_if.advice.space import KEEP, Choice, joined_changes
 from models.what_if.recorded.changes import TOGETHER, changed_recorded
-from models.what_if.recorded.outcomes import outcome_of
+from models.what_if.recorded.outcomes import REPLAY_S, RecordedOutcome, compile_replays, outcome_of
 from models.what_if.recorded.scene import RecordedScene
 from traces.counted import counted
 from traces.errors import InputError
@@ -54,10 +58,12 @@ def search_changes(
     budget_s: float,
     journal: Path,
     seed: int = 0,
+    engine: Engine = each_here,
 ) -> list[TriedChanges]:
     """Try candidates until `journal` holds so many or the time is used; return each once, the best first.
 
-    An existing journal is resumed. Raises InputError for a journal that cannot be read.
+    The engine replays the changes alone. What is combined depends on what was tried before, so that is replayed here,
+    one candidate after the other. An existing journal is resumed. Raises InputError for a journal that cannot be read.
     """
     study, base = open_search("advice", journal, seed), outcome_of(scene)
     base_value = value_of(of, base)
@@ -66,19 +72,23 @@ def search_changes(
             study.enqueue_trial(alone)
     found = {one.changes: one for one in _finished(study)}
     done, ends = len(_finished(study)), time.monotonic() + budget_s
-    with Progress(f"searching changes for the {of.words}", candidates) as progress:
+    against = SearchBase(base, of.name, fair)
+    singly = [joined_changes([values[choice.name] for choice in choices]) for values in _alone(choices)]
+    first = [changes for changes in dict.fromkeys(singly) if changes not in found][: max(candidates - done, 0)]
+    ready: dict[str, TriedChanges] = {}
+    with (
+        closing(_each_alone(against, first, engine)) as coming,
+        Progress(f"searching changes for the {of.words}", candidates) as progress,
+    ):
         progress.reach(min(done, candidates))
         while done < candidates and time.monotonic() < ends:
             trial = study.ask()
             changes = joined_changes([trial.suggest_categorical(choice.name, choice.changes) for choice in choices])
+            while changes in first and changes not in ready:
+                one = next(coming)
+                ready[one.changes] = one
             if changes not in found:
-                try:
-                    outcome = outcome_of(changed_recorded(scene, changes)) if changes else base
-                except InputError:  # together they leave too little
-                    found[changes] = TriedChanges(changes, 2.0 * base_value, 1)
-                else:
-                    lost = len(losers(base, outcome, *fair))
-                    found[changes] = TriedChanges(changes, value_of(of, outcome), lost)
+                found[changes] = ready[changes] if changes in ready else try_changes(against, changes)
             one = found[changes]
             trial.set_user_attr("candidate", list(one))
             study.tell(trial, one.value + (base_value if one.losing else 0.0))
@@ -86,6 +96,37 @@ def search_changes(
             progress.advance(f"{changes or 'as it is'}: {of.text(one.value)}")
         progress.done(f"{counted(done, 'candidate')}")
     return sorted(found.values(), key=lambda one: (one.losing > 0, one.value, one.changes))
+
+
+class SearchBase(NamedTuple):
+    """What candidates are compared with."""
+
+    base: RecordedOutcome
+    objective: str  # name
+    fair: Fairness
+
+
+def try_changes(against: SearchBase, changes: str) -> TriedChanges:
+    """Replay the changes; those that leave too little together count twice the base's objective."""
+    base, of = against.base, objective(against.objective)
+    try:
+        outcome = outcome_of(changed_recorded(base.scene, changes)) if changes else base
+    except InputError:
+        return TriedChanges(changes, 2.0 * value_of(of, base), 1)
+    return TriedChanges(changes, value_of(of, outcome), len(losers(base, outcome, *against.fair)))
+
+
+def compile_search(against: SearchBase) -> None:
+    """Compile the replays of the base's scene."""
+    compile_replays(against.base.scene)
+
+
+def _each_alone(against: SearchBase, changes: Sequence[str], engine: Engine) -> Generator[TriedChanges]:
+    tasks = [Task(f"the replay of {one}", one, "candidate") for one in changes]
+    about_s = REPLAY_S * len(against.base.scene.record) * len(tasks)
+    work = Work(try_changes, tasks, against, prepare=compile_search, is_compiled=True, about_s=about_s)
+    for _at, tried in engine(work, sys.maxsize):
+        yield tried
 
 
 def pruned(

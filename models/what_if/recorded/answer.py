@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -13,11 +14,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from models.engine.local import each_here
+from models.engine.work import Engine, Task, Work
 from models.study import extent
 from models.study.inputs import declared_dates, read_record
 from models.what_if.changes import AS_IT_IS
 from models.what_if.recorded.changes import changed_recorded
-from models.what_if.recorded.outcomes import RecordedOutcome, base_beside, group_rows, outcome_of, rows
+from models.what_if.recorded.outcomes import (
+    REPLAY_S,
+    RecordedOutcome,
+    base_beside,
+    compile_replays,
+    group_rows,
+    outcome_of,
+    rows,
+)
 from models.what_if.recorded.scene import LEAST_WINDOW_S, RecordedScene, follow_window
 from models.what_if.schedulers import SchedulerOutcome
 from simulator.names import RECORDED
@@ -26,6 +37,7 @@ from simulator.recorded.parameters import LEAST_FIT_S
 from simulator.recorded.record import RecordedTrace, events
 from simulator.workload import Replay, Workload
 from traces import instants
+from traces.arrays import Float64s, Int64s
 from traces.clusters import ClusterSettings
 from traces.counted import counted
 from traces.errors import InputError
@@ -110,7 +122,11 @@ class RecordedAnswer(NamedTuple):
 
 
 def answer_recorded(
-    scene: RecordedScene, cluster: str, changes: Sequence[str], report: Callable[[str], None] = lambda _name: None
+    scene: RecordedScene,
+    cluster: str,
+    changes: Sequence[str],
+    report: Callable[[str], None] = lambda _name: None,
+    engine: Engine = each_here,
 ) -> RecordedAnswer:
     """Replay the scene as it is and with each change, anew every day and in one piece; `report` is called for each.
 
@@ -118,8 +134,8 @@ def answer_recorded(
     """
     scenes = {change: changed_recorded(scene, change) for change in dict.fromkeys(changes)}
     horizons = ("daily", "whole") if scene.whole is not None else ("daily",)
-    bases = {horizon: outcome_of(scene, is_whole=horizon == "whole") for horizon in horizons}
-    report(AS_IT_IS)
+    outcomes = _outcomes({AS_IT_IS: scene, **scenes}, horizons, report, engine)
+    bases = {horizon: outcomes[AS_IT_IS, horizon] for horizon in horizons}
     results, groups, said = [], [], list(scene.assumptions)
     made = {horizon: [(AS_IT_IS, bases[horizon])] for horizon in horizons}
     for horizon in horizons:
@@ -127,7 +143,7 @@ def answer_recorded(
     for change, other in scenes.items():
         said += other.assumptions
         for horizon in horizons:
-            outcome = outcome_of(other, is_whole=horizon == "whole")
+            outcome = outcomes[change, horizon]
             results += list(rows(bases[horizon], outcome, change, horizon))
             if outcome.unstarted != bases[horizon].unstarted:
                 said.append(
@@ -137,7 +153,6 @@ def answer_recorded(
             made[horizon].append((change, outcome))
             if horizon == "daily":
                 groups += list(group_rows(bases[horizon], outcome, change))
-        report(change)
     result = about_window(scene, cluster, said) | {
         "base": base_beside(bases["daily"]),
         "base_whole": base_beside(bases["whole"]) if "whole" in bases else None,
@@ -145,6 +160,33 @@ def answer_recorded(
         "groups": groups,
     }
     return RecordedAnswer(result, made["daily"], made.get("whole", []))
+
+
+def _outcomes(
+    scenes: dict[str, RecordedScene], horizons: Sequence[str], report: Callable[[str], None], engine: Engine
+) -> dict[tuple[str, str], RecordedOutcome]:
+    """Replay the scenes, by change, on each horizon; `report` is called for a change when all its replays are done."""
+    base = scenes[AS_IT_IS]
+    asked = [(change, horizon) for change in scenes for horizon in horizons]
+    tasks = [
+        Task(f"the replay of {change}, {horizon}", (change, horizon == "whole"), horizon) for change, horizon in asked
+    ]
+    about_s = REPLAY_S * len(base.record) * len(asked)
+    work = Work(replayed_change, tasks, base, prepare=compile_replays, is_compiled=True, about_s=about_s)
+    outcomes: dict[tuple[str, str], RecordedOutcome] = {}
+    for at, (wait_s, copied_s, unstarted) in engine(work, sys.maxsize):
+        change, horizon = asked[at]
+        outcomes[change, horizon] = RecordedOutcome(scenes[change], wait_s, copied_s, unstarted, horizon == "whole")
+        if all((change, one) in outcomes for one in horizons):
+            report(change)
+    return outcomes
+
+
+def replayed_change(scene: RecordedScene, asked: tuple[str, bool]) -> tuple[Float64s, Int64s, int]:
+    """Replay the scene with a change, anew every day or in one piece; returns the outcome without its scene."""
+    change, is_whole = asked
+    found = outcome_of(scene if change == AS_IT_IS else changed_recorded(scene, change), is_whole=is_whole)
+    return found.wait_s, found.copied_s, found.unstarted
 
 
 def about_window(scene: RecordedScene, cluster: str, said: Sequence[str]) -> dict[str, Any]:

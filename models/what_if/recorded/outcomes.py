@@ -8,6 +8,7 @@ interval that includes 0, is one that the replay cannot tell.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from simulator.recorded.record import NEVER
 from traces.arrays import Bools, Float64s, Int64s
 from traces.units import DAY_S, HOUR_S
 
+REPLAY_S = 2e-5  # rough time of a replay for each job of the record
 PARTS = 3  # the window is divided into so many, to show whether they agree
 SHOWN_NAMES = 20  # of a dimension, those with most jobs
 SIZES = ((1, "1"), (4, "2-4"), (16, "5-16"), (NEVER, "17-up"))  # most nodes of a class, and its name
@@ -64,6 +66,13 @@ def outcome_of(scene: RecordedScene, *, is_whole: bool = False) -> RecordedOutco
     starts, counted = starts_of(scene, is_whole=is_whole), scene.judged & scene.present
     wait_s = np.where(counted, np.minimum(starts.jobs - scene.record.submit_s, HORIZON_S), np.nan)
     return RecordedOutcome(scene, wait_s, starts.copies, int((counted & (starts.jobs == NEVER)).sum()), is_whole)
+
+
+def compile_replays(scene: RecordedScene) -> None:
+    """Replay the first second of the scene, because numba's compiler is not safe in threads."""
+    first = scene.daily[0]
+    shown = replace(first.shown, anchors=first.shown.anchors[:1])
+    outcome_of(replace(scene, daily=(first._replace(until_s=first.from_s + 1, shown=shown),)))
 
 
 def recorded_wait_s(scene: RecordedScene) -> Float64s:

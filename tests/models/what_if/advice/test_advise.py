@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from models.engine.local import each_here
+from models.engine.work import Engine
 from models.what_if.advice.advise import AdviceQuestion, advice_on, judged, kept_advice
 from models.what_if.advice.curves import POINTS, curve_rows, curves
 from models.what_if.advice.names import OBJECTIVE_NAMES
@@ -31,6 +33,7 @@ from simulator.recorded.free import free_starts
 from simulator.recorded.parameters import jobs_of
 from simulator.recorded.record import NEVER, RecordedTrace
 from simulator.recorded.state import RecordedRules
+from tests.models.engine.pickled import each_pickled
 from tests.models.what_if.recorded import cases
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
@@ -113,16 +116,18 @@ def test_a_search_is_resumed_and_its_best_is_no_worse_than_any_change_alone(
 ) -> None:
     of, allowed = objective("slowdown"), choices(scene, ["qos"])
 
-    def run(candidates: int, journal: str = "one") -> list[TriedChanges]:
+    def run(candidates: int, journal: str = "one", engine: Engine = each_here) -> list[TriedChanges]:
         return search_changes(
-            scene, of, allowed, Fairness(), candidates=candidates, budget_s=60.0, journal=tmp_path / journal
-        )
+            scene, of, allowed, Fairness(), candidates=candidates, budget_s=60.0, journal=tmp_path / journal,
+            engine=engine,
+        )  # fmt: skip
 
     alone = 1 + sum(len(choice.changes) - 1 for choice in allowed)
     first = run(alone)
     assert len(first) == alone and "" in {one.changes for one in first}
     assert run(alone) == first  # nothing is left to try
     more = run(alone + 20)
+    assert run(alone, "two", each_pickled) == first and run(alone + 20, "two", each_pickled) == more
     assert len(more) > len(first) and more[0].value <= min(one.value for one in first if not one.losing)
     assert not any(one.losing for one in more[: sum(not one.losing for one in more)])
     (tmp_path / "damaged").write_text("not a journal\n")

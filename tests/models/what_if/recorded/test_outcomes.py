@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
+from models.engine.local import each_here
 from models.what_if.answers import REPORTED, what_if
 from models.what_if.recorded.answer import answer_recorded, read_recorded_scene
 from models.what_if.recorded.changes import changed_recorded
 from models.what_if.recorded.outcomes import base_beside, figures, groups, outcome_of, rows
 from models.what_if.recorded.scene import RecordedScene
 from models.what_if.trust import trust, verdict
+from tests.models.engine.pickled import each_pickled
 from tests.models.what_if.recorded import cases
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
@@ -123,6 +126,9 @@ def test_the_answer_names_unstarted_jobs_and_the_record(data: DataFolder) -> Non
     assert [change for change, _outcome in whole] == [change for change, _outcome in daily]
     assert [change for change, _outcome in daily] == ["as it is", "max_nodes=1 and arrivals=+900%", "nodes=+1"]
     json.dumps(result)
+    for engine in (partial(each_here, processes=1), each_pickled):
+        again = answer_recorded(scene, "busy", ["max_nodes=1 and arrivals=+900%", "nodes=+1"], engine=engine)
+        assert json.dumps(again.result) == json.dumps(result)
 
 
 def test_the_table_of_the_pipeline(data: DataFolder) -> None:
