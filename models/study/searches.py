@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from models.engine.engines import engine_of
 from models.provisioning.learning.hyperparameters import tunable
 from models.provisioning.registry import looks_ahead
 from models.provisioning.training.sweep import SearchResult, sweep
@@ -28,6 +29,7 @@ def search(study: Study, policy: str, window: Window, *, trials: int, budget_s: 
     from models.tracking.search_runs import search_run
 
     tunable(policy)
+    engine = engine_of(study.data.root)
     known = study.seeing([policy]).known_before(window.until_s)
     pairs = known.fit_pairs(window).known_before(window.until_s)
     with (
@@ -35,7 +37,9 @@ def search(study: Study, policy: str, window: Window, *, trials: int, budget_s: 
         search_run(study.data, known.context(window.until_s), policy, pairs) as record,
     ):
         journal = journal_path(study, policy, window, seed)
-        return sweep(policy, pairs, trials=trials, budget_s=budget_s, journal=journal, seed=seed, record=record)
+        return sweep(
+            policy, pairs, trials=trials, budget_s=budget_s, journal=journal, seed=seed, record=record, engine=engine
+        )
 
 
 def journal_path(study: Study, policy: str, window: Window, seed: int) -> Path:

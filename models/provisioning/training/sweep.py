@@ -2,20 +2,23 @@
 
 A trial fits on the pairs before an instant and is judged on those after it, at a few instants in turn. The select and
 report windows are not used. Optuna (Akiba et al., KDD 2019) chooses what to try with a tree-structured Parzen
-estimator. It stops a trial whose costs so far are above the median of the others at that instant.
+estimator. It stops a trial whose costs so far are above the median of the others at that instant. Trials are chosen
+AT_ONCE at a time, and none of them learns from the others of its batch.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from features.conventions import interruption_h, overlap_h
+from models.engine.local import each_here
+from models.engine.work import Engine, Task, Work
 from models.provisioning.batched_pairs import rewards
 from models.provisioning.learning.early_stopping import LEAST_PAIRS, WEIGHTS
 from models.provisioning.learning.hyperparameters import Value, tunable, with_values
@@ -28,6 +31,8 @@ from traces.errors import InputError
 from traces.progress import Progress
 
 SHARES = (0.4, 0.6, 0.8)  # of the pairs, the oldest, before each instant; the pairs until the next instant are judged
+AT_ONCE = 4  # trials of a batch
+MOST_PROCESSES = 8  # each loads the learner's library and holds the pairs
 
 
 @dataclass(frozen=True)
@@ -88,12 +93,21 @@ def curve_cost(pairs: PairTable, submit: np.ndarray) -> float:
     return float(np.mean([-rewards(lost_h, doubled_h, weight).mean(axis=1).max() for weight in WEIGHTS]))
 
 
-def costs(policy: str, values: dict[str, Value], pairs: PairTable, seed: int) -> Iterator[float]:
-    """Cost of the policy with those values at each of SHARES in turn."""
-    made = with_values(make_policy(policy), values)
-    for before, after in splits(pairs):
-        artifact, _ = made.fit(before, seed)
-        yield curve_cost(after, after.decisions_of(artifact))
+class TrialFit(NamedTuple):
+    """A task: the fit of a trial at one of SHARES."""
+
+    policy: str
+    values: dict[str, Value]
+    step: int
+    seed: int
+
+
+def cost_at(parts: Sequence[tuple[PairTable, PairTable]], fit: TrialFit) -> tuple[float, float]:
+    """Fit before the instant and judge after it (`splits`). Returns the cost, hours a pair, and the time it took, s."""
+    began = time.monotonic()
+    before, after = parts[fit.step]
+    artifact, _ = with_values(make_policy(fit.policy), fit.values).fit(before, fit.seed)
+    return curve_cost(after, after.decisions_of(artifact)), time.monotonic() - began
 
 
 def sweep(
@@ -105,17 +119,17 @@ def sweep(
     journal: Path,
     seed: int = 0,
     record: Callable[[SearchTrial], None] | None = None,
+    engine: Engine = each_here,
 ) -> SearchResult:
     """Search until `journal` has `trials` trials or `budget_s` seconds have passed; make at least one trial.
 
-    The first trial uses the policy's own values. An existing journal is resumed: its trials count. `record` receives
-    each trial as it ends. Raises InputError for a policy without hyper-parameters, for too few pairs, and for a journal
-    that cannot be read.
+    The first trial uses the policy's own values. AT_ONCE others are chosen and fitted at a time, on every machine, so
+    the same seed gives the same trials whatever the engine. An existing journal is resumed: its trials count. `record`
+    receives each trial of a batch when the batch ends. Raises InputError for a policy without hyper-parameters, for too
+    few pairs, and for a journal that cannot be read.
     """
-    import optuna
-
     bounds = tunable(policy)
-    splits(pairs)
+    search = _Search(policy, splits(pairs), seed, engine)
     study = open_search(policy, journal, seed)
     if not study.trials:
         own = make_policy(policy)
@@ -125,26 +139,68 @@ def sweep(
     with Progress(f"searching settings of {policy}", trials) as progress:
         progress.reach(min(len(done), trials))
         while not done or (len(done) < trials and time.monotonic() < ends):
-            asked = study.ask()
-            values = {name: _suggested(asked, name, bounds[name]) for name in bounds}
-            began, seen, pruned = time.time(), [], False
-            for step, cost in enumerate(costs(policy, values, pairs, seed)):
-                seen.append(cost)
-                asked.report(float(np.mean(seen)), step)
-                if step + 1 < len(SHARES) and asked.should_prune():
-                    pruned = True
-                    break
-            asked.set_user_attr("costs_h", seen)
-            if pruned:
-                study.tell(asked, state=optuna.trial.TrialState.PRUNED)
-            else:
-                study.tell(asked, float(np.mean(seen)))
-            if record is not None:
-                record(SearchTrial(asked.number, values, tuple(seen), pruned, began, time.time()))
+            asked = [study.ask() for _ in range(min(AT_ONCE, trials - len(done)) if done else 1)]
+            values = [{name: _suggested(one, name, bounds[name]) for name in bounds} for one in asked]
+            began = time.time()
+            for one, chosen, (seen, pruned) in zip(asked, values, search.judged(asked, values), strict=True):
+                _tell(study, one, seen, pruned)
+                if record is not None:
+                    record(SearchTrial(one.number, chosen, tuple(seen), pruned, began, time.time()))
+                progress.advance(f"trial {one.number}: {np.mean(seen):.3f} h{' (stopped)' if pruned else ''}")
             done = _finished(study)
-            progress.advance(f"trial {asked.number}: {np.mean(seen):.3f} h{' (stopped)' if pruned else ''}")
         progress.done(f"{counted(len(done), 'trial')}")
     return _found(policy, study)
+
+
+@dataclass
+class _Search:
+    """A search's fits, and the time that one took in the latest batch, s."""
+
+    policy: str
+    parts: list[tuple[PairTable, PairTable]]
+    seed: int
+    engine: Engine
+    fit_s: float = 0.0
+
+    def judged(self, trials: list[Any], values: list[dict[str, Value]]) -> list[tuple[list[float], bool]]:
+        """The costs of each trial, and whether it was stopped: at each instant in turn, all that still run."""
+        costs: list[list[float]] = [[] for _ in trials]
+        running = list(range(len(trials)))
+        for step in range(len(SHARES)):
+            self._fit(running, step, trials, values, costs)
+            for at in running:
+                trials[at].report(float(np.mean(costs[at])), step)
+            if step + 1 < len(SHARES):
+                running = [at for at in running if not trials[at].should_prune()]
+        return [(seen, len(seen) < len(SHARES)) for seen in costs]
+
+    def _fit(
+        self,
+        running: list[int],
+        step: int,
+        trials: list[Any],
+        values: list[dict[str, Value]],
+        costs: list[list[float]],
+    ) -> None:
+        tasks = [
+            Task(f"trial {trials[at].number}", TrialFit(self.policy, values[at], step, self.seed), f"{step}")
+            for at in running
+        ]
+        modules = [type(make_policy(self.policy)).__module__]
+        work = Work(cost_at, tasks, self.parts, modules, about_s=self.fit_s * len(tasks))
+        for place, (cost, wall_s) in self.engine(work, MOST_PROCESSES):
+            costs[running[place]].append(cost)
+            self.fit_s = wall_s
+
+
+def _tell(study: Any, trial: Any, seen: list[float], pruned: bool) -> None:
+    from optuna.trial import TrialState
+
+    trial.set_user_attr("costs_h", seen)
+    if pruned:
+        study.tell(trial, state=TrialState.PRUNED)
+    else:
+        study.tell(trial, float(np.mean(seen)))
 
 
 def _suggested(trial: Any, name: str, bounds: Any) -> Value:

@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 
 from features.futures.summary import AHEAD
+from models.engine.local import each_here
+from models.engine.work import Engine
 from models.provisioning.learning.early_stopping import WEIGHTS
 from models.provisioning.protocol import PairTable
 from models.provisioning.registry import make_policy
 from models.provisioning.training import sweep as module
-from models.provisioning.training.sweep import SearchTrial, costs, curve_cost, splits, sweep
+from models.provisioning.training.sweep import SearchTrial, TrialFit, cost_at, curve_cost, splits, sweep
+from tests.models.engine.pickled import each_pickled
 from tests.models.pair_tables import random_pairs
 from traces.errors import InputError
 
@@ -61,16 +64,17 @@ def test_a_cost_is_that_of_the_policy_fitted_before_and_judged_after(name: str) 
     artifact, _ = policy.fit(before, 5)
     seen = np.concatenate([after.observations, after.ahead], axis=1) if name.endswith("ahead") else after.observations
     expected = curve_cost(after, artifact.decisions(seen))
-    assert list(costs(name, {"rounds": 20, "leaves": 4}, pairs, 5))[1] == pytest.approx(expected)
+    values: dict[str, int | float] = {"rounds": 20, "leaves": 4}
+    assert cost_at(splits(pairs), TrialFit(name, values, 1, 5))[0] == pytest.approx(expected)
 
 
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     """A landscape in place of fits: the nearer the quantile is to .7, the less it costs, at every instant alike."""
 
-    def cheap(policy: str, values: dict[str, float], pairs: PairTable, seed: int) -> list[float]:
-        return [abs(values["quantile"] - 0.7)] * 3
+    def cheap(_parts: list[tuple[PairTable, PairTable]], fit: TrialFit) -> tuple[float, float]:
+        return abs(fit.values["quantile"] - 0.7), 0.0
 
-    monkeypatch.setattr(module, "costs", cheap)
+    monkeypatch.setattr(module, "cost_at", cheap)
 
 
 def test_a_search_tries_the_policys_own_values_first_and_finds_better(
@@ -87,6 +91,17 @@ def test_a_search_tries_the_policys_own_values_first_and_finds_better(
     for one in seen:
         assert len(one.costs_h) == (3 if not one.pruned else len(one.costs_h)) and one.ended_s >= one.began_s
         assert not one.pruned or len(one.costs_h) < 3
+
+
+def test_the_trials_do_not_depend_on_the_engine(tmp_path: Path) -> None:
+    """Fits of lightgbm, with a first trial and a batch."""
+
+    def tried(name: str, engine: Engine) -> list[tuple[int, dict[str, int | float], tuple[float, ...], bool]]:
+        seen: list[SearchTrial] = []
+        sweep("lightgbm", PAIRS, trials=5, budget_s=60, journal=tmp_path / name, record=seen.append, engine=engine)
+        return [(one.number, one.values, one.costs_h, one.pruned) for one in seen]
+
+    assert tried("here", each_here) == tried("pickled", each_pickled)
 
 
 def test_a_search_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
