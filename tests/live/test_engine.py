@@ -11,7 +11,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from agent.check import TESTED
@@ -22,15 +24,23 @@ from models.engine.scratch import Scratch
 from models.engine.slurm import each_on_slurm
 from models.engine.work import Task, Work
 from models.provisioning.comparison.outcomes import content_digest
+from models.provisioning.pairs.recorded import Predecessors, build_recorded_pairs
 from models.provisioning.policies.forest import RandomForest
 from models.provisioning.protocol import Policy
 from models.provisioning.training.processes import fit_one
+from models.queue_time.ground import submitted_jobs
+from models.queue_time.registry import make_method
+from models.queue_time.study import judge_jobs
+from simulator.recorded.record import NONE
+from tests.features.submission.logs import ORIGIN_S, generated_log
 from tests.live import tasks
 from tests.live.slurm import Cluster, Slurm, end_daemons
 from tests.models.broken_policy import Broken
 from tests.models.pair_tables import random_pairs
+from tests.models.provisioning.futures.generated import busy
 from traces.cache.closure import ROOT
 from traces.errors import InputError, WorkError
+from traces.units import DAY_S
 
 pytestmark = pytest.mark.live
 
@@ -73,6 +83,25 @@ def test_results_are_those_of_this_machine_and_a_new_driver_finds_them(scratch: 
     began = time.monotonic()
     again = {at: content_digest(artifact) for at, (artifact, _m, _s) in each_on_slurm(asked, OPTIONS, scratch)}
     assert again == here and time.monotonic() - began < 2  # nothing was submitted
+
+
+def test_pairs_and_queue_times_are_those_of_this_machine(scratch: Scratch) -> None:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    (scratch.root / "cache").symlink_to(cache)  # what the workers need is compiled already
+
+    def there(work: Work, _most: int) -> Iterator[tuple[int, Any]]:
+        return each_on_slurm(work, OPTIONS, scratch)
+
+    record, chosen = busy(), Predecessors(np.arange(200, 230), np.full(30, NONE))
+    tables = [build_recorded_pairs(record, chosen, decision_s=7200, engine=engine) for engine in (each_here, there)]
+    assert tables[0].digest == tables[1].digest and len(tables[0].decision_s) > 30
+    from_s, until_s = ORIGIN_S + 20 * DAY_S, ORIGIN_S + 30 * DAY_S
+    ground = submitted_jobs(generated_log(3, jobs=400, days=30), from_s)
+    methods = [make_method(name) for name in ("limits", "trout-boosting")]
+    judged = [judge_jobs(ground, "lab", from_s, until_s, from_s, methods, 0, engine) for engine in (each_here, there)]
+    for name in ("limits", "trout-boosting"):
+        quantiles_s = [one.forecasts[name].quantiles_s.tobytes() for one in judged]
+        assert quantiles_s[0] == quantiles_s[1]
 
 
 def test_what_a_task_raises_is_raised_and_a_lost_one_is_named(slurm: Slurm, scratch: Scratch) -> None:
