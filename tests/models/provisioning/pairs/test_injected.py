@@ -18,7 +18,6 @@ from models.provisioning.pairs.injected import build_pairs, load, save
 from models.provisioning.protocol import NONE, PairTable
 from simulator.cluster import NO_ROOM, plain
 from simulator.flat.replay import simulate
-from simulator.names import SLURM
 from simulator.workload import Workload
 from tests.models.engine.pickled import each_pickled
 from traces.errors import InputError
@@ -149,16 +148,13 @@ def snapshot(w: Workload, starts: np.ndarray, ends: np.ndarray, now: int, predec
     )
 
 
-@pytest.mark.parametrize("scheduler", ["mirage", SLURM])
-def test_the_engine_changes_nothing_and_a_file_holds_it_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str
-) -> None:
+def test_the_engine_changes_nothing_and_a_file_holds_it_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base = trace(5)
     submits = base.submit_s[40] + np.arange(9) * 4 * 3600
 
     def built(engine: Engine, chunk: int) -> PairTable:
         monkeypatch.setattr(module, "CHUNK", chunk)
-        world = plain(base, scheduler=scheduler, capacity=CAPACITY)
+        world = plain(base, scheduler="mirage", capacity=CAPACITY)
         return build_pairs(world, submits_s=submits, pair_nodes=NODES, limit_s=LIMIT_S, engine=engine)
 
     one, many = built(partial(each_here, processes=1), 9), built(partial(each_here, processes=3), 2)
