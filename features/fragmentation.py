@@ -6,13 +6,16 @@ With placements, the state of every node is exact. Without placements, we assume
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from features.resources.capacity import Capacity, capacity
+from features.resources.on_nodes import OnNodes, by_node
 from features.resources.usage import Steps, asked_gpus, asked_nodes, horizon, queue_end, runs, steps_of
 from features.tables.fragmentation import EMPTY_NODES, FRAGMENTATION
 from features.trace import ASKED, Trace, read_trace, shaped
@@ -65,44 +68,45 @@ def grid(held: pl.DataFrame) -> Int64s:
 class NodeStates:
     """The state of every node over time, from placements.
 
-    `names`: nodes on which something ran; they come first. `gpus` (nodes,): GPUs of each node, 0 where unknown. `jobs`
-    and `held`: attempts on each node and GPUs held there.
+    `gpus` (nodes,): GPUs of each node, 0 where unknown. `jobs` and `held`: attempts on each node and GPUs held there.
     """
 
-    names: list[str]
     gpus: Int64s
     jobs: list[Steps]
     held: list[Steps]
 
 
-def node_states(trace: Trace, held: pl.DataFrame, size: Capacity) -> NodeStates | None:
-    """Compute the state of every node; None where the log names no nodes.
+class NodeState(NamedTuple):
+    """The state of one node over time: its GPUs (0 where unknown), the attempts on it and the GPUs that they hold."""
 
-    Each node has the GPUs of `size`. Nodes on which nothing ran are added as empty.
-    """
+    name: str
+    gpus: int
+    jobs: Steps
+    held: Steps
+
+
+def each_node(on_nodes: OnNodes, size: Capacity) -> Iterator[NodeState]:
+    """Compute the state of every node on which something ran. Each node has the GPUs of `size`, or the most in use."""
+    gpus_of = dict(zip(size.sizes["node"].to_list(), size.sizes["gpus"].fill_null(0).to_list(), strict=True))
+    for part in on_nodes.parts("node", "start_epoch", "end_epoch", "placed_gpus"):
+        for (name,), rows in part.group_by("node", maintain_order=True):
+            whole = gpus_of[str(name)]
+            # An unknown share of GPUs counts as the whole node.
+            rows = rows.with_columns(pl.col("placed_gpus").fill_null(whole), pl.lit(1).alias("one"))
+            used, jobs = steps_of(rows, "placed_gpus"), steps_of(rows, "one")
+            yield NodeState(str(name), max(whole, used.peak), jobs, Steps(jobs.times, used.values))
+
+
+def node_states(trace: Trace, held: pl.DataFrame, size: Capacity) -> NodeStates | None:
+    """Compute the state of every node; None where the log names no nodes. Nodes on which nothing ran come last."""
     if trace.placements.is_empty():
         return None
-    gpus_of = dict(zip(size.sizes["node"].to_list(), size.sizes["gpus"].fill_null(0).to_list(), strict=True))
-    on_nodes = trace.placements.select("job_key", "attempt", "node", pl.col("gpus").alias("there")).join(
-        held.select("job_key", "attempt", "start_epoch", "end_epoch"), on=["job_key", "attempt"], how="inner"
-    )
-    on_nodes = on_nodes.drop("job_key", "attempt")
-    names: list[str] = []
-    counts: list[int] = []
-    jobs: list[Steps] = []
-    used: list[Steps] = []
-    for (name,), rows in on_nodes.group_by("node", maintain_order=True):
-        names.append(str(name))
-        whole = gpus_of[str(name)]
-        # An unknown share of GPUs counts as the whole node.
-        rows = rows.with_columns(pl.col("there").fill_null(whole), pl.lit(1).alias("one"))
-        used.append(steps_of(rows, "there"))
-        jobs.append(steps_of(rows, "one"))
-        counts.append(max(whole, used[-1].peak))
+    nodes = list(each_node(by_node(trace, held), size))
+    names = [node.name for node in nodes]
     never = size.sizes.filter(~pl.col("node").is_in(names).fill_null(False))["gpus"].fill_null(0).to_list()
-    nothing = Steps(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    more = [nothing] * len(never)
-    return NodeStates(names, np.array(counts + never, dtype=np.int64), jobs + more, used + more)
+    more = [Steps(np.zeros(0, np.int64), np.zeros(0, np.int64))] * len(never)
+    gpus = np.array([*(node.gpus for node in nodes), *never], dtype=np.int64)
+    return NodeStates(gpus, [node.jobs for node in nodes] + more, [node.held for node in nodes] + more)
 
 
 def _series(

@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from features.fragmentation import NodeStates, node_states
+from features.fragmentation import each_node
 from features.resources.capacity import Capacity, capacity
-from features.resources.partition_nodes import nodes_of_partitions
+from features.resources.on_nodes import OnNodes, by_node
+from features.resources.partition_nodes import counts_by_partition, nodes_of_partitions
 from features.resources.sizes import size_bucket
-from features.resources.usage import Steps, runs, steps_of
+from features.resources.usage import runs, steps_of
 from features.tables.fragmentation import LOCALITY, PLACEMENT_SPREAD
-from features.trace import Trace, read_trace, shaped
+from features.trace import Trace, left_join, ordered, read_trace, shaped
+from traces.arrays import Int64s
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store.folder import DataFolder
@@ -31,49 +33,45 @@ def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFram
     """Compute both tables from canonical frames."""
     held = runs(trace, settings)
     size = capacity(trace, settings, held)
-    fewest = _fewest(trace, held, size, node_states(trace, held, size))
-    spread = _spread(trace, held, fewest, settings.name)
+    on_nodes = by_node(trace, held)
+    spread = _spread(on_nodes, _fewest(trace, on_nodes, size), settings.name)
     return {PLACEMENT_SPREAD.name: spread, LOCALITY.name: _locality(trace, spread, settings.name)}
 
 
-def _spread(trace: Trace, held: pl.DataFrame, fewest: pl.DataFrame, cluster: str) -> pl.DataFrame:
+def _spread(on_nodes: OnNodes, fewest: pl.DataFrame, cluster: str) -> pl.DataFrame:
     """Compare the nodes used by each attempt with the fewest that hold as many GPUs (`fewest`: see `_fewest`)."""
-    placed = trace.placements.group_by("job_key", "attempt").agg(pl.len().cast(pl.Int64).alias("placed"))
-    is_placed = pl.col("placed").is_not_null()
-    rows = (
-        held.join(placed, on=["job_key", "attempt"], how="left")
-        .join(_shared(trace, held), on=["job_key", "attempt"], how="left")
-        .join(fewest, on=["partition", "gpus"], how="left", nulls_equal=True)
-        .with_columns(
-            pl.lit(cluster).alias("cluster"),
-            pl.from_epoch("start_epoch", "s").cast(pl.Datetime("us")).alias("start_utc"),
-            size_bucket(pl.col("gpus")).alias("size_bucket"),
-            pl.coalesce("placed", "nodes").alias("nodes"),
-            pl.when(is_placed).then(pl.lit("placements")).otherwise(pl.lit("node counts")).alias("basis"),
-            pl.when(pl.col("node_s") > 0).then(pl.col("shared_node_s") / pl.col("node_s")).alias("shared_share"),
-        )
-        .with_columns((pl.col("nodes") - pl.col("fewest_nodes")).alias("excess_nodes"))
-        .sort("start_utc", "job_key", "attempt")
+    held = on_nodes.held
+    placed = np.bincount(on_nodes.placed["run"].to_numpy(), minlength=held.height)
+    node_s = pl.Series("node_s", placed) * (held["end_epoch"] - held["start_epoch"]).clip(0)
+    rows = held.with_columns(pl.Series("placed", placed), node_s, pl.Series("shared_node_s", _shared_s(on_nodes)))
+    is_placed = pl.col("placed") > 0
+    basis = pl.when(is_placed).then(pl.lit("placements")).otherwise(pl.lit("node counts"))
+    rows = left_join(rows, fewest, ["partition", "gpus"], nulls_equal=True).with_columns(
+        pl.lit(cluster).alias("cluster"),
+        pl.from_epoch("start_epoch", "s").cast(pl.Datetime("us")).alias("start_utc"),
+        size_bucket(pl.col("gpus")).cast(pl.Categorical).alias("size_bucket"),
+        pl.when(is_placed).then("placed").otherwise("nodes").alias("nodes"),
+        basis.cast(pl.Categorical).alias("basis"),
+        pl.when(pl.col("node_s") > 0).then(pl.col("shared_node_s") / pl.col("node_s")).alias("shared_share"),
     )
-    return shaped(rows, PLACEMENT_SPREAD)
+    rows = rows.with_columns((pl.col("nodes") - pl.col("fewest_nodes")).alias("excess_nodes"))
+    return ordered(shaped(rows, PLACEMENT_SPREAD), "start_utc", "job_key", "attempt")
 
 
-def _fewest(trace: Trace, held: pl.DataFrame, size: Capacity, nodes: NodeStates | None) -> pl.DataFrame:
+def _fewest(trace: Trace, on_nodes: OnNodes, size: Capacity) -> pl.DataFrame:
     """Find the fewest nodes of each partition with a given number of GPUs: partition, gpus, fewest_nodes.
 
     The largest nodes count first, each with its own number of GPUs. Where the log names no nodes, each node has the
     number of GPUs of the settings.
     """
-    asked = held.filter(pl.col("gpus") > 0).select("partition", "gpus").unique()
-    if nodes is None:
+    asked = on_nodes.held.filter(pl.col("gpus") > 0).select("partition", "gpus").unique()
+    if trace.placements.is_empty():
         per_node = size.gpus_per_node
         rounded_up = -(-pl.col("gpus") // per_node) if per_node else pl.lit(None, pl.Int64)
         return asked.with_columns(rounded_up.alias("fewest_nodes"))
-    of_node = dict(zip(nodes.names, nodes.gpus.tolist(), strict=False))  # nodes without a name come last
-    held = held.select("job_key", "attempt", "partition")
-    placed = trace.placements.join(held, on=["job_key", "attempt"]).select("partition", "node")
+    of_node = {node.name: node.gpus for node in each_node(on_nodes, size)}
     parts = [asked.clear().with_columns(pl.lit(None, pl.Int64).alias("fewest_nodes"))]
-    for partition, names in nodes_of_partitions(placed).items():
+    for partition, names in nodes_of_partitions(counts_by_partition(on_nodes)).items():
         gpus = np.cumsum(sorted((of_node.get(name, 0) for name in names), reverse=True))
         mine = asked.filter(pl.col("partition").eq_missing(pl.lit(partition, pl.String)))
         mine = mine.filter(pl.col("gpus") <= int(gpus[-1]))
@@ -82,30 +80,25 @@ def _fewest(trace: Trace, held: pl.DataFrame, size: Capacity, nodes: NodeStates 
     return pl.concat(parts)
 
 
-def _shared(trace: Trace, held: pl.DataFrame) -> pl.DataFrame:
-    """Compute node-seconds held (node_s), and those with another attempt on the node (shared_node_s), per attempt."""
-    on_nodes = trace.placements.select("job_key", "attempt", "node").join(
-        held.select("job_key", "attempt", "start_epoch", "end_epoch", pl.lit(1).alias("one")),
-        on=["job_key", "attempt"],
-    )
-    shared = np.zeros(len(on_nodes), np.int64)
-    spans = on_nodes.select("node", "start_epoch", "end_epoch", "one").with_row_index("row")
-    for _, rows in spans.group_by("node"):
-        others: Steps = steps_of(rows, "one").above(1)
-        start, end = rows["start_epoch"].to_numpy(), rows["end_epoch"].to_numpy()
-        shared[rows["row"].to_numpy()] = others.area(np.maximum(start, end)) - others.area(start)
-    node_s = (pl.col("end_epoch") - pl.col("start_epoch")).clip(0).alias("node_s")
-    times = on_nodes.select("job_key", "attempt", node_s, pl.Series("shared_node_s", shared))
-    del on_nodes, spans
-    return times.group_by("job_key", "attempt").agg(pl.all().sum())
+def _shared_s(on_nodes: OnNodes) -> Int64s:
+    """Compute the node-seconds of each attempt with another attempt on the node, (held,)."""
+    shared = np.zeros(on_nodes.held.height, np.int64)
+    for part in on_nodes.parts("run", "node", "start_epoch", "end_epoch"):
+        for _, rows in part.with_columns(pl.lit(1).alias("one")).group_by("node"):
+            others = steps_of(rows, "one").above(1)
+            start, end = rows["start_epoch"].to_numpy(), rows["end_epoch"].to_numpy()
+            np.add.at(shared, rows["run"].to_numpy(), others.area(np.maximum(start, end)) - others.area(start))
+    return shared
 
 
 def _locality(trace: Trace, spread: pl.DataFrame, cluster: str) -> pl.DataFrame:
     """Summarize waits by GPUs and by nodes beyond the fewest, both of the first attempt."""
-    first = spread.sort("start_utc", "attempt").unique("job_key", keep="first", maintain_order=True)
+    columns = ("job_key", "gpus", "size_bucket", "excess_nodes", "shared_share")
+    first = spread.select(*columns, "start_utc", "attempt").sort("start_utc", "attempt")
     wait = pl.coalesce("eligible_wait_s", "wait_s")
     rows = (
-        first.select("job_key", "gpus", "size_bucket", "excess_nodes", "shared_share")
+        first.select(columns)
+        .unique("job_key", keep="first", maintain_order=True)
         .join(trace.jobs.select("job_key", wait.alias("wait_s"), "run_s"), on="job_key")
         .filter((pl.col("gpus") > 0) & pl.col("excess_nodes").is_not_null() & (pl.col("wait_s") >= 0))
         .with_columns(pl.col("excess_nodes").clip(0, MOST_EXCESS))

@@ -71,7 +71,8 @@ def queueing_delay(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     held = grouped_runs(trace, settings)
     size = capacity(trace, settings, held)
     jobs = _by_resource(philly_delay(trace, settings, held, size), trace, settings, held, size)
-    trace = replace(trace, jobs=trace.jobs.select(READ_OF_JOBS), attempts=trace.attempts.select(INSTANTS))
+    last = trace.attempts.select(pl.col(INSTANTS).max())  # all that `horizon` reads
+    trace = replace(trace, jobs=trace.jobs.select(READ_OF_JOBS), attempts=last)
     jobs = shaped(with_causes(jobs, trace, held, size), QUEUEING_DELAY)
     return ordered(jobs, "submit_utc", "job_key")
 

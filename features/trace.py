@@ -21,9 +21,11 @@ def shaped(frame: pl.DataFrame, table: schema.Table) -> pl.DataFrame:
     return conform(table, frame.select(name for name in frame.columns if name in table.names))
 
 
-def left_join(frame: pl.DataFrame, other: pl.DataFrame, on: str | list[str]) -> pl.DataFrame:
+def left_join(
+    frame: pl.DataFrame, other: pl.DataFrame, on: str | list[str], *, nulls_equal: bool = False
+) -> pl.DataFrame:
     """Left-join `frame` with `other`, which has at most one row per key, without copying the columns of `frame`."""
-    matching = frame.select(on).join(other, on=on, how="left", maintain_order="left")
+    matching = frame.select(on).join(other, on=on, how="left", nulls_equal=nulls_equal, maintain_order="left")
     return frame.hstack(matching.drop(on))
 
 

@@ -69,17 +69,18 @@ class Rooms:
     def _like(self) -> pl.Expr:
         """Requirements on the nodes of a job (see `Demand.like`); null where the machine list has no node labels."""
         if self.placed is None or not any(any(pool.labels) for pool in self.placed.by_partition.values()):
-            return pl.lit(None, pl.String)
+            return pl.lit(None, pl.Categorical)
         features, types = (pl.col(name).cast(pl.String) for name in ("features_asked", "gpu_type_asked"))
         features = pl.when(features.str.contains(_FEATURES)).then(features).fill_null("")
         like = pl.concat_str(features, types.fill_null(""), separator=";")
-        return pl.when(like != ";").then(like)
+        return pl.when(like != ";").then(like).cast(pl.Categorical)
 
     def _demand(self) -> tuple[pl.Expr, ...]:
         gpus, nodes, cpus = pl.col("gpus"), pl.col("nodes"), pl.col("cpus")
         ask_nodes = pl.when(nodes > 0).then(nodes).otherwise(1)
         ask_cpus = cpus.fill_null(0) if self.has_cpus else pl.when(gpus.is_null()).then(ask_nodes).otherwise(0)
         memory, pool_nodes = pl.lit(0, pl.Int64), pl.lit(self.size.nodes, pl.Int64)
+        known_by = pl.lit(KNOWN_BY[self.size.source]).cast(pl.Categorical)
         if self.placed is not None:
             basis = pl.lit("placements")
             memory = pl.col("mem_mib").fill_null(0).clip(0) if self.placed.with_memory else memory
@@ -95,8 +96,7 @@ class Rooms:
         return (
             basis.cast(pl.Categorical).alias("cause_basis"), gpus.fill_null(0).clip(0).alias("ask_gpus"),
             ask_cpus.alias("ask_cpus"), memory.alias("ask_mem_mib"), ask_nodes.alias("ask_nodes"),
-            self._like().alias("ask_like"),
-            pool_nodes.alias("pool_nodes"), pl.lit(KNOWN_BY[self.size.source]).alias("pool_known_by"),
+            self._like().alias("ask_like"), pool_nodes.alias("pool_nodes"), known_by.alias("pool_known_by"),
         )  # fmt: skip
 
     def room(self, basis: Basis, partition: str | None) -> Counted | Placed:

@@ -22,7 +22,8 @@ def waits(waiting: pl.DataFrame, on_nodes: pl.DataFrame) -> pl.DataFrame:
 
     Time during which the nodes ran jobs of the same user counts as own jobs, and of other users as cluster full. The
     rest counts as a reservation if the reason says so, else as nodes down. waiting: row, job_key, user_name, reason,
-    eligible, waiting_to (epoch s). on_nodes: see `capacity.by_node`, with user_name.
+    eligible, waiting_to (epoch s). on_nodes: job_key, attempt, node, user_name, start_epoch and end_epoch of each
+    placement.
     """
     asked = waiting.filter(pl.col("reason").cast(pl.String).str.contains(REASON).fill_null(False))
     nodes = on_nodes.filter(pl.col("attempt") == 0).select("job_key", pl.col("node").cast(pl.String))

@@ -25,6 +25,7 @@ from features.causes.fits import SHAPE, Rooms, between, span
 from features.causes.limits import OWNER, OwnLimits, any_of, is_free
 from features.resources.capacity import OF_NODE
 from features.resources.usage import Steps, steps_of
+from features.trace import left_join
 
 REFILL_S = 300  # a free place is filled within one backfill interval (30 s by default, 300 s on large sites)
 LEVEL_SHARE = 0.9  # share of the wait spent at the constant level
@@ -177,7 +178,7 @@ def described(kept: pl.DataFrame, waiting: pl.DataFrame, placements: pl.DataFram
         _EVIDENCE["node" if row["is_node"] else row["cause"]].format(**row)
         for row in rows.select("is_node", "cause", "gap", "before", "level", "alike").iter_rows(named=True)
     ]
-    return rows.select("row", "until", "cause", pl.Series("evidence", evidence, pl.String))
+    return rows.select("row", "until", pl.col("cause").cast(pl.Categorical), pl.Series("evidence", evidence, pl.String))
 
 
 def with_own_job_waits(waiting: pl.DataFrame, rooms: Rooms, limits: OwnLimits, queue: pl.DataFrame) -> pl.DataFrame:
@@ -197,7 +198,7 @@ def with_own_job_waits(waiting: pl.DataFrame, rooms: Rooms, limits: OwnLimits, q
     found = found.filter((pl.col("kind") == USER.name) | ~pl.col("row").is_in(free["row"].implode()))
     kept = accepted(found.drop(*dict.fromkeys((*SHAPE, *OWNER))), waiting)
     kept = described(kept, waiting, rooms.trace.placements)
-    waiting = waiting.join(kept, on="row", how="left", maintain_order="left")
+    waiting = left_join(waiting, kept, "row")
     waited = pl.col("until") - pl.col("from")
     return waiting.with_columns(
         *(pl.when(pl.col("cause") == name).then(waited).otherwise(0).alias(name) for name in TAKEN),

@@ -35,7 +35,8 @@ from features.causes.fits import SHAPE, Rooms, between, span
 from features.causes.limits import NAMED_BY, OWNER, OwnLimits, any_of, is_free
 from features.causes.own_jobs import OwnNodes
 from features.causes.pools import Fit
-from features.resources.capacity import Capacity, by_node
+from features.resources.capacity import Capacity
+from features.resources.on_nodes import by_node
 from features.resources.usage import INSTANTS, Steps, complete_from, either, horizon, product, queue_end, without
 from features.trace import Trace, left_join
 from traces.arrays import Int64s
@@ -159,7 +160,7 @@ def _counted(waiting: pl.DataFrame, rooms: Rooms, limits: OwnLimits, queue: pl.D
             *(pl.lit(0, pl.Int64).alias(name) for name in CAUSES if name not in waiting.columns),
             pl.lit(None, pl.String).alias("own_limit"),
         )
-    waiting = waiting.join(pl.concat(parts), on="row", maintain_order="left")
+    waiting = left_join(waiting, pl.concat(parts), "row")
     return waiting.with_columns(
         (pl.col("unknown_s") + pl.col("nobody_s")).alias("unknown_s"),
         (pl.col("own_jobs_s") + pl.col("behind_own_s")).alias("own_jobs_s"),
@@ -214,8 +215,8 @@ def _on_named_nodes(waiting: pl.DataFrame, trace: Trace, held: pl.DataFrame) -> 
     """
     if not waiting["reason"].cast(pl.String).str.contains(named_nodes.REASON).any():
         return waiting
-    users = held.select("job_key", "attempt", "user_name")
-    found = named_nodes.waits(waiting, by_node(trace, held).join(users, on=["job_key", "attempt"]))
+    columns = ("job_key", "attempt", "node", "user_name", "start_epoch", "end_epoch")
+    found = named_nodes.waits(waiting, pl.concat(by_node(trace, held).parts(*columns)))
     later = [name for name in CAUSES if name != "held_s"]
     found = found.with_columns(pl.lit(0, pl.Int64).alias(name) for name in later if name not in named_nodes.COUNTED)
     return waiting.update(found.select("row", *later), on="row")

@@ -6,7 +6,8 @@ from functools import partial
 
 import polars as pl
 
-from features.resources.capacity import Capacity, Resource, by_node, capacity
+from features.resources.capacity import Capacity, Resource, capacity
+from features.resources.on_nodes import OnNodes, by_node
 from features.resources.resource import UNITS, binding
 from features.resources.samples import Fetch
 from features.resources.usage import has_run, runs
@@ -193,20 +194,19 @@ def _totals(jobs: pl.DataFrame, held: pl.DataFrame, by: list[str], resource: Res
     return rows.with_columns(pl.when(total > 0).then(time / total).alias("share"))
 
 
-def node_utilization(
-    trace: Trace, held: pl.DataFrame, on_nodes: pl.DataFrame, size: Capacity, cluster: str
-) -> pl.DataFrame:
+def node_utilization(trace: Trace, held: pl.DataFrame, on_nodes: OnNodes, size: Capacity, cluster: str) -> pl.DataFrame:
     """Compute each node's use while the log shows it (`held`: see `runs`; `on_nodes`: see `by_node`)."""
     named = size.sizes.drop_nulls("node")
-    if named.is_empty() or on_nodes.is_empty():  # nothing ran, or the log does not name the nodes
+    if named.is_empty() or on_nodes.placed.is_empty():  # nothing ran, or the log does not name the nodes
         return empty(NODE_UTILIZATION)
-    on_nodes = on_nodes.with_columns(pl.col("node").cast(pl.String)).sort("node", "start_epoch")
     reached = pl.col("end_epoch").cum_max().shift(1).over("node")  # latest end of the jobs that started before
     alone_s = pl.col("end_epoch") - pl.max_horizontal("start_epoch", reached)
     seconds = pl.col("end_epoch") - pl.col("start_epoch")
     amounts = ("gpus", "cpus", "mem_mib")
-    used = (
-        on_nodes.with_columns(alone_s.clip(0).alias("busy_s"))
+    used = pl.concat(
+        rows.with_columns(pl.col("node").cast(pl.String))
+        .sort("node", "start_epoch")
+        .with_columns(alone_s.clip(0).alias("busy_s"))
         .group_by("node")
         .agg(
             pl.col("start_epoch").min(), pl.col("end_epoch").max(),
@@ -217,6 +217,7 @@ def node_utilization(
                 for name in amounts
             ),
         )
+        for rows in on_nodes.parts("job_key", "node", "start_epoch", "end_epoch", *amounts)
     )  # fmt: skip
     span = int(str(held["end_epoch"].max())) - int(str(held["start_epoch"].min()))
     listed = trace.nodes.select(pl.col("node").cast(pl.String), "state", pl.lit(True).alias("is_listed"))

@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
+from features.resources.on_nodes import OnNodes, by_node
 from features.resources.usage import Steps, steps_of
 from features.trace import Trace
 from traces import instants
@@ -89,7 +90,7 @@ def capacity(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> Cap
     dated = _node_steps(settings)
     declared = dated.peak if dated else settings.nodes
     on_nodes = by_node(trace, held)
-    if trace.nodes.height or on_nodes.height:
+    if trace.nodes.height or on_nodes.placed.height:
         nodes: int | None
         sizes, nodes, contradictions = _of_named_nodes(trace, settings, on_nodes, declared)
         source: CapacitySource = "machine list" if trace.nodes.height else "nodes in use"
@@ -115,7 +116,7 @@ def capacity(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> Cap
 
 
 def _of_named_nodes(
-    trace: Trace, settings: ClusterSettings, on_nodes: pl.DataFrame, declared: int | None
+    trace: Trace, settings: ClusterSettings, on_nodes: OnNodes, declared: int | None
 ) -> tuple[pl.DataFrame, int, list[str]]:
     """Find sizes, number of nodes and contradictions, where jobs or a machine list name nodes."""
     sizes, contradictions = node_sizes(trace, settings, on_nodes)
@@ -137,27 +138,7 @@ def _of_named_nodes(
     return sizes, nodes, contradictions
 
 
-def by_node(trace: Trace, held: pl.DataFrame) -> pl.DataFrame:
-    """List the placements of attempts that ran, with what each holds on its node.
-
-    Columns: job_key, attempt, partition, node, start_epoch, end_epoch, gpus (null where the log does not divide them),
-    cpus and mem_mib (an equal share per node, rounded up).
-    """
-    ran = held.lazy()
-    nodes = pl.col("nodes").clip(1)
-    share = [(-(-pl.col(name) // nodes)).alias(name) for name in ("cpus", "mem_mib")]
-    placed = trace.placements.lazy().select("job_key", "attempt", "node", pl.col("gpus").alias("gpus on node"))
-    columns = ("job_key", "attempt", "partition", "start_epoch", "end_epoch")
-    return (
-        placed.join(ran.select(*columns, *share, pl.col("gpus").alias("all_gpus")), on=["job_key", "attempt"])
-        # A job without GPUs holds none on each of its nodes.
-        .with_columns(pl.when(pl.col("all_gpus") == 0).then(0).otherwise("gpus on node").alias("gpus"))
-        .select(*columns, "node", "gpus", "cpus", "mem_mib")
-        .collect()
-    )
-
-
-def node_sizes(trace: Trace, settings: ClusterSettings, on_nodes: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+def node_sizes(trace: Trace, settings: ClusterSettings, on_nodes: OnNodes) -> tuple[pl.DataFrame, list[str]]:
     """Find the size of each node that is listed or ran a job, and the contradictions by the log.
 
     The columns are node, gpus, cpus, mem_mib and gpu_type. An amount is the declared one, else the listed one, but at
@@ -187,24 +168,26 @@ def node_sizes(trace: Trace, settings: ClusterSettings, on_nodes: pl.DataFrame) 
     return sizes.with_columns(alike.alias("cpus") if unsaid else "cpus").select(list(_SIZES)), contradictions
 
 
-def peak_by_node(on_nodes: pl.DataFrame) -> pl.DataFrame:
+def peak_by_node(on_nodes: OnNodes) -> pl.DataFrame:
     """Compute the most gpus, cpus and mem_mib held at once on each node; null where no job's share is known."""
-    rows = [
+    peaks = [
         (str(node), *(steps_of(held, name).peak if held[name].count() else None for name in OF_NODE))
-        for (node,), held in on_nodes.select("node", "start_epoch", "end_epoch", *OF_NODE).group_by("node")
+        for rows in on_nodes.parts("node", "start_epoch", "end_epoch", *OF_NODE)
+        for (node,), held in rows.group_by("node")
     ]
-    return pl.DataFrame(rows, schema={"node": pl.String, **dict.fromkeys(OF_NODE, pl.Int64)}, orient="row")
+    return pl.DataFrame(peaks, schema={"node": pl.String, **dict.fromkeys(OF_NODE, pl.Int64)}, orient="row")
 
 
-def busy_nodes(on_nodes: pl.DataFrame) -> Steps:
+def busy_nodes(on_nodes: OnNodes) -> Steps:
     """Count the nodes that run at least one job, over time."""
     starts, ends = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     jobs = pl.lit(1, pl.Int64).alias("jobs")
-    for _, held in on_nodes.select("node", "start_epoch", "end_epoch", jobs).group_by("node"):
-        busy = steps_of(held, "jobs").above(0)
-        change = np.diff(busy.values, prepend=0)
-        starts.append(busy.times[change > 0])
-        ends.append(busy.times[change < 0])
+    for rows in on_nodes.parts("node", "start_epoch", "end_epoch"):
+        for _, held in rows.with_columns(jobs).group_by("node"):
+            busy = steps_of(held, "jobs").above(0)
+            change = np.diff(busy.values, prepend=0)
+            starts.append(busy.times[change > 0])
+            ends.append(busy.times[change < 0])
     start, end = np.concatenate(starts), np.concatenate(ends)
     return Steps.of_intervals(start, end, np.ones(len(start), np.int64))
 

@@ -7,20 +7,23 @@ from typing import Any
 
 import polars as pl
 
+from features.resources.on_nodes import OnNodes
 from features.trace import Trace
 
 SEEN = 0.9  # Good-Turing coverage from which we assume that all nodes of a partition are known
 
 
 def places_of_partitions(
-    trace: Trace, on_nodes: pl.DataFrame, sizes: pl.DataFrame, partitions: list[str | None]
+    trace: Trace, on_nodes: OnNodes, sizes: pl.DataFrame, partitions: list[str | None]
 ) -> dict[str | None, frozenset[int]]:
     """Map each partition to its nodes, as places in `sizes`: those listed for it and those on which its jobs ran.
 
     A partition without known nodes may use all nodes; so may the only partition of a log.
     """
     everywhere = frozenset(sizes["place"].to_list())
-    seen = nodes_of_partitions(on_nodes.rename({"place": "node"}))
+    placed = counts_by_partition(on_nodes).with_columns(pl.col("node").cast(pl.String))
+    placed = placed.join(sizes.select("place", "node").drop_nulls("node"), on="node").drop("node")
+    seen = nodes_of_partitions(placed.rename({"place": "node"}))
     listed: dict[str | None, frozenset[int]] = {}
     if trace.nodes["partitions"].count():
         partitions_of_node = trace.nodes.select(
@@ -34,14 +37,19 @@ def places_of_partitions(
     return {name: places or everywhere for name, places in both.items()}
 
 
-def nodes_of_partitions(on_nodes: pl.DataFrame) -> dict[str | None, frozenset[Any]]:
-    """Map each partition to the nodes on which its jobs ran. `on_nodes`: partition and node of each placement.
+def counts_by_partition(on_nodes: OnNodes) -> pl.DataFrame:
+    """Count the placements of each partition on each node: partition, node, len."""
+    parts = on_nodes.parts("partition", "node")
+    return pl.concat([rows.group_by("partition", "node", maintain_order=True).len() for rows in parts])
+
+
+def nodes_of_partitions(counts: pl.DataFrame) -> dict[str | None, frozenset[Any]]:
+    """Map each partition to the nodes on which its jobs ran. `counts`: see `counts_by_partition`.
 
     A partition with few jobs did not use all of its nodes in the log. If more than one in ten of its placements is the
     only one on its node (Good-Turing estimate of unseen nodes), it also gets the nodes of every partition that shares a
     node with it.
     """
-    counts = on_nodes.group_by("partition", "node", maintain_order=True).len()
     seen: dict[str | None, frozenset[Any]] = {}
     sure: set[str | None] = set()
     for (name,), rows in counts.group_by("partition", maintain_order=True):

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from features.resources.capacity import AMOUNTS, OF_NODE, TIMED, Capacity, Resource, by_node
+from features.resources.capacity import AMOUNTS, OF_NODE, TIMED, Capacity, Resource
+from features.resources.on_nodes import OnNodes, by_node
 from features.resources.partition_nodes import places_of_partitions
 from features.resources.usage import steps_of
 from features.trace import Trace
@@ -41,9 +42,9 @@ class Binding(NamedTuple):
 
 
 def binding(
-    held: pl.DataFrame, on_nodes: pl.DataFrame, size: Capacity, settings: ClusterSettings, partition: str | None = None
+    held: pl.DataFrame, on_nodes: OnNodes, size: Capacity, settings: ClusterSettings, partition: str | None = None
 ) -> Binding:
-    """Find the binding resource of the runs `held` (see `usage.runs`) and their placements (`capacity.by_node`).
+    """Find the binding resource of the runs `held` (see `usage.runs`) and their placements (`on_nodes.by_node`).
 
     If `partition` is given, all rows must belong to it.
     """
@@ -97,19 +98,22 @@ def _time_held(known: dict[str, bool]) -> tuple[pl.Expr, str]:
     return seconds, "run time"
 
 
-def _whole_nodes_share(on_nodes: pl.DataFrame, size: Capacity) -> float | None:
+def _whole_nodes_share(on_nodes: OnNodes, size: Capacity) -> float | None:
     """Compute the share of core time of jobs that hold every CPU of their nodes; None where the log names no nodes.
 
     A node with few observed jobs may have more CPUs than these held, so it counts with at least the median node's.
     """
-    if on_nodes.is_empty() or not size.sizes["cpus"].count():
+    if on_nodes.placed.is_empty() or not size.sizes["cpus"].count():
         return None
     median = float(str(size.sizes["cpus"].median()))
     whole = size.sizes.select("node", pl.max_horizontal("cpus", pl.lit(median)).alias("whole")).drop_nulls("node")
     core_s = pl.col("cpus") * (pl.col("end_epoch") - pl.col("start_epoch")).clip(0)
-    rows = on_nodes.with_columns(pl.col("node").cast(pl.String)).join(whole, on="node")
     full = core_s.filter(pl.col("cpus") >= WHOLE * pl.col("whole")).sum()
-    total, share = rows.select(core_s.sum().alias("all"), full.alias("full")).row(0)
+    share = total = 0
+    for part in on_nodes.parts("node", "start_epoch", "end_epoch", "cpus"):
+        rows = part.with_columns(pl.col("node").cast(pl.String)).join(whole, on="node")
+        of_part = rows.select(core_s.sum().alias("all"), full.alias("full")).row(0)
+        total, share = total + of_part[0], share + of_part[1]
     return share / total if total else None
 
 
@@ -136,9 +140,8 @@ def of_partitions(
     """Describe every named partition; one without known nodes gets the capacity of the cluster."""
     names = [str(name) for name in held["partition"].drop_nulls().unique(maintain_order=True)]
     sizes = size.sizes.with_row_index("place")
-    on_nodes = by_node(trace, held).with_columns(pl.col("node").cast(pl.String))
-    placed = on_nodes.join(sizes.select("place", "node").drop_nulls("node"), on="node").select("partition", "place")
-    places = places_of_partitions(trace, placed, sizes, [*names]) if sizes.height else {}
+    on_nodes = by_node(trace, held)
+    places = places_of_partitions(trace, on_nodes, sizes, [*names]) if sizes.height else {}
     parts = {}
     for name in names:
         own_capacity = size
@@ -148,8 +151,8 @@ def of_partitions(
                 None if own_sizes[name].null_count() else int(own_sizes[name].sum()) for name in OF_NODE
             )
             own_capacity = Capacity(own_sizes.height, gpus, cpus, mem_mib, size.source, own_sizes)
-        is_own = pl.col("partition") == name
+        is_own = (held["partition"] == name).fill_null(False)
         parts[name] = PartitionResource(
-            own_capacity, binding(held.filter(is_own), on_nodes.filter(is_own), own_capacity, settings, name)
+            own_capacity, binding(held.filter(is_own), on_nodes.only(is_own), own_capacity, settings, name)
         )
     return parts

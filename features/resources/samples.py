@@ -9,9 +9,9 @@ trace. Where the placement names no GPUs, all GPUs of the node count for each at
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -94,6 +94,9 @@ class _Node:
 
 def join(trace: Trace, cluster: str, resource: str, attributes: pl.DataFrame, fetch: Fetch) -> Joined:
     """Join the samples of `resource` with attempts. `attributes`: job_key, attempt and the groups of `readings`."""
+    sizes = _sampled(cluster, resource, fetch)
+    if not sizes:
+        trace = replace(trace, placements=trace.placements.clear())  # a join of millions of rows would find nothing
     kind_columns = [name for name in attributes.columns if name not in ("job_key", "attempt")]
     kinds = attributes.select(kind_columns).unique(maintain_order=True).with_row_index("kind")
     named = attributes.join(kinds, on=kind_columns, nulls_equal=True).with_row_index("id")
@@ -105,7 +108,7 @@ def join(trace: Trace, cluster: str, resource: str, attributes: pl.DataFrame, fe
     )
     sums = _Sums()
     by_node = {str(name): rows for (name,), rows in held.group_by("node", maintain_order=True)}
-    for node, samples in _by_node(cluster, resource, list(by_node), fetch):
+    for node, samples in _by_node(cluster, resource, list(by_node), sizes, fetch):
         _one_node(by_node[node], samples, resource, sums)
     online = pl.col("samples") - pl.col("offline_samples")
     attempts = (
@@ -166,8 +169,14 @@ def _percentiles(values: Float64s, n: Int64s | None = None) -> list[float]:
     return percentiles
 
 
+def _sampled(cluster: str, resource: str, fetch: Fetch) -> dict[str, int]:
+    """Count the samples of each node that has some."""
+    sql = f"SELECT node, count(*) AS n FROM {RESOURCES[resource][0]} WHERE cluster = $1 GROUP BY node"  # noqa: S608 - our own names
+    return dict(pl.concat(fetch(sql, [cluster])).iter_rows())
+
+
 def _by_node(
-    cluster: str, resource: str, nodes: list[str], fetch: Fetch
+    cluster: str, resource: str, nodes: list[str], sizes: Mapping[str, int], fetch: Fetch
 ) -> Iterator[tuple[str, tuple[Int64s, Int64s, Float64s]]]:
     """Yield each node that has samples, with their times (epoch s), numbers and values.
 
@@ -175,10 +184,6 @@ def _by_node(
     neighbouring nodes by name, so that zone maps let a table ordered by node be read only once.
     """
     table, number, value = RESOURCES[resource]
-    counted = pl.concat(
-        fetch(f"SELECT node, count(*) AS n FROM {table} WHERE cluster = $1 GROUP BY node", [cluster])  # noqa: S608 - our own names
-    )
-    sizes = dict(counted.iter_rows())
     parts: list[list[str]] = []
     rows = 0
     for node in nodes:

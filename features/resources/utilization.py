@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from features.resources.capacity import AMOUNTS, KNOWN_BY, TIMED, Capacity, Resource, by_node, capacity
+from features.resources.capacity import AMOUNTS, KNOWN_BY, TIMED, Capacity, Resource, capacity
+from features.resources.on_nodes import by_node
 from features.resources.resource import UNITS, Binding, PartitionResource, binding, of_partitions
 from features.resources.samples import Fetch, Joined, join, quantiles
 from features.resources.sizes import size_bucket
@@ -23,7 +24,7 @@ from features.tables.utilization import (
     UTILIZATION_MEASURED,
     UTILIZATION_PERCENTILES,
 )
-from features.trace import Trace, read_trace, shaped
+from features.trace import Trace, left_join, read_trace, shaped
 from traces.arrays import Int64s
 from traces.clusters import ClusterSettings
 from traces.schema import Table
@@ -121,7 +122,8 @@ def allocated(
             continue
         hours = _hours(held, resource, edges, size, shown)
         frames.append(hours.with_columns(scope=pl.lit("cluster"), is_binding=pl.lit(resource == whole.resource)))
-        for (name,), rows in held.group_by("partition", maintain_order=True):
+        columns = ("partition", "start_epoch", "end_epoch", amount)
+        for (name,), rows in held.select(columns).group_by("partition", maintain_order=True):
             part = parts.get(str(name))
             hours = _hours(rows, resource, edges, size if part is None else part.size, shown)
             hours = hours.filter(pl.col("allocated_s") > 0)
@@ -194,9 +196,10 @@ def _by_user(held: pl.DataFrame, size: Capacity, resource: Resource, cluster: st
     if held.is_empty():
         return empty(ALLOCATED_BY_USER)
     edges, shown = _edges(held, WEEK_S, MONDAY_S), _shown(held)
+    columns = ("user_name", "start_epoch", "end_epoch", TIMED[resource][0])
     parts = [
         _hours(rows, resource, edges, size, shown).with_columns(pl.lit(name, pl.String).alias("user_name"))
-        for (name,), rows in held.group_by("user_name", maintain_order=True)
+        for (name,), rows in held.select(columns).group_by("user_name", maintain_order=True)
     ]
     frame = pl.concat(parts).filter(pl.col("allocated_s") > 0).rename({"hour_utc": "week_utc"})
     frame = frame.with_columns(
@@ -213,16 +216,12 @@ def _attempts(trace: Trace, held: pl.DataFrame) -> pl.DataFrame:
     placed = trace.placements.group_by("job_key", "attempt").agg(
         pl.col("node").n_unique().cast(pl.Int64).alias("placed")
     )
-    return (
-        held.join(jobs, on="job_key", how="left")
-        .join(placed, on=["job_key", "attempt"], how="left")
-        .select(
-            "job_key", "attempt", "user_name", "partition", "gpus",
-            pl.coalesce("job_state", "state").alias("state"),
-            size_bucket(pl.col("gpus")).alias("size_bucket"),
-            pl.coalesce("placed", "nodes").alias("nodes"),
-            "gpu_time_s",
-        )
+    return left_join(left_join(held, jobs, "job_key"), placed, ["job_key", "attempt"]).select(
+        "job_key", "attempt", "user_name", "partition", "gpus",
+        pl.coalesce("job_state", "state").alias("state"),
+        size_bucket(pl.col("gpus")).alias("size_bucket"),
+        pl.coalesce("placed", "nodes").alias("nodes"),
+        "gpu_time_s",
     )  # fmt: skip
 
 
@@ -308,7 +307,11 @@ def _idle(attempts: pl.DataFrame, measured: pl.DataFrame, cluster: str) -> pl.Da
 
 def _by(attempts: pl.DataFrame, measured: pl.DataFrame, cluster: str) -> pl.DataFrame:
     """Summarize attempts by size and final state; measured figures are weighted by samples."""
-    rows = attempts.join(measured.drop("cluster"), on=["job_key", "attempt"], how="left")
+    read = (
+        "job_key", "attempt", "samples", "offline_samples", "utilization_mean_percent", "idle_node_minutes",
+        "online_node_minutes",
+    )  # fmt: skip
+    rows = left_join(attempts, measured.select(read), ["job_key", "attempt"])
     total = rows["gpu_time_s"].sum()
     online = pl.col("samples") - pl.col("offline_samples")
     frame = (

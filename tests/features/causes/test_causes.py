@@ -85,7 +85,7 @@ def test_a_partition_that_was_seldom_seen_may_use_the_nodes_of_those_it_shares_o
         [("big", f"n{i % 4}") for i in range(40)] + [("small", "n0"), ("small", "n1"), ("far", "m0")],
         schema=["partition", "node"], orient="row",
     )  # fmt: skip
-    found = nodes_of_partitions(on_nodes)
+    found = nodes_of_partitions(on_nodes.group_by("partition", "node").len())
     assert found["big"] == found["small"] == {"n0", "n1", "n2", "n3"} and found["far"] == {"m0"}
 
 

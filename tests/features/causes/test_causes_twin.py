@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from features.causes import pools, room
+from features.causes import node_changes, room
 from features.causes.waits import CAUSES, MAIN_CAUSES
 from features.resources import in_service, usage
 from tests.features.causes.causes_twin import Counts, Job, Log, Nodes, Pending, causes
@@ -76,7 +76,7 @@ def test_causes_are_those_of_a_second_by_second_loop(of: tuple[Log, bool]) -> No
     placed = [row for i, one in enumerate(log.jobs) for row in on(str(i), *(f"n{n}" for n in one.on), gpus=one.gpus)]
     listed = [{"node": f"n{n}", "gpus": gpus, "cpus": cpus} for n, (gpus, cpus) in log.listed.items()]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pools, "WINDOW_S", log.window)
+        patch.setattr(node_changes, "WINDOW_S", log.window)
         patch.setattr(usage, "ENDS", log.ends)
         got = delays(as_rows(log, knows_cpus), placed, nodes=listed, quotas={"p": log.quota})
     check(got, log, Nodes(log), knows_cpus)
@@ -113,18 +113,33 @@ def test_causes_add_up_to_the_wait(rows: list[dict[str, Any]], whole_nodes: bool
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(0, 2), *(st.integers(-3, 3) for _ in range(3))), max_size=12),
+    st.lists(st.tuples(st.booleans(), st.integers(0, 2), *(st.integers(-3, 3) for _ in range(3))), max_size=12),
+    st.tuples(*(st.integers(0, 9) for _ in range(3))),
     st.tuples(*(st.integers(0, 4) for _ in range(3))),
+    st.integers(1, 3),
 )
-def test_nodes_with_room_are_those_of_a_loop(changes: list[tuple[int, ...]], need: tuple[int, ...]) -> None:
-    free = [[4, 4, 9], [2, 4, 3], [0, 4, 1]]
+def test_room_is_that_of_a_loop(
+    changes: list[tuple[Any, ...]], asked: tuple[int, ...], need: tuple[int, ...], nodes: int
+) -> None:
+    free, is_large = [[4, 4, 9], [2, 4, 3], [0, 4, 1]], [True, False, True]
     expected = []
     for i in range(len(changes) + 1):
         now = [row[:] for row in free]
-        for place, *taken in changes[:i]:
-            now[place] = [was - more for was, more in zip(now[place], taken, strict=True)]
-        expected.append(sum(all(has >= asked for has, asked in zip(row, need, strict=True)) for row in now))
-    node, taken_of = np.array([row[0] for row in changes], np.int32), np.array([row[1:] for row in changes], np.int32)
-    count = np.zeros(len(changes) + 1, np.int64)
-    room.nodes_with_room(node, taken_of.reshape(-1, 3), np.array(free, np.int64), np.array(need, np.int64), count)
-    assert count.tolist() == expected
+        for is_left_out, place, *taken in changes[:i]:
+            if not is_left_out:
+                now[place] = [was - more for was, more in zip(now[place], taken, strict=True)]
+        of_large = [sum(column) for column in zip(now[0], now[2], strict=True)]
+        is_enough = all(has >= total for has, total in zip(of_large, asked, strict=True))
+        fitting = sum(all(has >= one for has, one in zip(row, need, strict=True)) for row in now)
+        expected.append(is_enough + 2 * (fitting >= nodes))
+    is_left_out, place = (
+        np.array([row[0] for row in changes], np.bool_),
+        np.array([row[1] for row in changes], np.int32),
+    )
+    taken_of = np.array([row[2:] for row in changes], np.int32).reshape(-1, 3)
+    found = np.zeros(len(changes) + 1, np.uint8)
+    room.room_after_each(
+        place, taken_of, is_left_out, np.array(free, np.int64), np.array(is_large), np.array(asked, np.int64),
+        np.array(need, np.int64), nodes, found,
+    )  # fmt: skip
+    assert found.tolist() == expected

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from features import queueing
-from features.resources.capacity import by_node, capacity
+from features.resources.capacity import capacity
+from features.resources.on_nodes import by_node
 from features.resources.resource import Binding, binding, of_partitions
 from tests.features.toy import CLUSTER, job, trace
 from tests.features.waits import on
