@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from features.causes.waits import CAUSES, READ_OF_JOBS, with_causes
+from features.causes.waits import CAUSES, READ_OF_JOBS, READ_OF_RUNS, with_causes
 from features.resources.capacity import Capacity, capacity
 from features.resources.resource import resource_of, unit_time
 from features.resources.sizes import asked_amount, size_bucket
@@ -73,6 +73,7 @@ def queueing_delay(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     jobs = _by_resource(philly_delay(trace, settings, held, size), trace, settings, held, size)
     last = trace.attempts.select(pl.col(INSTANTS).max())  # all that `horizon` reads
     trace = replace(trace, jobs=trace.jobs.select(READ_OF_JOBS), attempts=last)
+    held = held.select(READ_OF_RUNS)
     jobs = shaped(with_causes(jobs, trace, held, size), QUEUEING_DELAY)
     return ordered(jobs, "submit_utc", "job_key")
 

@@ -194,7 +194,11 @@ class OwnLimits:
         limits = inferred(waiting.filter(fitted).select(*asked), usage, pressed)
         with_quota = waiting.filter((pl.col("quota_source") == "given").fill_null(False))["group_name"].unique()
         by_group = rooms.held.filter(pl.col("group_name").is_in(with_quota)).group_by("group_name")
-        return cls(usage, limits, {str(name): steps_of(rows, "gpus") for (name,), rows in by_group})
+        return cls(
+            usage if limits else UsageByUser({}),
+            limits,
+            {str(name): steps_of(rows, "gpus") for (name,), rows in by_group},
+        )
 
     @property
     def are_none(self) -> bool:

@@ -50,6 +50,7 @@ ARRAY, NAME, USER = (
 )
 KINDS = (ARRAY, NAME, USER)
 TAKEN = ("dependency_s", "own_jobs_s", "array_limit_s")
+AMOUNTS_HELD = ("gpus", "cpus", "nodes")
 MOST = 0.5  # share of a pool held by one user from which the pool counts as full of the user's own jobs
 
 
@@ -194,8 +195,8 @@ def with_own_job_waits(waiting: pl.DataFrame, rooms: Rooms, limits: OwnLimits, q
         limited(asked, limits),
         pl.Series("was_overtaken", precedence.overtaken(found, queue)),
     )
-    free = waiting.filter(is_free(waiting["reason"]))
-    found = found.filter((pl.col("kind") == USER.name) | ~pl.col("row").is_in(free["row"].implode()))
+    free = waiting["row"].filter(is_free(waiting["reason"]))
+    found = found.filter((pl.col("kind") == USER.name) | ~pl.col("row").is_in(free.implode()))
     kept = accepted(found.drop(*dict.fromkeys((*SHAPE, *OWNER))), waiting)
     kept = described(kept, waiting, rooms.trace.placements)
     waiting = left_join(waiting, kept, "row")
@@ -203,7 +204,7 @@ def with_own_job_waits(waiting: pl.DataFrame, rooms: Rooms, limits: OwnLimits, q
     return waiting.with_columns(
         *(pl.when(pl.col("cause") == name).then(waited).otherwise(0).alias(name) for name in TAKEN),
         pl.coalesce("until", "from").alias("from"),
-    )
+    ).drop("until", "cause", "stem", "array")
 
 
 def limited(found: pl.DataFrame, limits: OwnLimits) -> pl.Series:
@@ -223,9 +224,12 @@ class OwnNodes:
 
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
-        self._runs = dict(rooms.held.group_by("partition", "user_name"))
+        held = rooms.held.select("partition", "user_name", "start_epoch", "end_epoch", *AMOUNTS_HELD)
+        self._runs = dict(held.group_by("partition", "user_name"))
         self._steps: dict[tuple[object, ...], Steps | None] = {}
         self.users = self._large()
+        users = set(self.users)
+        self._runs = {group: runs for group, runs in self._runs.items() if group[1] in users}
 
     def _large(self) -> pl.Series:
         """List the users whose jobs ever hold so much of the whole cluster or of a partition's nodes."""
@@ -235,7 +239,7 @@ class OwnNodes:
         )
 
     def _is_large(self, partition: object, user: object) -> bool:
-        return any(self._of(partition, user, amount) is not None for amount in ("gpus", "cpus", "nodes"))
+        return any(self._of(partition, user, amount) is not None for amount in AMOUNTS_HELD)
 
     def _whole(self, partition: object, amount: str) -> int | None:
         placed = self._rooms.placed

@@ -14,6 +14,7 @@ from traces.arrays import Int64s
 NEVER = np.iinfo(np.int64).min
 
 
+AT_ONCE = 100_000  # rows whose numbers are objects at the same time
 WIDTH = ("nodes", "gpus", "cpus")  # amounts that define the width of a job; unknown amounts are 0
 
 
@@ -26,14 +27,13 @@ def behind_until(queue: pl.DataFrame) -> pl.DataFrame:
     two jobs that were eligible in the same second, the earlier row comes first.
     """
     others = np.full(queue.height, NEVER, np.int64)
-    for rows in queue.with_row_index("row").partition_by("partition"):
+    for rows in queue.drop("job_key").with_row_index("row").partition_by("partition"):
         others[rows["row"].to_numpy()] = np.maximum(_ahead(rows), _started(rows))
-    by_age = queue.with_row_index("row").sort("from", "row")
+    by_age = queue.select("partition", "user_name", "from", "left").with_row_index("row").sort("from", "row")
     own = pl.col("left").fill_null(NEVER).cum_max().shift(1, fill_value=NEVER).over("partition", "user_name")
     named = pl.when(pl.col("user_name").is_not_null()).then(own).otherwise(NEVER)
-    return by_age.with_columns(named.alias("own_until")).sort("row").select(
-        "job_key", pl.Series("others_until", others), "own_until"
-    )  # fmt: skip
+    own_until = by_age.select("row", named.alias("own_until")).sort("row")["own_until"]
+    return queue.select("job_key", pl.Series("others_until", others), own_until)
 
 
 def _owners(rows: pl.DataFrame) -> Int64s:
@@ -50,16 +50,20 @@ def _ahead(rows: pl.DataFrame) -> Int64s:
     order = np.lexsort((np.arange(rows.height), rows["from"].to_numpy()))
     users = _owners(rows)[order]
     left = rows["left"].fill_null(NEVER).to_numpy()[order]
-    found = np.full(rows.height, NEVER, np.int64)
+    found = np.empty(rows.height, np.int64)
     first, second, owner = NEVER, NEVER, -1  # latest so far, latest of all other users, and the user of the former
-    for i, (user, until) in enumerate(zip(users.tolist(), left.tolist(), strict=True)):
-        found[order[i]] = second if user == owner else first
-        if user == owner:
-            first = max(first, until)
-        elif until > first:
-            first, second, owner = until, first, user
-        else:
-            second = max(second, until)
+    for begin in range(0, rows.height, AT_ONCE):
+        some = slice(begin, begin + AT_ONCE)
+        latest = []
+        for user, until in zip(users[some].tolist(), left[some].tolist(), strict=True):
+            latest.append(second if user == owner else first)
+            if user == owner:
+                first = max(first, until)
+            elif until > first:
+                first, second, owner = until, first, user
+            else:
+                second = max(second, until)
+        found[order[some]] = latest
     return found
 
 

@@ -60,7 +60,7 @@ _READ = (
     "job_key", "submit", "eligible_from", "waiting_to", "gpus", "nodes", "user_name", "partition", "group_name",
     "quota_gpus", "quota_source",
 )  # fmt: skip
-_HELD = (
+READ_OF_RUNS = (
     "job_key", "attempt", "partition", "user_name", "group_name", "start_epoch", "end_epoch", "nodes", "gpus", "cpus",
     "mem_mib",
 )  # fmt: skip
@@ -76,20 +76,24 @@ def with_causes(jobs: pl.DataFrame, trace: Trace, held: pl.DataFrame, size: Capa
 
     jobs: job_key, submit (epoch s), eligible_from (epoch s, null where the log has none up to the start), waiting_to
     (epoch s: the first start), gpus, nodes, user_name, partition, group_name, quota_gpus, quota_source. held: see
-    `usage.runs`, with a column group_name. size: of the cluster, node by node where nodes are named.
+    `usage.runs`, with a column group_name. size: of the cluster, node by node where nodes are named. The columns of
+    times (epoch s) are dropped from `jobs` itself as soon as they are used.
     """
     about = own_jobs.with_groups(_described(trace.jobs)).select("job_key", *_OF_JOB)
-    held = left_join(held.select(_HELD), about.select("job_key", "stem", "array"), "job_key")
+    held = left_join(held, about.select("job_key", "stem", "array"), "job_key")
     held = held.with_columns(pl.lit(1).alias("jobs"))
     queue = _queue(trace, jobs, about)
     rooms = Rooms(trace, size, held, queue.drop_nulls("left"))
     waiting = jobs.lazy().select(_READ).filter(pl.col("waiting_to") >= pl.col("submit")).collect()
     waiting = left_join(waiting, about, "job_key")
+    del about
+    for name in ("submit", "eligible_from", "waiting_from", "waiting_to"):
+        jobs.drop_in_place(name)
     eligible = pl.coalesce("eligible_from", "submit").clip(pl.col("submit"), pl.col("waiting_to"))
     waiting = rooms.asked(waiting.with_columns(eligible.alias("from"))).with_row_index("row")
     waiting = waiting.with_columns(
         (pl.col("from") - pl.col("submit")).alias("held_s"), pl.col("from").alias("eligible")
-    )
+    ).drop("submit", "cpus", "mem_mib", "features_asked", "gpu_type_asked")
     limits = OwnLimits.of(waiting, rooms)
     waiting = own_jobs.with_own_job_waits(waiting, rooms, limits, queue)
     waiting = _before_the_log(waiting, held)
