@@ -10,7 +10,7 @@ from features.resources.capacity import Capacity, capacity
 from features.resources.on_nodes import OnNodes, by_node
 from features.resources.partition_nodes import counts_by_partition, nodes_of_partitions
 from features.resources.sizes import size_bucket
-from features.resources.usage import runs, steps_of
+from features.resources.usage import runs, steps_of, without_runs
 from features.tables.fragmentation import LOCALITY, PLACEMENT_SPREAD
 from features.trace import Trace, left_join, ordered, read_trace, shaped
 from traces.arrays import Int64s
@@ -32,6 +32,7 @@ def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFra
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Compute both tables from canonical frames."""
     held = runs(trace, settings)
+    trace = without_runs(trace)
     size = capacity(trace, settings, held)
     on_nodes = by_node(trace, held)
     spread = _spread(on_nodes, _fewest(trace, on_nodes, size), settings.name)

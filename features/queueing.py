@@ -18,7 +18,6 @@ from features.resources.capacity import Capacity, capacity
 from features.resources.resource import resource_of, unit_time
 from features.resources.sizes import asked_amount, size_bucket
 from features.resources.usage import (
-    INSTANTS,
     Steps,
     asked_gpus,
     asked_nodes,
@@ -29,6 +28,7 @@ from features.resources.usage import (
     runs,
     steps_of,
     with_gpu_time,
+    without_runs,
 )
 from features.tables.queueing import QUEUEING_BY, QUEUEING_DELAY
 from features.trace import ASKED, ASKED_OF_OTHERS, Trace, left_join, ordered, read_trace, shaped
@@ -69,10 +69,12 @@ def queueing_delay(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     If the caller keeps no reference to `trace`, as `compute` does, its columns are freed as soon as they are used.
     """
     held = grouped_runs(trace, settings)
+    trace = without_runs(trace)
     size = capacity(trace, settings, held)
-    jobs = _by_resource(philly_delay(trace, settings, held, size), trace, settings, held, size)
-    last = trace.attempts.select(pl.col(INSTANTS).max())  # all that `horizon` reads
-    trace = replace(trace, jobs=trace.jobs.select(READ_OF_JOBS), attempts=last)
+    jobs = _by_resource(
+        philly_delay(waits_of_jobs(trace, settings, held), settings, held, size), trace, settings, held, size
+    )
+    trace = replace(trace, jobs=trace.jobs.select(READ_OF_JOBS))
     held = held.select(READ_OF_RUNS)
     jobs = shaped(with_causes(jobs, trace, held, size), QUEUEING_DELAY)
     return ordered(jobs, "submit_utc", "job_key")
@@ -97,14 +99,13 @@ def grouped_runs(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
 
 
 def philly_delay(
-    trace: Trace, settings: ClusterSettings, held: pl.DataFrame, size: Capacity, quantile: float = QUOTA_QUANTILE
+    jobs: pl.DataFrame, settings: ClusterSettings, held: pl.DataFrame, size: Capacity, quantile: float = QUOTA_QUANTILE
 ) -> pl.DataFrame:
     """Split the wait of each job as the Philly study does.
 
-    A quota that is not given is inferred as that quantile of the group's use. held: see `grouped_runs`; size: of the
-    cluster.
+    A quota that is not given is inferred as that quantile of the group's use. jobs: see `waits_of_jobs`; held: see
+    `grouped_runs`; size: of the cluster.
     """
-    jobs = _waits(trace, settings, held)
     quotas = _quotas(held, settings, size, quantile)
     table = pl.DataFrame(
         [(name, quota.gpus, quota.source) for name, quota in quotas.items()],
@@ -128,7 +129,7 @@ def group_column(jobs: pl.DataFrame, settings: ClusterSettings) -> str | None:
     return next((column for column in ("account", "partition") if jobs[column].null_count() < jobs.height), None)
 
 
-def _waits(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> pl.DataFrame:
+def waits_of_jobs(trace: Trace, settings: ClusterSettings, held: pl.DataFrame) -> pl.DataFrame:
     """Compute all columns of a job except its split; it waits, eligible, in [waiting_from, waiting_to), epoch s."""
     until, group = horizon(trace), group_column(trace.jobs, settings)
     nodes = asked_nodes()
@@ -174,8 +175,9 @@ def _quotas(held: pl.DataFrame, settings: ClusterSettings, size: Capacity, quant
     return quotas
 
 
-def _by_group(frame: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
-    for (name,), rows in frame.filter(pl.col("group_name").is_not_null()).group_by("group_name", maintain_order=True):
+def _by_group(held: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
+    known = held.select("group_name", "start_epoch", "end_epoch", "gpus").drop_nulls("group_name")
+    for (name,), rows in known.group_by("group_name", maintain_order=True):
         yield str(name), rows
 
 

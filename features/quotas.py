@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import polars as pl
 
-from features.queueing import QUOTA_QUANTILE, WAITED, grouped_runs, philly_delay
+from features.queueing import QUOTA_QUANTILE, WAITED, grouped_runs, philly_delay, waits_of_jobs
 from features.resources.capacity import capacity
-from features.resources.usage import INSTANTS
+from features.resources.usage import without_runs
 from features.tables.queueing import QUOTA_SENSITIVITY
 from features.trace import Trace, read_trace, shaped
 from traces.clusters import ClusterSettings
@@ -27,14 +25,18 @@ def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFra
 def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Compute the table from canonical frames: one row per quantile; a single row where every quota is given."""
     held = grouped_runs(trace, settings)
+    trace = without_runs(trace)
     size = capacity(trace, settings, held)  # used only to check whether it is known
-    trace = replace(trace, attempts=trace.attempts.select(INSTANTS))
+    read = ("job_key", "gpus", "group_name", "waiting_from", "waiting_to")
+    waits = waits_of_jobs(trace, settings, held).select(read)
+    del trace
     parts = []
     for quantile in QUANTILES:
-        delays = philly_delay(trace, settings, held, size, quantile).drop_nulls("fair_share_delay_s")
+        delays = philly_delay(waits, settings, held, size, quantile).drop_nulls("fair_share_delay_s")
         parts.append(_summary(delays, quantile))
         if not (delays["quota_source"] == "inferred").any():
             break  # every quota is given, so the quantile has no effect
+        del delays
     rows = pl.concat(parts).with_columns(
         pl.lit(settings.name).alias("cluster"), (pl.col("quantile") == QUOTA_QUANTILE).alias("is_default")
     )

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -30,10 +30,12 @@ class NodeChanges(NamedTuple):
     is_away: NDArray[np.bool_]
 
 
-def node_changes(
+def spans_on_nodes(
     on_nodes: OnNodes, sizes: pl.DataFrame, with_memory: bool, until: int, shows_end: bool
-) -> tuple[NodeChanges, pl.DataFrame]:
-    """List the changes, and fill the unknown amounts of `sizes` (place, node, gpus, cpus, mem_mib).
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """List what attempts hold, and when nodes are out of service; fill the unknown amounts of `sizes`.
+
+    sizes: place, node, gpus, cpus, mem_mib. The first two results have place, start_epoch, end_epoch and the amounts.
 
     An unknown share of GPUs counts as the whole node; so does any share in a partition whose jobs never shared a node.
     Where the log records no CPUs, each node has one CPU, and an attempt without a GPU count holds it and thus the whole
@@ -65,8 +67,7 @@ def node_changes(
         rows.append(shares.select("place", "partition", "start_epoch", "end_epoch", pl.col(OF_NODE).cast(pl.Int32)))
         away.append(_idle(rows[-1], first))
     held = _of_whole_nodes(pl.concat(rows), sizes, exclusive_partitions(pl.concat(seen)))
-    del rows, runs, is_known
-    return _in_order(held, _out_of_service(held, pl.concat(away), sizes, until, shows_end)), sizes
+    return held.drop("partition"), _out_of_service(held, pl.concat(away), sizes, until, shows_end), sizes
 
 
 def _sharing(shares: pl.DataFrame) -> pl.DataFrame:
@@ -144,21 +145,23 @@ def _out_of_service(
     )
 
 
-def _in_order(held: pl.DataFrame, out: pl.DataFrame) -> NodeChanges:
-    """Sort the begins and ends of both frames by time; few columns are in memory twice at any moment."""
+def in_order(held: pl.DataFrame, out: pl.DataFrame) -> NodeChanges:
+    """Sort the begins and ends of the frames of `spans_on_nodes` by time.
 
-    def both(name: str) -> NDArray[np.generic]:
-        return np.concatenate([held[name].to_numpy(), out[name].to_numpy()])
+    Both frames are consumed: a column is freed as soon as it is used.
+    """
+    n = held.height + out.height
+    is_out = np.concatenate([np.zeros(held.height, np.bool_), out.drop_in_place("is_away").to_numpy()])
+
+    def both(name: str) -> NDArray[Any]:
+        return np.concatenate([frame.drop_in_place(name).to_numpy() for frame in (held, out)])
 
     time = np.concatenate([both("start_epoch"), both("end_epoch")])
     order = pl.Series(time).arg_sort().to_numpy()
     time = time[order]
-    n = held.height + out.height
-    is_end, source = order >= n, order % n
-    del order
+    is_end, order = order >= n, order % n
     taken = np.empty((2 * n, len(OF_NODE)), np.int32)
     for resource, name in enumerate(OF_NODE):
-        amount = both(name)[source]
+        amount = both(name)[order]
         taken[:, resource] = np.where(is_end, -amount, amount)
-    is_away = np.concatenate([np.zeros(held.height, np.bool_), out["is_away"].to_numpy()])[source]
-    return NodeChanges(time, both("place").astype(np.int32)[source], taken, is_away)
+    return NodeChanges(time, both("place").astype(np.int32)[order], taken, is_out[order])

@@ -225,20 +225,17 @@ class OwnNodes:
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
         held = rooms.held.select("partition", "user_name", "start_epoch", "end_epoch", *AMOUNTS_HELD)
-        self._runs = dict(held.group_by("partition", "user_name"))
+        self._runs: dict[tuple[object, ...], pl.DataFrame] = {}
         self._steps: dict[tuple[object, ...], Steps | None] = {}
-        self.users = self._large()
-        users = set(self.users)
-        self._runs = {group: runs for group, runs in self._runs.items() if group[1] in users}
-
-    def _large(self) -> pl.Series:
-        """List the users whose jobs ever hold so much of the whole cluster or of a partition's nodes."""
-        names = {user for (partition, user) in self._runs if user is not None and self._is_large(partition, user)}
-        return pl.Series(sorted(str(name) for name in names), dtype=pl.String).cast(
-            self._rooms.held.schema["user_name"]
-        )
+        for group, runs in held.drop_nulls("user_name").group_by("partition", "user_name"):
+            self._runs[group] = runs
+            if not self._is_large(*group):
+                del self._runs[group]
+        users = sorted({str(user) for _, user in self._runs})
+        self.users = pl.Series(users, dtype=pl.String).cast(held.schema["user_name"])
 
     def _is_large(self, partition: object, user: object) -> bool:
+        """Return whether the jobs of the user ever hold so much of the whole cluster or of the partition's nodes."""
         return any(self._of(partition, user, amount) is not None for amount in AMOUNTS_HELD)
 
     def _whole(self, partition: object, amount: str) -> int | None:

@@ -25,6 +25,7 @@ job was behind others for 1 min.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -77,12 +78,13 @@ def with_causes(jobs: pl.DataFrame, trace: Trace, held: pl.DataFrame, size: Capa
     jobs: job_key, submit (epoch s), eligible_from (epoch s, null where the log has none up to the start), waiting_to
     (epoch s: the first start), gpus, nodes, user_name, partition, group_name, quota_gpus, quota_source. held: see
     `usage.runs`, with a column group_name. size: of the cluster, node by node where nodes are named. The columns of
-    times (epoch s) are dropped from `jobs` itself as soon as they are used.
+    times (epoch s) are dropped from `jobs`, and all columns from `trace.jobs`, as soon as they are used.
     """
     about = own_jobs.with_groups(_described(trace.jobs)).select("job_key", *_OF_JOB)
     held = left_join(held, about.select("job_key", "stem", "array"), "job_key")
     held = held.with_columns(pl.lit(1).alias("jobs"))
     queue = _queue(trace, jobs, about)
+    trace = replace(trace, jobs=_kinds(trace.jobs))
     rooms = Rooms(trace, size, held, queue.drop_nulls("left"))
     waiting = jobs.lazy().select(_READ).filter(pl.col("waiting_to") >= pl.col("submit")).collect()
     waiting = left_join(waiting, about, "job_key")
@@ -112,6 +114,18 @@ def _described(jobs: pl.DataFrame) -> pl.DataFrame:
         "job_key", "reason", "job_name", "array_job_id", "user_name", cpus.alias("cpus"),
         pl.col("requested_mem_mib").alias("mem_mib"), "features_asked", "gpu_type_asked",
     )  # fmt: skip
+
+
+def _kinds(jobs: pl.DataFrame) -> pl.DataFrame:
+    """Keep what `horizon`, `shows_its_end` and the pools read: a row per partition, state and known times.
+
+    `jobs` is consumed: it has no columns afterwards.
+    """
+    is_known = [pl.col(name).is_null().alias(f"no {name}") for name in INSTANTS]
+    kinds = jobs.group_by("partition", "state", *is_known).agg(pl.col(INSTANTS).max())
+    for name in jobs.columns:
+        jobs.drop_in_place(name)
+    return kinds
 
 
 def _queue(trace: Trace, jobs: pl.DataFrame, about: pl.DataFrame) -> pl.DataFrame:

@@ -5,7 +5,7 @@ Times are epoch seconds (int64); intervals are half-open, [start, end). The modu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,7 +21,7 @@ LASTING_S, LASTING_SHARE = 3600, 0.001  # minimum s, and share of a log's span, 
 
 def lasting(values: Int64s, seconds: Int64s, least: float) -> int:
     """Find the largest of `values` that is reached or exceeded for `least` seconds in total; 0 without values."""
-    order = np.argsort(-values, kind="stable")
+    order = np.argsort(values)[::-1]
     place = np.searchsorted(np.cumsum(seconds[order]), least, side="left")
     return int(values[order][min(int(place), len(values) - 1)]) if len(values) else 0
 
@@ -40,12 +40,12 @@ class Steps:
     def of_intervals(cls, start: Int64s, end: Int64s, amount: Int64s) -> Steps:
         """Build the sum of `amount` over the intervals [start, end) that cover an instant; each of shape (n,)."""
         keep = end > start
-        instants = np.concatenate([start[keep], end[keep]])
-        changes = np.concatenate([amount[keep], -amount[keep]])
-        times, where = np.unique(instants, return_inverse=True)
-        deltas = np.zeros(len(times), dtype=np.int64)
-        np.add.at(deltas, where, changes)
-        return cls(times, np.cumsum(deltas))
+        times = np.concatenate([start[keep], end[keep]])
+        order = np.argsort(times)
+        times = times[order]
+        values = np.cumsum(np.concatenate([amount[keep], -amount[keep]])[order])
+        is_last = np.append(times[1:] != times[:-1], np.ones(min(len(times), 1), np.bool_))
+        return cls(times[is_last], values[is_last])
 
     def at(self, instants: Int64s) -> Int64s:
         """Return the value at each instant; shape as `instants`."""
@@ -135,6 +135,11 @@ def horizon(trace: Trace) -> int:
     return max((int(instant) for instant in instants if instant is not None), default=0)
 
 
+def without_runs(trace: Trace) -> Trace:
+    """Keep of the attempts only what `horizon` reads, a row: `runs` has the rest."""
+    return replace(trace, attempts=trace.attempts.select(pl.col(INSTANTS).max()))
+
+
 def shows_its_end(trace: Trace) -> bool:
     """Return whether the log shows the machine at its end, that is, whether some job still runs or waits there.
 
@@ -220,7 +225,8 @@ def with_gpu_time(jobs: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
 
     A job without a start keeps the log's own figure.
     """
-    known = held.drop_nulls("gpu_time_s").group_by("job_key").agg(pl.col("gpu_time_s").sum().alias("held_gpu_time_s"))
+    known = held.select("job_key", pl.col("gpu_time_s").alias("held_gpu_time_s")).drop_nulls()
+    known = known.group_by("job_key").agg(pl.col("held_gpu_time_s").sum())
     gpu_time = pl.coalesce("held_gpu_time_s", pl.when(pl.col("start_utc").is_null()).then("gpu_time_s"))
     return left_join(jobs, known, "job_key").with_columns(gpu_time.alias("gpu_time_s")).drop("held_gpu_time_s")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from features.resources.on_nodes import by_node
 from features.resources.resource import UNITS, Binding, PartitionResource, binding, of_partitions
 from features.resources.samples import Fetch, Joined, join, quantiles
 from features.resources.sizes import size_bucket
-from features.resources.usage import Steps, complete_from, runs, steps_of
+from features.resources.usage import INSTANTS, Steps, complete_from, runs, steps_of
 from features.tables.utilization import (
     ALLOCATED_BY_USER,
     IDLE_GPU_TIME,
@@ -63,6 +64,7 @@ def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFra
 def from_trace(trace: Trace, settings: ClusterSettings, fetch: Fetch | None = None) -> dict[str, pl.DataFrame]:
     """Compute the tables from canonical frames; `fetch` runs a SELECT on the samples, None where there are none."""
     held = runs(trace, settings)
+    trace = replace(trace, attempts=trace.attempts.select("job_key", "attempt", *INSTANTS))
     size = capacity(trace, settings, held)
     attempts = _attempts(trace, held)
     joined: dict[str, Joined] = {}
