@@ -71,9 +71,9 @@ def queueing_delay(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     held = grouped_runs(trace, settings)
     trace = without_runs(trace)
     size = capacity(trace, settings, held)
-    jobs = _by_resource(
-        philly_delay(waits_of_jobs(trace, settings, held), settings, held, size), trace, settings, held, size
-    )
+    jobs = waits_of_jobs(trace, settings, held)
+    trace = replace(trace, jobs=trace.jobs.select({*READ_OF_JOBS, *ASKED, *ASKED_OF_OTHERS}))
+    jobs = _by_resource(philly_delay(jobs, settings, held, size), trace, settings, held, size)
     trace = replace(trace, jobs=trace.jobs.select(READ_OF_JOBS))
     held = held.select(READ_OF_RUNS)
     jobs = shaped(with_causes(jobs, trace, held, size), QUEUEING_DELAY)
