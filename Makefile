@@ -17,7 +17,7 @@ export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
 # Without its bytecode every process would compile Baton's modules again: half a second, and the tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup system slurms servers run test test-fast collected coverage lint live fidelity mutants bench dev mlflow lock sample docs site clean
+.PHONY: help setup system slurms servers run test test-fast collected coverage lint live fidelity mutants bench scale dev mlflow lock sample docs site clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## */\t/' | expand -t 12
@@ -96,6 +96,9 @@ mutants: setup   ## find small code changes that no test notices (hours; MODULES
 
 bench: setup     ## run all benchmarks in bench/, each against a named peer in the same run
 	for b in bench/bench_*.py; do $(BIN)/python $$b || exit 1; done
+
+scale: setup     ## measure the peak memory of every analysis on 4 million generated jobs (half an hour)
+	$(BIN)/python bench/bench_memory.py --jobs 4000000
 
 dev: setup       ## serve the Dagster UI on http://127.0.0.1:3000
 	export DAGSTER_HOME="$$(realpath "$${DAGSTER_HOME:-$$($(BIN)/baton dagster-home)}")"; \
