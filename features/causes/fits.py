@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from features.causes.pools import KNOWN, Basis, Counted, Demand, Fit, Placed, Pools, placed_pools
+from features.causes.node_changes import KNOWN
+from features.causes.pools import Basis, Counted, Demand, Fit, Placed, Pools, placed_pools
 from features.resources.capacity import KNOWN_BY, Capacity
 from features.resources.usage import Steps, overlap_area, shows_its_end
 from features.trace import Trace

@@ -112,8 +112,7 @@ def inferred(waiting: pl.DataFrame, usage: UsageByUser, pressed: Pressed) -> lis
     `waiting`: jobs that waited although they fitted, with user_name, partition, gpus, nodes, reason. `pressed` measures
     some of its rows. Nothing is inferred where the log holds the scheduler's reasons and none of them names a limit.
     """
-    reasons = waiting["reason"].drop_nulls().unique().cast(pl.String)
-    if len(reasons) and not reasons.str.contains(LIMIT_REASON).any():
+    if not _may_be_limited(waiting["reason"]):
         return []
     limits: list[Limit] = []
     for partition in sorted({where for where, _ in usage.steps}, key=lambda name: (name is not None, name)):
@@ -122,6 +121,12 @@ def inferred(waiting: pl.DataFrame, usage: UsageByUser, pressed: Pressed) -> lis
             if (most := _shared(rows, usage, (partition, amount), limits, pressed)) is not None:
                 limits.append(Limit(partition, amount, most))
     return limits
+
+
+def _may_be_limited(reasons: pl.Series) -> bool:
+    """Return whether there are no reasons, or some that name a limit."""
+    known = reasons.drop_nulls().unique().cast(pl.String)
+    return not len(known) or bool(known.str.contains(LIMIT_REASON).any())
 
 
 def _shared(
@@ -183,7 +188,6 @@ class OwnLimits:
     @classmethod
     def of(cls, waiting: pl.DataFrame, rooms: Rooms) -> OwnLimits:
         """Infer the limits from waiting jobs (columns SHAPE, OWNER, nodes, reason, from and waiting_to)."""
-        usage = UsageByUser.of(rooms.held)
 
         def pressed(jobs: pl.DataFrame, over: Steps) -> Int64s:
             seconds = [both_between(over, fit.fits, *span(rows)).sum() for fit, _, rows in rooms.by_shape(jobs)]
@@ -191,7 +195,9 @@ class OwnLimits:
 
         fitted = (rooms.seconds(waiting) > 0) & waiting["user_name"].is_not_null()
         asked = dict.fromkeys((*SHAPE, "from", "waiting_to", "user_name", "gpus", "nodes", "reason"))
-        limits = inferred(waiting.filter(fitted).select(*asked), usage, pressed)
+        waited = waiting.select(*asked).filter(fitted)
+        usage = UsageByUser.of(rooms.held) if _may_be_limited(waited["reason"]) else UsageByUser({})
+        limits = inferred(waited, usage, pressed)
         with_quota = waiting.filter((pl.col("quota_source") == "given").fill_null(False))["group_name"].unique()
         by_group = rooms.held.filter(pl.col("group_name").is_in(with_quota)).group_by("group_name")
         return cls(

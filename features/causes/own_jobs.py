@@ -71,6 +71,8 @@ def candidates(waiting: pl.DataFrame, held: pl.DataFrame, kind: GroupKind) -> pl
     that ended).
     """
     known = [pl.col(name).is_not_null() for name in kind.columns]
+    waiting = waiting.select("row", "from", "waiting_to", *kind.columns)
+    held = held.select("job_key", "start_epoch", "end_epoch", *kind.columns)
     waiting = waiting.filter(*known, pl.col("waiting_to") > pl.col("from"))
     held = held.filter(*known, pl.col("end_epoch") > pl.col("start_epoch"))
     first = int(str(held["start_epoch"].min())) if held.height else 0
