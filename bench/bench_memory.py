@@ -60,7 +60,8 @@ def generate(data: DataFolder, jobs: int, nodes: int = NODES, base_jobs: int = B
         rows = pl.read_parquet(read / "jobs.parquet", columns=["job_key", "submit_utc", "end_utc"])
         copies = -(-jobs // rows.height)
         week_s = 7 * 86_400
-        span_s = -(-int((rows["end_utc"].max() - rows["submit_utc"].min()).total_seconds()) // week_s) * week_s
+        lasts = (pl.col("end_utc").max() - pl.col("submit_utc").min()).dt.total_seconds()
+        span_s = -(-int(rows.select(lasts).item()) // week_s) * week_s
         open_keys = rows.filter(pl.col("end_utc").is_null()).lazy().select("job_key")
         folder = data.lake / CLUSTER / "generated"
         folder.mkdir(parents=True)

@@ -145,7 +145,7 @@ def _out_of_service(
     )
 
 
-def in_order(held: pl.DataFrame, out: pl.DataFrame) -> NodeChanges:
+def changes_in_order(held: pl.DataFrame, out: pl.DataFrame) -> NodeChanges:
     """Sort the begins and ends of the frames of `spans_on_nodes` by time.
 
     Both frames are consumed: a column is freed as soon as it is used.

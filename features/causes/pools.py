@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from features.causes.node_changes import KNOWN, in_order, spans_on_nodes
+from features.causes.node_changes import KNOWN, changes_in_order, spans_on_nodes
 from features.resources.capacity import OF_NODE, Capacity, Resource
 from features.resources.in_service import usable_capacity
 from features.resources.on_nodes import by_node
@@ -236,7 +236,9 @@ def placed_pools(trace: Trace, held: pl.DataFrame, size: Capacity) -> Pools | No
     places = places_of_partitions(trace, on_nodes, sizes, partitions)
     spans, out, sizes = spans_on_nodes(on_nodes, sizes, with_memory, horizon(trace), shows_its_end(trace))
     del on_nodes
-    every = Placed(*in_order(spans, out), sizes.select(OF_NODE).to_numpy().astype(np.int64), _labels(trace, sizes))
+    every = Placed(
+        *changes_in_order(spans, out), sizes.select(OF_NODE).to_numpy().astype(np.int64), _labels(trace, sizes)
+    )
     pools = {nodes: every._of(np.array(sorted(nodes), np.int64)) for nodes in set(places.values())}
     return Pools({name: pools[nodes] for name, nodes in places.items()}, with_memory)
 
