@@ -90,7 +90,7 @@ def _ray_cluster(options: EngineOptions) -> DeploymentCheck:
     except BatonError as error:
         return DeploymentCheck(name, str(error), "start Baton on a node of the cluster, with the Ray that it runs")
     cpus = counted(round(sum(node.cpus for node in nodes)), "CPU")
-    return DeploymentCheck(name, f"{options.address}, {counted(len(nodes), 'node')} with {cpus} for tasks")
+    return DeploymentCheck(name, f"{options.address}, {counted(len(nodes), 'node')}, {cpus}")
 
 
 def _ray_tasks(options: EngineOptions) -> DeploymentCheck:
