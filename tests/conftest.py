@@ -31,7 +31,7 @@ LONGEST = (
     "tests/test_readme.py", "tests/live/test_ingest.py", "tests/live/test_agent.py",
     "tests/pipelines/test_life.py", "tests/models/release/test_at_once.py",
     "tests/models/provisioning/policies/test_reference.py", "tests/pipelines/test_made_again.py",
-    "tests/live/test_fidelity.py",
+    "tests/live/test_fidelity.py", "tests/deploy/test_stack.py",
     "tests/live/test_agent_sight.py", "tests/browser/test_dagster_ui.py", "tests/assets/test_code_versions.py",
     "tests/live/test_reasons.py",
     "tests/browser/test_mlflow_ui.py", "tests/models/provisioning/test_policies.py",

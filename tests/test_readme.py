@@ -122,6 +122,7 @@ def test_every_command_is_in_the_table_and_every_link_leads_somewhere() -> None:
     named = set(re.findall(r"^\|.*$", TEXT, re.MULTILINE))
     found = {name for row in named for name in re.findall(r"`baton ([a-z-]+)", row.split("|")[1])}
     there = {typer.main.get_command_name(c.name or c.callback.__name__) for c in app.registered_commands}  # type: ignore[union-attr]
+    there |= {str(group.name) for group in app.registered_groups}
     assert found == there
     for target in re.findall(r"\]\(([^)#]+)", TEXT):
         assert (REPOSITORY / target).exists(), target

@@ -185,7 +185,7 @@ def test_a_team_works_with_it(stack: dict[str, str], tmp_path: Path) -> None:
     doctor = subprocess.run([*baton, "doctor"], env=stack, cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
     assert doctor.returncode == 0, doctor.stdout + doctor.stderr
     assert [line.split(":")[0].split()[-1] for line in doctor.stdout.splitlines()] == [
-        "engine", "tracking", "clock", "locks", "clock", "Dagster",
+        "engine", "tracking", "clock", "locks", "clock", "lake", "Dagster",
     ]  # fmt: skip
     assert len(_graphql(stack, LOCATIONS)["repositoriesOrError"]["nodes"]) == 1
     _until(lambda: [
