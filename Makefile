@@ -100,8 +100,11 @@ mutants: setup   ## find small code changes that no test notices (hours; MODULES
 bench: setup     ## run all benchmarks in bench/, each against a named peer in the same run
 	for b in bench/bench_*.py; do $(BIN)/python $$b || exit 1; done
 
-scale: setup     ## measure the peak memory of every analysis on 4 million generated jobs (half an hour)
+scale: s3        ## kill ingests, fits, pushes, replays and releases over and over, then measure 4 million jobs (hours)
+	BATON_KILLS=60 BATON_LIVE=full $(BIN)/pytest -q $(KILLED)
 	$(BIN)/python bench/bench_memory.py --jobs 4000000
+KILLED := $(addprefix tests/,traces/store/test_killed.py traces/lake/test_killed_push.py models/test_killed_work.py \
+  models/study/test_killed.py models/release/test_at_once.py models/engine live/test_engine.py)
 
 dev: setup       ## serve the Dagster UI on http://127.0.0.1:3000
 	export DAGSTER_HOME="$$(realpath "$${DAGSTER_HOME:-$$($(BIN)/baton dagster-home)}")"; \
