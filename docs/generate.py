@@ -27,6 +27,8 @@ from tests.traces.readers import oddities as slurm
 from tests.traces.readers.node_lists import oddities as node_lists
 from tests.traces.readers.philly import oddities as philly_oddities
 from tests.traces.readers.published import logs as published
+from traces.lake.listing import FILES
+from traces.lake.warehouses import WAREHOUSES
 from traces.schema import CANONICAL, Table
 
 COLUMNS = Path(__file__).parent / "columns.md"
@@ -40,7 +42,7 @@ GPU_PAGES = {
 
 
 def sections() -> dict[str, tuple[Table, ...]]:
-    """Every table of the warehouse, by where it comes from."""
+    """Every table of the warehouse and of the shared lake, by where it comes from."""
     return {
         "Canonical tables (`traces/schema.py`)": CANONICAL,
         **{
@@ -51,6 +53,7 @@ def sections() -> dict[str, tuple[Table, ...]]:
         "Policies (`models/tables.py`)": models.tables.TABLES,
         "Advice (`models/what_if/advice/table.py`)": models.what_if.advice.table.TABLES,
         "Queue time (`models/queue_time/tables.py`)": models.queue_time.tables.TABLES,
+        "The shared lake alone (`traces/lake`)": (FILES, WAREHOUSES),
     }
 
 

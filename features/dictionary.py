@@ -15,9 +15,9 @@ def render(sections: Mapping[str, Iterable[Table]]) -> str:
     lines = [
         "# Column dictionary",
         "",
-        f"Generated from the code by `make docs`; schema version {SCHEMA_VERSION}. Every table is in",
-        "`warehouse.duckdb`, with these meanings as comments. Times are naive UTC; a null means that the log does",
-        "not record the value.",
+        f"Generated from the code by `make docs`; schema version {SCHEMA_VERSION}. Every table but those of the",
+        "[shared lake](lake.md) is in `warehouse.duckdb`, with these meanings as comments. Times are naive UTC; a null",
+        "means that the log does not record the value.",
     ]
     for title, tables in sections.items():
         lines += ["", f"## {title}"]
