@@ -62,7 +62,7 @@ def test_a_home_without_dagster_yaml_is_named_and_the_rest_checked(
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     (tmp_path / FILE).write_text(f"[dagster]\nhome = '{tmp_path / 'nowhere'}'\n")
     found = list(deployment_checks(DataFolder(tmp_path)))
-    assert [one.name for one in found] == ["engine", "tracking", "locks", "Dagster"]
+    assert [one.name for one in found] == ["engine", "tracking", "locks", "lake", "Dagster"]
     (wrong,) = [one.finding for one in found if one.mend]
     assert wrong.startswith(f"{tmp_path / FILE}: dagster.home={tmp_path / 'nowhere'}: name a folder")
 
@@ -72,4 +72,4 @@ def test_without_a_deployment_every_check_passes(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     lines = [line.split(":")[0] for line in done.stdout.splitlines()]
-    assert lines == [f"ok      {name}" for name in ("engine", "tracking", "locks", "Dagster")]
+    assert lines == [f"ok      {name}" for name in ("engine", "tracking", "locks", "lake", "Dagster")]
