@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema
 
 PARTITION = ("cluster", "file", "reading")
+TRIES = 5  # of a commit that adds
 VERSION = "baton.schema_version"  # in the configuration of every table
 _TYPES = {
     schema.UTC: "timestamp_ntz",
@@ -94,11 +95,11 @@ def created(
 
 def add(lake: SharedLake, table: schema.Table, files: list[Added]) -> int:
     """Add partitions whose files were sent to a table in one commit; return the version that has them."""
+    from deltalake.exceptions import CommitFailedError
     from deltalake.transaction import AddAction
 
     own = [column for column in table.columns if column.name not in PARTITION]
     columns = [*(schema.Column(name, schema.TEXT, "", "") for name in PARTITION), *own]
-    delta = created(lake, table.name, table.meaning, columns, PARTITION)
     now_ms = round(time.time() * 1000)
     actions = [
         AddAction(
@@ -107,7 +108,14 @@ def add(lake: SharedLake, table: schema.Table, files: list[Added]) -> int:
         )
         for file in files
     ]  # fmt: skip
-    delta.create_write_transaction(actions, "append", delta.schema(), list(PARTITION))
+    for tries_left in reversed(range(TRIES)):
+        delta = created(lake, table.name, table.meaning, columns, PARTITION)
+        try:
+            delta.create_write_transaction(actions, "append", delta.schema(), list(PARTITION))
+            break
+        except CommitFailedError:  # another process made the table meanwhile; nothing was added
+            if not tries_left:
+                raise
     delta.update_incremental()
     return int(delta.version())
 
