@@ -103,7 +103,7 @@ def each_on_ray(
         _cluster(messages, options)
         for _ in waiting:
             at, data = _received(messages, wait_s, WorkError(f"Ray had no result within {wait_s} s"))
-            answer = pickle.loads(data)  # noqa: S301 - of our own function; whoever uses the cluster may run code there
+            answer = pickle.loads(data)  # noqa: S301 - of our own function; users of the cluster can run any code there
             if answer.error is not None:
                 raise answer.error
             if scratch is not None:

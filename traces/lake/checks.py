@@ -103,6 +103,8 @@ def _commits(lake: SharedLake, place: str) -> LakeCheck:
             won = sum(pool.map(commit, range(WRITERS)))
         kept = len(DeltaTable(uri, storage_options=lake.storage).to_pyarrow_table())
     if won != kept:
-        finding = f"{won} of {WRITERS} writers at once were told that they won, and {kept} did"
+        finding = (
+            f"{won} of {WRITERS} writers at once got the answer that their commit succeeded, and {kept} commits exist"
+        )
         return LakeCheck("lake commit", finding, "use a store that honours If-None-Match: this one loses data")
     return LakeCheck("lake commit", f"{WRITERS} writers at once: none lost, {kept} kept")

@@ -64,12 +64,14 @@ class SharedFile(NamedTuple):
 
     def row(self) -> dict[str, Any]:
         """Return the values of FILES."""
-        counts, told = self.described["result"], self.described
+        described = self.described
+        counts = described["result"]
         return {
-            **self.part._asdict(), "sha256": told["sha256"], "path": told["path"], "host": self.host,
-            "rows": counts["rows"], "jobs": counts["jobs"], "rejects": counts["rejects"], "rules": told["fingerprint"],
+            **self.part._asdict(), "sha256": described["sha256"], "path": described["path"], "host": self.host,
+            "rows": counts["rows"], "jobs": counts["jobs"], "rejects": counts["rejects"],
+            "rules": described["fingerprint"],
             "retired_utc": self.retired_utc, "versions": json.dumps(self.versions, sort_keys=True),
-            "description": json.dumps(told),
+            "description": json.dumps(described),
         }  # fmt: skip
 
 

@@ -83,10 +83,10 @@ def _fetch(lake: SharedLake, file: SharedFile, folder: Path) -> None:
     for name in file.versions:
         with lake.answers():
             lake.fetch(f"{name}/{file.part.path(name)}", folder / f"{name}.parquet")
-    told: dict[str, Any] = {**file.described}
+    described: dict[str, Any] = {**file.described}
     if file.host != host():  # there the same path is another file
-        told["source"] = f"{file.host}:{told.get('source')}"
-    raw_files.write(folder, told)
+        described["source"] = f"{file.host}:{described.get('source')}"
+    raw_files.write(folder, described)
     if not is_same(raw_files.read(folder), file):
         raise WorkError(
             f"shared lake {lake.options.url}: {'/'.join(file.part)} differs from its listing; nothing changed"

@@ -107,9 +107,9 @@ def _send(lake: SharedLake, news: Sequence[Mapping[str, Any]]) -> list[SharedFil
         )
     rows = []
     for described, part in zip(news, parts, strict=True):
-        told = {name: value for name, value in described.items() if name != "folder"}
+        content = {name: value for name, value in described.items() if name != "folder"}
         own = {name: versions[name] for name, files in added.items() if any(file.part == part for file in files)}
-        rows.append(SharedFile(part, host(), told, own))
+        rows.append(SharedFile(part, host(), content, own))
     return rows
 
 

@@ -39,8 +39,8 @@ def test_two_data_folders_share_what_they_ingest(baton: Baton, two: tuple[Path, 
     dump = tmp_path / "dump.txt"
     dump.write_text("\n".join([HEADER, ROW.format(id=1, state="COMPLETED", day=1, nodes=1)]) + "\n")
     assert baton("--data", one, "ingest", dump, "--cluster", "lab").code == 0
-    told = baton("--data", other, "lake", "status")
-    assert "lab: 1 file, 0 retired; 1 to pull, 0 to push; never pulled\n" in told.out, told
+    answer = baton("--data", other, "lake", "status")
+    assert "lab: 1 file, 0 retired; 1 to pull, 0 to push; never pulled\n" in answer.out, answer
     assert baton("--data", other, "lake", "pull", "--json").json == {"version": 1, "fetched": 1, "retired": 0}
     assert "version 1: 0 files sent" in baton("--data", other, "lake", "push").out
     assert baton("--data", other, "lake", "publish", "--json").json["version"] == 1

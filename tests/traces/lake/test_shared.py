@@ -180,12 +180,13 @@ def test_the_published_warehouse_is_of_the_newest_version(
     found = publish_warehouse(shared, two.data)
     assert fetch_warehouse(shared, reader.data)[:4] == found[:4]
     assert warehouse.read(reader.data, "SELECT job_key FROM jobs ORDER BY 1")["job_key"].to_list() == ["1", "2"]
-    told = status(shared, two.data)
-    assert told["clusters"]["lab"] == {
-        "files": 2, "retired": 0, "to_pull": 0, "to_push": 0, "local_version": told["version"],
+    answer = status(shared, two.data)
+    assert answer["clusters"]["lab"] == {
+        "files": 2, "retired": 0, "to_pull": 0, "to_push": 0, "local_version": answer["version"],
     }  # fmt: skip
     assert (
-        told["warehouse"]["version"] == told["version"] and status(shared, one.data)["clusters"]["lab"]["to_pull"] == 1
+        answer["warehouse"]["version"] == answer["version"]
+        and status(shared, one.data)["clusters"]["lab"]["to_pull"] == 1
     )
 
 
