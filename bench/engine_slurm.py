@@ -30,6 +30,7 @@ from models.provisioning.training.processes import fit_each
 from tests.live import tasks
 from tests.live.slurm import Cluster, Slurm
 from tests.models.generated import queue_table
+from traces.counted import counted
 
 ABOUT = Benchmark(
     "engine_slurm",
@@ -66,19 +67,20 @@ def main() -> None:
                     for answer in (scratch.root / "answers").iterdir():
                         answer.unlink()
                     print(
-                        f"{name}, {workers} workers: {seconds[name, workers]:.1f} s, {each_s:.1f} s a fit", flush=True
+                        f"{name}, {counted(workers, 'worker')}: {seconds[name, workers]:.1f} s, {each_s:.1f} s a fit",
+                        flush=True,
                     )
-                    record.add(name, f"{workers} workers", seconds[name, workers], "s", n=options.fits)
+                    record.add(name, counted(workers, "worker"), seconds[name, workers], "s", n=options.fits)
             assert len(digests) == 1, "the engines made other artifacts"
             for name in ("local", "slurm"):
                 record.add(name, "speed-up of two workers", seconds[name, 1] / seconds[name, 2], "times")
             for workers in (1, 2):
                 more = seconds["slurm", workers] / seconds["local", workers]
-                record.add("slurm", f"against local, {workers} workers", more, "times")
+                record.add("slurm", f"against local, {counted(workers, 'worker')}", more, "times")
             for count in (1, TASKS):
                 took_s = trivial(count, slurm_with(at_once=2), scratch)
-                print(f"{count} trivial tasks: {took_s:.1f} s", flush=True)
-                record.add("slurm", f"{count} trivial tasks", took_s, "s", n=count)
+                print(f"{counted(count, 'trivial task')}: {took_s:.1f} s", flush=True)
+                record.add("slurm", counted(count, "trivial task"), took_s, "s", n=count)
     record.write()
 
 
