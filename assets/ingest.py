@@ -54,6 +54,7 @@ def file_key(cluster: str, sha256: str) -> str:
     description="Raw logs of one cluster (from data/raw/CLUSTER/, or as given), read into the lake, each file once.",
 )
 def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
+    from models.engine.raw_files import files_on_engine
     from traces.ingest import ingest
 
     cluster = context.partition_key
@@ -67,6 +68,7 @@ def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materi
             format=baton.format,
             fields=baton.fields,
             delimiter=baton.delimiter,
+            each=files_on_engine(baton.folder.root),
         )
     share(baton.folder, cluster, results)
     if not results and not lake_files(baton.folder, cluster):

@@ -9,8 +9,8 @@ from models.deployment import read_deployment
 from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
-    from traces.ingest import FileResult
     from traces.lake.shared import SharedLake
+    from traces.readers.staged import FileResult
 
 
 def shared_lake(data: DataFolder) -> SharedLake | None:

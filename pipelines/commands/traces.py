@@ -55,6 +55,7 @@ def ingest(
         settings = clusters.resolve(
             folder, cluster=cluster, timezone=timezone, nodes=nodes, gpus_per_node=gpus_per_node, new=True
         )
+        from models.engine.raw_files import files_on_engine
         from traces import ingest as ingest_
 
         pull_shared(folder, {settings.name})
@@ -65,6 +66,7 @@ def ingest(
             format=format_,
             fields=options.names(fields) if fields else None,
             delimiter=delimiter,
+            each=files_on_engine(folder.root),
         )
         share(folder, settings.name, results)
         rows = warehouse.build(folder) if build else {}

@@ -53,7 +53,7 @@ def asset_roots() -> dict[str, Roots]:
 def steps() -> dict[str, Roots]:
     """Everything that is kept with a digest of the code that made it."""
     of_readers = {
-        f"reader {name}": ((type(reader).__module__, "traces.ingest"), (readers.__name__,))
+        f"reader {name}": ((type(reader).__module__, "traces.readers.staged"), (readers.__name__,))
         for name, reader in readers.READERS.items()
     }
     of_fits = {

@@ -18,6 +18,7 @@ import pytest
 
 from agent.check import TESTED
 from models.deployment import EngineOptions
+from models.engine import raw_files
 from models.engine.checks import engine_checks
 from models.engine.local import each_here
 from models.engine.scratch import Scratch
@@ -36,10 +37,12 @@ from tests.features.submission.logs import ORIGIN_S, generated_log
 from tests.live import tasks
 from tests.live.slurm import Cluster, Slurm, end_daemons
 from tests.models.broken_policy import Broken
+from tests.models.engine.test_raw_files import counts, raw, read, rows  # noqa: F401 - a fixture
 from tests.models.pair_tables import random_pairs
 from tests.models.provisioning.futures.generated import busy
 from traces.cache.closure import ROOT
 from traces.errors import InputError, WorkError
+from traces.ingest import one_by_one
 from traces.units import DAY_S
 
 pytestmark = pytest.mark.live
@@ -102,6 +105,19 @@ def test_pairs_and_queue_times_are_those_of_this_machine(scratch: Scratch) -> No
     for name in ("limits", "trout-boosting"):
         quantiles_s = [one.forecasts[name].quantiles_s.tobytes() for one in judged]
         assert quantiles_s[0] == quantiles_s[1]
+
+
+def test_raw_files_are_read_as_on_this_machine(
+    scratch: Scratch,
+    raw: Path,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    by_one = read(raw, tmp_path / "here", one_by_one)
+    monkeypatch.setattr(raw_files, "engine_of", lambda _root: lambda work, _most: each_on_slurm(work, OPTIONS, scratch))
+    on_nodes = read(raw, tmp_path / "there", raw_files.files_on_engine(tmp_path / "there"))
+    assert counts(on_nodes) == counts(by_one) and rows(tmp_path / "there") == rows(tmp_path / "here")
+    assert len(scratch.answered()) == len(on_nodes)
 
 
 def test_what_a_task_raises_is_raised_and_a_lost_one_is_named(slurm: Slurm, scratch: Scratch) -> None:
@@ -231,8 +247,22 @@ def test_a_node_without_the_data_is_the_error_of_the_task(slurm: Slurm, scratch:
         restarted(slurm)
 
 
+IN_LONG_FORM = pytest.mark.skipif(os.environ.get("BATON_LIVE") != "full", reason="a minute: make live")
+
+
+@IN_LONG_FORM
+def test_a_job_that_reaches_its_limit_runs_once_more(slurm: Slurm, scratch: Scratch, tmp_path: Path) -> None:
+    with pytest.raises(WorkError, match=r"sleep 0: lost twice on Slurm \(job \d+, TIMEOUT\)"):
+        list(each_on_slurm(tasks.sleeps(tmp_path, 300.0), replace(OPTIONS, time="1m"), scratch))
+    assert (tmp_path / "0.runs").read_text() == "xx"
+
+
 def test_a_killed_controller_costs_at_most_one_more_run(slurm: Slurm, scratch: Scratch, tmp_path: Path) -> None:
-    """Killed soon after a job begins, it forgets the job, and sacct calls the job RUNNING for ever."""
+    """Killed soon after a job begins, it forgets the job, and sacct calls the job RUNNING for ever.
+
+    It gives the job's number to the next job and drains the node that knows this number, so no test follows on this
+    Slurm.
+    """
     options = json.dumps(asdict(replace(OPTIONS, scratch=str(scratch.root))))
     program = [sys.executable, "-m", "tests.live.tasks", options, str(tmp_path), "5", "5"]
     driver = subprocess.Popen(program, cwd=ROOT, stdout=subprocess.PIPE, text=True)
@@ -243,16 +273,6 @@ def test_a_killed_controller_costs_at_most_one_more_run(slurm: Slurm, scratch: S
     assert json.loads(out) == [[0, 0], [1, 1]]
     assert all((tmp_path / f"{place}.runs").read_text() in ("x", "xx") for place in (0, 1))
     slurm.wait(20, lambda: not slurm.run("squeue", "-h").strip(), "the controller to see the jobs end")
-
-
-IN_LONG_FORM = pytest.mark.skipif(os.environ.get("BATON_LIVE") != "full", reason="a minute: make live")
-
-
-@IN_LONG_FORM
-def test_a_job_that_reaches_its_limit_runs_once_more(slurm: Slurm, scratch: Scratch, tmp_path: Path) -> None:
-    with pytest.raises(WorkError, match=r"sleep 0: lost twice on Slurm \(job \d+, TIMEOUT\)"):
-        list(each_on_slurm(tasks.sleeps(tmp_path, 300.0), replace(OPTIONS, time="1m"), scratch))
-    assert (tmp_path / "0.runs").read_text() == "xx"
 
 
 @IN_LONG_FORM

@@ -1,4 +1,4 @@
-"""Training, evaluation and a queue-time release that are killed before each of their writes, and rollbacks beside work.
+"""Training, evaluation, a queue-time release and a what-if, killed before each write, and rollbacks beside work.
 
 `python -m tests.models.killed_work FOLDER WHAT...`, with the processes of `tests.models.publishing`.
 """
@@ -54,6 +54,7 @@ from traces.units import DAY_S
 POLICIES = ["reactive", "average-wait"]
 SELECT, REPORT = Window(8 * DAY_S, 9 * DAY_S, 1800), Window(9 * DAY_S, 10 * DAY_S, 1800)
 ALL_WRITES = (*WRITES, (MlflowClient, "log_inputs"), (os, "rename"))
+MACHINE = ClusterSettings(name="lab", timezone="UTC", nodes=4, gpus_per_node=4)
 METHODS = ("limits", "partition-median", "trout-boosting")
 NEWER = artifact("estimate-ratio", (1.0,), 1.0, policy="start-expected")
 IS_LONG = "BATON_KILLS" in os.environ  # else a few kills of each kind
@@ -196,7 +197,57 @@ def rollbacks(folder: Path) -> list[State]:
     return found
 
 
-CASES = {"train": trainings, "evaluate": evaluations, "queue time": queue_time_releases, "rollback": rollbacks}
+# -- what-ifs ---------------------------------------------------------------------------------------------------------
+
+
+def ask(data: DataFolder, scheduler: str) -> None:
+    """As `baton whatif --schedulers fifo,SCHEDULER`."""
+    from models.what_if import gpu_answers
+    from models.what_if.schedulers import replays
+    from traces.store.refresh import refresh_warehouse
+
+    question = gpu_answers.Question(schedulers=("fifo", scheduler))
+    every = gpu_answers.asked(data, MACHINE, question)
+    gpu_answers.keep(data, MACHINE, question, every, replays(every, lambda _: None, 1))
+    refresh_warehouse(data)
+
+
+def asked_before(data: DataFolder) -> None:
+    """A log in the warehouse, and the answer to another question."""
+    from traces.generate.logs import generate_slurm
+    from traces.ingest import ingest
+
+    dump = generate_slurm(
+        data.root / "raw", jobs=200, weeks=1, nodes=4, gpus_per_node=4, seed=1, steps=False, compress=False
+    )
+    ingest([dump], cluster=MACHINE, data=data)
+    warehouse.build(data)
+    ask(data, "srtf")
+
+
+def answered(data: DataFolder) -> State:
+    """What the warehouse holds, and what is left of a killed process."""
+    query = "SELECT scheduler, mean_jct_s FROM what_if_schedulers ORDER BY place"
+    groups = "SELECT DISTINCT scheduler FROM what_if_groups"
+    left = [path.name for path in data.root.rglob(".*") if path.name not in (".locks", ".at-work", ".generated.sha256")]
+    return {
+        "rows": warehouse.read(data, query).rows(), "groups": warehouse.read(data, groups).rows(), "left": left,
+        "jobs": warehouse.read(data, "SELECT count(*) FROM jobs").item(),
+    }  # fmt: skip
+
+
+def what_ifs(folder: Path) -> list[State]:
+    """A what-if killed anywhere, then the same what-if."""
+    data = DataFolder(folder / "what-if")
+    assert in_child(lambda: asked_before(data)) == 0
+    sjf = partial(ask, scheduler="sjf")
+    return kills(data.root, sjf, sjf, answered, ALL_WRITES)
+
+
+CASES = {
+    "train": trainings, "evaluate": evaluations, "queue time": queue_time_releases, "rollback": rollbacks,
+    "what if": what_ifs,
+}  # fmt: skip
 
 if __name__ == "__main__":
     where = Path(sys.argv[1])

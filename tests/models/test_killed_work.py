@@ -1,4 +1,4 @@
-"""Training, evaluation and a release of queue-time models, killed before their writes, and rollbacks beside other work.
+"""Training, evaluation, a queue-time release and a what-if, killed before their writes, and rollbacks beside work.
 
 By default one kill of an evaluation and one rollback; `BATON_KILLS=1` kills all of them before every write.
 """
@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import REPOSITORY
 
 IS_LONG = "BATON_KILLS" in os.environ
-CASES = ("evaluate", "rollback", *(("train", "queue time") if IS_LONG else ()))
+CASES = ("evaluate", "rollback", *(("train", "queue time", "what if") if IS_LONG else ()))
 POLICIES = ["average-wait", "reactive"]
 
 
@@ -69,6 +69,14 @@ def test_a_queue_time_release_killed_anywhere_is_made_once(found: dict[str, list
         assert (one["reused"], one["is_pointed_at"], one["open"]) == (True, True, 0), one
         assert len(one["versions"]) == len(set(one["versions"])) == 2 and len(one["log"]) == 1, one
         assert {**one, "write": 0, "code": 0} == {**last, "write": 0}, one
+
+
+@pytest.mark.skipif(not IS_LONG, reason="the long form: set BATON_KILLS")
+def test_a_what_if_killed_anywhere_is_answered_by_the_next(found: dict[str, list[dict[str, Any]]]) -> None:
+    last = killed(found["what if"], 4)
+    assert {row[0] for row in last["rows"]} == {"fifo", "sjf"} and last["jobs"] > 100
+    for one in found["what if"]:
+        assert {**one, "write": 0, "code": 0} == {**last, "write": 0} and one["left"] == [], one
 
 
 def test_a_rollback_beside_a_release_or_a_training_leaves_registry_folder_and_log_in_agreement(

@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 
 from traces.clusters import ClusterSettings
-from traces.ingest import FileResult, ingest
+from traces.ingest import ingest
+from traces.readers.staged import FileResult
 from traces.store import warehouse
 from traces.store.folder import DataFolder
 

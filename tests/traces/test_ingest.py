@@ -17,6 +17,7 @@ from traces import schema
 from traces.clusters import ClusterSettings
 from traces.errors import InputError, WorkError
 from traces.files import locks
+from traces.readers import staged
 from traces.store import raw_files, settle, warehouse
 from traces.store.folder import DataFolder
 
@@ -197,10 +198,10 @@ def test_a_file_is_read_again_once_the_code_of_its_reader_changes(
     changed: dict[str, str] = {}
 
     def digest(*roots: str, but: tuple[str, ...]) -> str:
-        (reader,) = set(roots) - {module.__name__}
+        (reader,) = set(roots) - {staged.__name__}
         return changed.get(reader, reader)
 
-    monkeypatch.setattr("traces.ingest.code_digest", digest)
+    monkeypatch.setattr("traces.readers.staged.code_digest", digest)
     assert [lake.ingest(path)[0].allocations for _ in range(2)] == [1, 0]
     changed["traces.readers.philly.reader"] = "another"
     assert lake.ingest(path)[0].allocations == 0

@@ -11,7 +11,8 @@ import pytest
 from traces import clusters
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
-from traces.ingest import FileResult, ingest
+from traces.ingest import ingest
+from traces.readers.staged import FileResult
 from traces.store import warehouse
 from traces.store.folder import DataFolder
 

@@ -19,8 +19,9 @@ from tests.memory import Growth
 from tests.traces.readers.fuzzing import Base, bases, damaged, mutated
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
-from traces.ingest import FileResult, ingest
+from traces.ingest import ingest
 from traces.readers.plausible import implausible
+from traces.readers.staged import FileResult
 from traces.store.folder import DataFolder
 
 LINES = int(os.environ.get("BATON_FUZZ_LINES", "4000"))  # that are mutated, of all formats together

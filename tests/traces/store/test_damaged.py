@@ -20,6 +20,7 @@ from traces import ingest as module
 from traces import schema
 from traces.clusters import ClusterSettings
 from traces.errors import BatonError, WorkError
+from traces.readers.staged import FileResult
 from traces.store import derived, warehouse
 from traces.store.folder import DataFolder
 
@@ -32,7 +33,7 @@ def dump(lake: Lake, row: Row, name: str = "a.psv", jobs: int = 30) -> Path:
     return lake.put(name, "\n".join([HEADER, *rows, "broken|line"]) + "\n")
 
 
-def read_in(lake: Lake, path: Path) -> module.FileResult:
+def read_in(lake: Lake, path: Path) -> FileResult:
     """Ingest, without a build."""
     (result,) = module.ingest([path], cluster=ClusterSettings("lab", timezone="UTC"), data=lake.data)
     return result

@@ -17,8 +17,8 @@ from tests.traces.readers.published.logs import DERIVED, GRAHAM, HELIOS, PODS, R
 from traces import ingest as module
 from traces.clusters import ClusterSettings
 from traces.errors import InputError
-from traces.ingest import FileResult
 from traces.readers.registry import READERS
+from traces.readers.staged import FileResult
 from traces.store.folder import DataFolder
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model"

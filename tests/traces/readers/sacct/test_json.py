@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests.traces.conftest import Lake
 from tests.traces.readers.sacct.test_shapes import job
-from traces.ingest import FileResult
 from traces.readers import json_documents
 from traces.readers.json_documents import Documents, Element
+from traces.readers.staged import FileResult
 
 PIECES = st.sampled_from([2_003, 1 << 20])  # bytes that are read at a time
 
