@@ -19,12 +19,12 @@ from traces.clusters import NAME, RESERVED
 from traces.errors import BatonError, InputError, WorkError
 from traces.lake import tables
 from traces.lake.shared import SharedLake
+from traces.lake.tables import TRIES
 from traces.schema import INT, TEXT, Column
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-TRIES = 100
 _WORD = re.compile(r"[0-9a-f]{16}")  # names a file or a reading
 FILES = schema.Table(
     "files",

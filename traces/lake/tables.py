@@ -7,8 +7,9 @@ file was pushed). A push only adds partitions, so that writers never conflict; `
 from __future__ import annotations
 
 import json
+import random
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from traces import schema
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema
 
 PARTITION = ("cluster", "file", "reading")
-TRIES = 5  # of a commit that adds
+TRIES = 100  # of a commit, while other processes commit
 VERSION = "baton.schema_version"  # in the configuration of every table
 _TYPES = {
     schema.UTC: "timestamp_ntz",
@@ -70,9 +71,9 @@ def opened(lake: SharedLake, name: str) -> DeltaTable | None:
 def created(
     lake: SharedLake, name: str, meaning: str, columns: Iterable[schema.Column], partition: tuple[str, ...] = ()
 ) -> DeltaTable:
-    """Open a table; make it if there is none. Another process may make it at the same time."""
-    from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError
+    """Open a table; make it if there is none. Of several processes that make it at once, one does."""
+    from deltalake import CommitProperties, DeltaTable
+    from deltalake.exceptions import CommitFailedError
 
     if (table := opened(lake, name)) is not None:
         return table
@@ -83,19 +84,16 @@ def created(
     }  # fmt: skip
     try:
         return DeltaTable.create(
-            lake.uri(name), delta_schema(columns), mode="error", partition_by=list(partition), name=name,
+            lake.uri(name), delta_schema(columns), mode="ignore", partition_by=list(partition), name=name,
             description=meaning, configuration=configuration, storage_options=lake.storage,
-            raise_if_key_not_exists=False,
+            raise_if_key_not_exists=False, commit_properties=CommitProperties(max_commit_retries=0),
         )  # fmt: skip
-    except DeltaError:
-        if (table := opened(lake, name)) is None:
-            raise
-        return table
+    except CommitFailedError:  # another process made it meanwhile. With retries, deltalake would make it again on top
+        return DeltaTable(lake.uri(name), storage_options=lake.storage)
 
 
 def add(lake: SharedLake, table: schema.Table, files: list[Added]) -> int:
-    """Add partitions whose files were sent to a table in one commit; return the version that has them."""
-    from deltalake.exceptions import CommitFailedError
+    """Add partitions whose files were sent to a table in one commit; return a version that has them."""
     from deltalake.transaction import AddAction
 
     own = [column for column in table.columns if column.name not in PARTITION]
@@ -108,14 +106,12 @@ def add(lake: SharedLake, table: schema.Table, files: list[Added]) -> int:
         )
         for file in files
     ]  # fmt: skip
-    for tries_left in reversed(range(TRIES)):
-        delta = created(lake, table.name, table.meaning, columns, PARTITION)
-        try:
-            delta.create_write_transaction(actions, "append", delta.schema(), list(PARTITION))
-            break
-        except CommitFailedError:  # another process made the table meanwhile; nothing was added
-            if not tries_left:
-                raise
+
+    def commit(delta: DeltaTable) -> None:
+        delta.create_write_transaction(actions, "append", delta.schema(), list(PARTITION))
+
+    delta = _committed(lambda: created(lake, table.name, table.meaning, columns, PARTITION), commit)
+    assert delta is not None
     delta.update_incremental()
     return int(delta.version())
 
@@ -125,5 +121,25 @@ def remove(lake: SharedLake, table_name: str, parts: Iterable[Part]) -> None:
     chosen = " OR ".join(
         f"({' AND '.join(f'{name} = {value!r}' for name, value in part._asdict().items())})" for part in parts
     )
-    if chosen and (delta := opened(lake, table_name)) is not None:
-        delta.delete(chosen)
+    if chosen:
+        _committed(lambda: opened(lake, table_name), lambda delta: delta.delete(chosen))
+
+
+def _committed(newest: Callable[[], DeltaTable | None], commit: Callable[[DeltaTable], object]) -> DeltaTable | None:
+    """Commit on the newest version of a table, if there is one, and return it.
+
+    deltalake refuses a commit if another process removed partitions meanwhile. Then nothing was committed.
+    """
+    from deltalake.exceptions import CommitFailedError
+
+    for tries_left in reversed(range(TRIES)):
+        delta = newest()
+        try:
+            if delta is not None:
+                commit(delta)
+            break
+        except CommitFailedError:
+            if not tries_left:
+                raise
+            time.sleep(random.uniform(0.0, 0.2))
+    return delta

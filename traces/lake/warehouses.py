@@ -14,10 +14,11 @@ from traces import schema
 from traces.errors import InputError, WorkError
 from traces.files.locks import locked
 from traces.lake import tables
-from traces.lake.listing import TRIES, listing, now_utc, replaced
+from traces.lake.listing import listing, now_utc, replaced
 from traces.lake.pull import is_stale
 from traces.lake.push import key_of
 from traces.lake.shared import SharedLake
+from traces.lake.tables import TRIES
 from traces.schema import INT, TEXT, Column
 from traces.store import raw_files, staging
 from traces.store.folder import LAKE, DataFolder

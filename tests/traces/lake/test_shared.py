@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
@@ -20,7 +21,7 @@ from traces.lake.pull import read_version
 from traces.lake.push import push
 from traces.lake.shared import SharedLake
 from traces.lake.status import status
-from traces.lake.tables import VERSION, opened
+from traces.lake.tables import VERSION, Added, Part, add, created, opened, remove
 from traces.lake.vacuum import vacuum
 from traces.lake.warehouses import fetch_warehouse, publish_warehouse
 from traces.store import raw_files, warehouse
@@ -108,6 +109,34 @@ def test_two_writers_at_once_lose_nothing(machine: Make, shared: SharedLake, sac
     assert machines[0].keys() == sorted(["99", *(str(10 * number + n) for number in range(3) for n in range(3))])
     assert equal(machines[0], machines[1]) and equal(machines[0], machines[2]) and counted(shared) == (10, 10)
     assert len(opened(shared, "jobs").to_pyarrow_table()) == 10  # type: ignore[union-attr]
+
+
+def test_a_table_that_several_make_at_once_is_made_once(shared: SharedLake) -> None:
+    """A second making on top of the first would make the commits of other writers fail."""
+    with ThreadPoolExecutor(4) as pool:
+        for name in schema.TABLES:
+            barrier = threading.Barrier(4)
+
+            def make(_: int, name: str = name, barrier: threading.Barrier = barrier) -> int:
+                barrier.wait()
+                return int(created(shared, name, "", schema.JOBS.columns).version())
+
+            assert list(pool.map(make, range(4))) == [0] * 4, name
+
+
+def test_partitions_that_several_remove_at_once_are_removed(shared: SharedLake) -> None:
+    """Each removes one of its own and one that all remove."""
+    parts = [Part("lab", f"{number:016}", "0" * 16) for number in range(5)]
+    add(shared, schema.JOBS, [Added(part, 1, 1) for part in parts])
+    barrier = threading.Barrier(4)
+
+    def work(number: int) -> None:
+        barrier.wait()
+        remove(shared, "jobs", [parts[number], parts[4]])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert opened(shared, "jobs").get_add_actions().num_rows == 0  # type: ignore[union-attr]
 
 
 def test_a_change_on_an_older_version_is_made_again(
