@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -50,30 +51,19 @@ def status(context: typer.Context, data: Data = None, json: Json = False) -> Non
 
 def pull(context: typer.Context, cluster: Cluster = None, data: Data = None, json: Json = False) -> None:
     """Make the local files those that the shared lake lists. `baton ingest`, `analyze` and `run` do this themselves."""
-    with options.output(json) as stream:
-        folder, shared = _shared(context, data)
-        folder.ensure_writable()
-        from traces.lake.pull import pull as pulled
+    from traces.lake.pull import pull as exchange
 
-        done = pulled(shared, folder, None if cluster is None else {cluster})
-        if json:
-            options.write_json(stream, done._asdict())
-        else:
-            stream.write(f"version {done.version}: {counted(done.fetched, 'file')} fetched, {done.retired} retired\n")
+    _exchange(
+        exchange, lambda done: f"{counted(done.fetched, 'file')} fetched, {done.retired} retired", context, cluster,
+        data, json,
+    )  # fmt: skip
 
 
 def push(context: typer.Context, cluster: Cluster = None, data: Data = None, json: Json = False) -> None:
     """Push local files that the shared lake never had, for example of a data folder that is older than it."""
-    with options.output(json) as stream:
-        folder, shared = _shared(context, data)
-        folder.ensure_writable()
-        from traces.lake.push import push as pushed
+    from traces.lake.push import push as exchange
 
-        done = pushed(shared, folder, None if cluster is None else {cluster})
-        if json:
-            options.write_json(stream, done._asdict())
-        else:
-            stream.write(f"version {done.version}: {counted(done.sent, 'file')} sent\n")
+    _exchange(exchange, lambda done: f"{counted(done.sent, 'file')} sent", context, cluster, data, json)
 
 
 def publish(context: typer.Context, data: Data = None, json: Json = False) -> None:
@@ -114,6 +104,25 @@ def vacuum(
             options.write_json(stream, done._asdict())
         else:
             stream.write(f"{counted(done.partitions, 'partition')} and {counted(done.files, 'file')} removed\n")
+
+
+def _exchange(
+    exchange: Callable[..., Any],
+    words: Callable[[Any], str],
+    context: typer.Context,
+    cluster: Any,
+    data: Any,
+    json: bool,
+) -> None:
+    """Exchange the files of a cluster, None: of all, and write the result in those words."""
+    with options.output(json) as stream:
+        folder, shared = _shared(context, data)
+        folder.ensure_writable()
+        done = exchange(shared, folder, None if cluster is None else {cluster})
+        if json:
+            options.write_json(stream, done._asdict())
+        else:
+            stream.write(f"version {done.version}: {words(done)}\n")
 
 
 def _shared(context: typer.Context, data: Any) -> tuple[Any, Any]:
