@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import polars as pl
@@ -41,7 +42,7 @@ from traces.readers.staged import (
     held_already,
     read_steadily,
 )
-from traces.store import staging
+from traces.store import raw_files, staging
 from traces.store.connections import first_line
 from traces.store.folder import LAKE, DataFolder
 
@@ -142,7 +143,14 @@ class _Batch:
             _check_known(folder, self.read[its_files])
 
     def _given(self, raw: RawFile, *, named: bool) -> GivenFile:
-        return GivenFile(raw, named, next(self.numbers), time.time())
+        """Of two node lists, the later one counts: also after one of a machine whose clock is ahead."""
+        number = next(self.numbers)
+        return GivenFile(raw, named, number, max(time.time(), self.newest_list_s + (number + 1) / 1000))
+
+    @cached_property
+    def newest_list_s(self) -> float:
+        """When the newest node list that the lake has of the cluster was given, s since 1970."""
+        return raw_files.newest_list_s(self.reading.lake)
 
     def _spooled(self, path: Path) -> RawFile:
         """Copy standard input or a pipe to a file: it can be read only once, and its digest is needed first."""

@@ -33,6 +33,7 @@ _REASONS = (  # what S3 servers print, and what it means
     ("NoSuchBucket", "there is no such bucket"),
     ("InvalidAccessKeyId", "the server refuses these credentials (AWS_ACCESS_KEY_ID)"),
     ("SignatureDoesNotMatch", "the server refuses these credentials (AWS_SECRET_ACCESS_KEY)"),
+    ("RequestTimeTooSkewed", "the clocks of this machine and of the server differ by minutes: set both by NTP"),
     ("AccessDenied", "these credentials may not do that"),
     ("403 Forbidden", "the server refuses these credentials"),
     ("error sending request", f"the server does not answer (we wait up to {REQUEST_S} s)"),

@@ -62,12 +62,17 @@ def folders(lake: Path) -> list[Path]:
 
 def by_ingest(folders: Iterable[Path]) -> list[Path]:
     """Sort the folders by the time when their files were ingested."""
+    return sorted(folders, key=lambda folder: (_ingested_s(folder), folder.name))
 
-    def ingested(folder: Path) -> tuple[float, str]:
-        ingested_s = (read(folder) or {}).get("ingested_s")
-        return (float(ingested_s) if isinstance(ingested_s, int | float) else 0.0), folder.name
 
-    return sorted(folders, key=ingested)
+def newest_list_s(lake: Path) -> float:
+    """Return when the newest node list in the lake's folder of a cluster was ingested, s since 1970; 0 without one."""
+    return max((_ingested_s(path.parent) for path in lake.glob(f"*/{schema.NODES.name}.parquet")), default=0.0)
+
+
+def _ingested_s(folder: Path) -> float:
+    ingested_s = (read(folder) or {}).get("ingested_s")
+    return float(ingested_s) if isinstance(ingested_s, int | float) else 0.0
 
 
 def damage(folder: Path, *, thorough: bool = False) -> str | None:
