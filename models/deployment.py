@@ -27,6 +27,8 @@
 
     [dagster]
     home = "/srv/baton/dagster"  # a folder with your dagster.yaml; DAGSTER_HOME counts before it
+    at_once = 4                   # runs at once, each of another cluster; without `home`
+    steps_at_once = 2             # processes of a run; 1: the steps run in the run's own process
 
 The file is `deployment.toml` in the data folder, or the file that `baton --deployment` or BATON_DEPLOYMENT names. Every
 key may be left out, but `kind = "slurm"` needs `scratch`. Without the file, processes of this machine do the work, and
@@ -59,7 +61,7 @@ _MOST_PORT = 65535
 _MIB = {"M": 1, "G": 1 << 10, "T": 1 << 20}
 _MINUTES = {"m": 1, "h": 60, "d": 24 * 60}
 # Table of a server: its only key, and the field of Deployment.
-_SERVERS = {"tracking": ("uri", "tracking_uri"), "locks": ("postgres", "locks"), "dagster": ("home", "dagster_home")}
+_SERVERS = {"tracking": ("uri", "tracking_uri"), "locks": ("postgres", "locks")}
 _FORMS = {str: "text", int: "a whole number", tuple: "a list of texts"}
 
 
@@ -99,6 +101,15 @@ class EngineOptions:
 
 
 @dataclass(frozen=True)
+class DagsterOptions:
+    """The table `dagster`: runs at once of Baton's own instance, and processes of each run."""
+
+    home: str = ""
+    at_once: int = 1
+    steps_at_once: int = 1
+
+
+@dataclass(frozen=True)
 class Deployment:
     """The whole file; an empty text stands for a key that it lacks."""
 
@@ -106,7 +117,7 @@ class Deployment:
     engine: EngineOptions = EngineOptions()
     tracking_uri: str = ""
     locks: str = ""
-    dagster_home: str = ""
+    dagster: DagsterOptions = DagsterOptions()
     lake: LakeOptions = field(default_factory=LakeOptions)
 
 
@@ -131,9 +142,10 @@ def read_deployment(root: Path) -> Deployment:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: {error}") from None
     try:
-        _check_keys("", found, ("engine", *_SERVERS, "lake"))
+        _check_keys("", found, ("engine", *_SERVERS, "lake", "dagster"))
         servers = {field: _text(found, table, key) for table, (key, field) in _SERVERS.items()}
-        return Deployment(path, _engine(_table(found, "engine")), **servers, lake=lake_options(_table(found, "lake")))
+        engine, dagster = _engine(_table(found, "engine")), _dagster(_table(found, "dagster"))
+        return Deployment(path, engine, **servers, dagster=dagster, lake=lake_options(_table(found, "lake")))
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
@@ -164,16 +176,31 @@ def _text(found: dict[str, Any], name: str, key: str) -> str:
     return value
 
 
-def _engine(table: dict[str, Any]) -> EngineOptions:
-    known = {one.name: type(one.default) for one in fields(EngineOptions)}
-    _check_keys("engine.", table, tuple(known))
-    given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}
-    for name, value in given.items():
+def _given(name: str, options: type[EngineOptions | DagsterOptions], table: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of the table `name`, of the types of `options`. Raises InputError."""
+    known = {one.name: type(one.default) for one in fields(options)}
+    _check_keys(f"{name}.", table, tuple(known))
+    given: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    for key, value in given.items():
         texts = value if isinstance(value, tuple) else (value,) if isinstance(value, str) else ()
-        if type(value) is not known[name] or not all(isinstance(text, str) for text in texts):
-            raise InputError(f"engine.{name} = {value!r:.60} is not {_FORMS[known[name]]}")
+        if type(value) is not known[key] or not all(isinstance(text, str) for text in texts):
+            raise InputError(f"{name}.{key} = {value!r:.60} is not {_FORMS[known[key]]}")
         if any(not text.isprintable() for text in texts):
-            raise InputError(f"engine.{name} = {value!r:.60} contains a control character")
+            raise InputError(f"{name}.{key} = {value!r:.60} contains a control character")
+    return given
+
+
+def _dagster(table: dict[str, Any]) -> DagsterOptions:
+    options = DagsterOptions(**_given("dagster", DagsterOptions, table))
+    if not (1 <= options.at_once <= MOST_AT_ONCE and 1 <= options.steps_at_once <= MOST_AT_ONCE):
+        raise InputError(f"dagster.at_once and dagster.steps_at_once must be 1 to {MOST_AT_ONCE}")
+    if options.home and "at_once" in table:
+        raise InputError("dagster.at_once is of no use with dagster.home: set concurrency.runs in your dagster.yaml")
+    return options
+
+
+def _engine(table: dict[str, Any]) -> EngineOptions:
+    given = _given("engine", EngineOptions, table)
     options = EngineOptions(**given)
     if options.kind not in KINDS:
         raise InputError(f"engine.kind {options.kind!r:.40} is unknown: known are {', '.join(KINDS)}")

@@ -25,6 +25,7 @@ from assets import (
 from assets.shared import promises
 from assets.shared.resources import Baton
 from pipelines import jobs, triggers
+from pipelines.runs.executor import declared_executor
 from pipelines.runs.progress import progress_logger
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -65,7 +66,7 @@ def build_defs(resources: Mapping[str, Any] | None = None) -> dg.Definitions:
         schedules=[triggers.weekly_retraining, triggers.weekly_queue_time],
         resources={"baton": Baton(data=data), **(resources or {})},
         loggers={"progress": progress_logger, "console": dg.colored_console_logger},
-        executor=dg.in_process_executor,
+        executor=declared_executor(Path(data)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Dagster jobs: the assets that one run materializes for one cluster, in one process (docs/decisions/0003)."""
+"""Dagster jobs: the assets that one run materializes for one cluster (docs/decisions/0003)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ analytics = dg.define_asset_job(
     "analytics",
     selection=ANALYTICS,
     partitions_def=CLUSTERS,
-    executor_def=dg.in_process_executor,
     description="From the raw logs of one cluster to the warehouse, the analytics and the report, without training.",
 )
 
@@ -34,7 +33,6 @@ intake = dg.define_asset_job(
     "intake",
     selection=INTAKE,
     partitions_def=CLUSTERS,
-    executor_def=dg.in_process_executor,
     description="From new raw logs of one cluster to the analytics, the champions' drift and the report; no training.",
 )
 
@@ -42,7 +40,6 @@ everything = dg.define_asset_job(
     "whole_pipeline",
     selection=WHOLE,
     partitions_def=CLUSTERS,
-    executor_def=dg.in_process_executor,
     description="From the raw logs of one cluster to the report, then policies, their comparison, release and report.",
 )
 
@@ -56,7 +53,6 @@ what_if = dg.define_asset_job(
         "report",
     ),
     partitions_def=CLUSTERS,
-    executor_def=dg.in_process_executor,
     description="Replay one cluster with other schedulers, nodes and limits, then write the report. Reads no new logs.",
 )
 
@@ -66,13 +62,11 @@ queue_time = dg.define_asset_job(
     selection=dg.AssetSelection.groups("queue_time")
     | dg.AssetSelection.assets(["warehouse", "policy_tables"], "report_with_policies"),
     partitions_def=CLUSTERS,
-    executor_def=dg.in_process_executor,
     description="Score queue-time methods of one cluster, release the better one, and write the report again.",
 )
 
 
 @dg.job(
-    executor_def=dg.in_process_executor,
     description="Search hyper-parameters of one learner on one cluster within a time budget; a new launch resumes it.",
 )
 def tune() -> None:

@@ -23,7 +23,7 @@ def declared_home(data: DataFolder) -> Path | None:
     given = os.environ.get(VARIABLE, "")
     if not given:
         deployment = read_deployment(data.root)
-        given = deployment.dagster_home
+        given = deployment.dagster.home
         if given and not (Path(given).is_absolute() and (Path(given) / CONFIGURATION).is_file()):
             wanted = f"name a folder, from / on, that holds your {CONFIGURATION}"
             raise InputError(f"{deployment.path}: dagster.home={given:.200}: {wanted}")

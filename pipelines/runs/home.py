@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 from contextlib import closing
 from functools import partial
@@ -11,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from models.deployment import read_deployment
 from pipelines.runs.declared import READY, VARIABLE, declared_home
 from traces.errors import InputError
 from traces.files.locks import locked
@@ -38,24 +38,31 @@ def prepared_home(data: DataFolder) -> Path:
     """
     if (declared := declared_home(data)) is not None:
         return declared
-    if _is_prepared(data.dagster):
+    configuration = _configuration(data)
+    if _is_prepared(data.dagster, configuration):
         return data.dagster
     data.ensure_writable()
     data.dagster.mkdir(exist_ok=True)
     target = data.dagster / CONFIGURATION.name
     with locked(data.root, "Dagster instance"):
-        if not target.is_file() or target.read_bytes() != CONFIGURATION.read_bytes():
-            shutil.copyfile(CONFIGURATION, target)
+        if not target.is_file() or target.read_text(encoding="utf-8") != configuration:
+            write_text(target, configuration)
         _prepare(data)
         write_text(data.dagster / READY, version("dagster"))
     return data.dagster
 
 
-def _is_prepared(home: Path) -> bool:
+def _configuration(data: DataFolder) -> str:
+    """The text of dagster.yaml, with the runs at once that deployment.toml declares."""
+    text, runs = CONFIGURATION.read_text(encoding="utf-8"), "max_concurrent_runs: "
+    return text.replace(f"{runs}1 ", f"{runs}{read_deployment(data.root).dagster.at_once} ")
+
+
+def _is_prepared(home: Path, configuration: str) -> bool:
     """Whether configuration and release are current and no run is open (an open run may be of a killed process)."""
     database = home / "history" / "runs.db"
     try:
-        if (home / CONFIGURATION.name).read_bytes() != CONFIGURATION.read_bytes():
+        if (home / CONFIGURATION.name).read_text(encoding="utf-8") != configuration:
             return False
         if (home / READY).read_text(encoding="utf-8") != version("dagster"):
             return False

@@ -14,7 +14,7 @@ from pipelines.runs.declared import run_tags
 from traces.files.presence import nobody_at_work
 from traces.store.folder import DataFolder
 
-GRACE_S = 300  # without an update, before a run counts as dead: a launched run needs time to get its resources
+GRACE_S = 300  # without an event, before a run counts as dead: between two processes of a run nobody is at work
 OPEN = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
 
@@ -27,7 +27,7 @@ def settle(instance: dg.DagsterInstance, data: DataFolder) -> list[str]:
     quiet = [
         record.dagster_run
         for record in instance.get_run_records(dg.RunsFilter(statuses=OPEN, tags=run_tags(data)))
-        if record.update_timestamp.timestamp() < time.time() - GRACE_S
+        if _last_s(instance, record) < time.time() - GRACE_S
     ]
     if not quiet or not data.dagster.is_dir():
         return []
@@ -36,3 +36,9 @@ def settle(instance: dg.DagsterInstance, data: DataFolder) -> list[str]:
         for run in dead:
             instance.report_run_failed(run, "the process of this run was killed before it reported a result")
     return [run.run_id for run in dead]
+
+
+def _last_s(instance: dg.DagsterInstance, record: dg.RunRecord) -> float:
+    """Return the time of the newest event of a run, s since 1970."""
+    newest = instance.get_records_for_run(record.dagster_run.run_id, limit=1, ascending=False).records
+    return max(record.update_timestamp.timestamp(), *(event.timestamp for event in newest), 0.0)

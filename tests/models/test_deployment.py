@@ -18,10 +18,14 @@ SLURM = '[engine]\nkind = "slurm"\nscratch = "/shared/baton"\n'
 RAY = '[engine]\nkind = "ray"\n'
 REFUSED = [
     ("[engine", "Expected ']' at the end of a table declaration"),
-    ("[lke]\n", "unknown key lke: known are engine, tracking, locks, dagster, lake"),
+    ("[lke]\n", "unknown key lke: known are engine, tracking, locks, lake, dagster"),
     ("tracking = 3\n", "tracking = 3 is not a table"),
     ("[tracking]\nurl = ''\n", "unknown key tracking.url: known are uri"),
-    ("[dagster]\nhome = 3\n", "dagster.home is not text"),
+    ("[dagster]\nhome = 3\n", "dagster.home = 3 is not text"),
+    ("[dagster]\nat_once = '2'\n", "dagster.at_once = '2' is not a whole number"),
+    ("[dagster]\nat_once = 0\n", "dagster.at_once and dagster.steps_at_once must be 1 to 250"),
+    ("[dagster]\nsteps_at_once = 251\n", "dagster.at_once and dagster.steps_at_once must be 1 to 250"),
+    ("[dagster]\nhome = '/x'\nat_once = 2\n", "dagster.at_once is of no use with dagster.home: set concurrency.runs"),
     ("[tracking]\nuri = 'https://me:hunter-2@host'\n", "tracking.uri holds a password: set MLFLOW_TRACKING_PASSWORD"),
     ("[locks]\npostgres = 'postgresql://h/d?password=hunter-2'\n", "locks.postgres holds a password"),
     ("[tracking]\nuri = 'http://[host'\n", "tracking.uri is not an address"),

@@ -78,6 +78,23 @@ def test_a_killed_run_is_failed_and_a_live_one_is_not(tmp_path: Path, monkeypatc
             assert len(killed.settle(instance, data)) == 1, "a sensor that has the resource is no run"
 
 
+def test_a_run_whose_step_has_just_ended_is_not_taken_for_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two steps in processes of their own, nobody is at work."""
+    data = DataFolder(tmp_path)
+
+    @dg.job
+    def whole() -> None: ...
+
+    with dg.DagsterInstance.from_config(str(home.prepared_home(data))) as instance:
+        run = instance.create_run_for_job(whole, status=dg.DagsterRunStatus.STARTED)
+        time.sleep(2)
+        instance.report_engine_event("a step ended", run)
+        later_s = time.time() + killed.GRACE_S
+        for now_s, dead in ((later_s - 1, []), (later_s + 1, [run.run_id])):
+            monkeypatch.setattr(killed, "time", SimpleNamespace(time=lambda now_s=now_s: now_s))
+            assert killed.settle(instance, data) == dead
+
+
 def test_two_processes_make_the_instance_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In threads, which lock each other out as processes do."""
     inside, most, waits = [], [], threading.Event()
