@@ -5,7 +5,7 @@ its content, with figures on its quality.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import polars as pl
@@ -22,6 +22,9 @@ from traces.store.folder import LAKE
 from traces.store.frames import read_parquet
 from traces.store.raw_files import lake_digest, lake_files
 from traces.visible import storable
+
+if TYPE_CHECKING:
+    from traces.readers.staged import FileResult
 
 RAW_FILES = dg.DynamicPartitionsDefinition(name="raw_files")
 READING = "traces.ingest"
@@ -54,22 +57,9 @@ def file_key(cluster: str, sha256: str) -> str:
     description="Raw logs of one cluster (from data/raw/CLUSTER/, or as given), read into the lake, each file once.",
 )
 def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.MaterializeResult[None]:
-    from models.engine.raw_files import files_on_engine
-    from traces.ingest import ingest
-
     cluster = context.partition_key
     paths = baton.raw_paths(cluster)
-    results = []  # keep what `baton ingest` has read
-    if baton.raw or paths[0].exists():
-        results = ingest(
-            paths,
-            cluster=baton.settings(cluster),
-            data=baton.folder,
-            format=baton.format,
-            fields=baton.fields,
-            delimiter=baton.delimiter,
-            each=files_on_engine(baton.folder.root),
-        )
+    results = _ingest(baton, cluster, paths) if baton.raw or paths[0].exists() else []  # else what `baton ingest` read
     share(baton.folder, cluster, results)
     if not results and not lake_files(baton.folder, cluster):
         raise InputError(f"no raw logs for cluster {cluster!r}: {paths[0]} does not exist; put them there")
@@ -104,6 +94,21 @@ def ingested_files(context: dg.AssetExecutionContext, baton: Baton) -> dg.Materi
         ),
         files=table(frame),
         **missing_files,
+    )
+
+
+def _ingest(baton: Baton, cluster: str, paths: list[Path]) -> "list[FileResult]":
+    from models.engine.raw_files import files_on_engine
+    from traces.ingest import ingest
+
+    return ingest(
+        paths,
+        cluster=baton.settings(cluster),
+        data=baton.folder,
+        format=baton.format,
+        fields=baton.fields,
+        delimiter=baton.delimiter,
+        each=files_on_engine(baton.folder.root),
     )
 
 

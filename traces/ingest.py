@@ -34,7 +34,7 @@ from traces.readers.staged import (
     READINGS,
     FileResult,
     GivenFile,
-    Reading,
+    Ingestion,
     StagedFile,
     changing,
     described_in,
@@ -49,10 +49,10 @@ from traces.store.folder import LAKE, DataFolder
 HIDDEN = (".", "~")
 STANDARD_INPUT = Path("-")
 # Calls `read_steadily` for each file, in any order and on any machine; yields (position, result).
-EachFile = Callable[[Reading, Sequence[GivenFile]], Iterable[tuple[int, StagedFile]]]
+EachFile = Callable[[Ingestion, Sequence[GivenFile]], Iterable[tuple[int, StagedFile]]]
 
 
-def one_by_one(reading: Reading, files: Sequence[GivenFile]) -> Iterator[tuple[int, StagedFile]]:
+def one_by_one(reading: Ingestion, files: Sequence[GivenFile]) -> Iterator[tuple[int, StagedFile]]:
     """Read the files here, in order."""
     for at, given in enumerate(files):
         yield at, read_steadily(reading, given)
@@ -83,7 +83,7 @@ def ingest(
         staging.sweep(data.root, data.lake)
         with staging.workplace(data.root, data.lake / cluster.name) as place:
             how = RawFile(Path(), cluster, tuple(fields) if fields else None, unescaped(delimiter))
-            batch = _Batch(how, Reading(format, data.lake / cluster.name, place), data)
+            batch = _Batch(how, Ingestion(format, data.lake / cluster.name, place), data)
             batch.add(paths, each)
             batch.check_sizes()
             batch.commit()
@@ -120,7 +120,7 @@ class _Batch:
     """The files of one call of `ingest`: either all of them go into the lake or none."""
 
     how: RawFile  # without a path: the settings for reading each file
-    reading: Reading
+    reading: Ingestion
     data: DataFolder
     read: list[StagedFile] = field(default_factory=list)
     numbers: Iterator[int] = field(default_factory=itertools.count)

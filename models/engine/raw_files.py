@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from models.engine.engines import engine_of
 from models.engine.work import Task, Work
-from traces.readers.staged import GivenFile, Reading, StagedFile, read_steadily
+from traces.readers.staged import GivenFile, Ingestion, StagedFile, read_steadily
 
 if TYPE_CHECKING:
     from traces.ingest import EachFile
@@ -20,7 +20,7 @@ MOST_PROCESSES = 4  # each holds rows of one file
 def files_on_engine(root: Path) -> EachFile:
     """Return what reads files with the engine of the data folder `root`."""
 
-    def each(reading: Reading, files: Sequence[GivenFile]) -> Iterator[tuple[int, StagedFile]]:
+    def each(reading: Ingestion, files: Sequence[GivenFile]) -> Iterator[tuple[int, StagedFile]]:
         sizes = [given.raw.path.stat().st_size if given.raw.path.is_file() else 0 for given in files]
         tasks = [
             Task(f"the reading of {given.raw.path}", given, f"up to {1 << size.bit_length()} bytes")

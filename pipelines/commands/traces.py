@@ -49,9 +49,8 @@ def ingest(
     with options.output(json) as out:
         folder.ensure_writable()
         check_format(format_)
-        for file in files:
-            if str(file) != "-" and not exists(file):
-                raise InputError(f"{file}: no such file or folder")
+        if absent := [file for file in files if str(file) != "-" and not exists(file)]:
+            raise InputError(f"{absent[0]}: no such file or folder")
         settings = clusters.resolve(
             folder, cluster=cluster, timezone=timezone, nodes=nodes, gpus_per_node=gpus_per_node, new=True
         )
@@ -73,8 +72,7 @@ def ingest(
         if json:
             options.write_json(out, {"files": [vars(result) for result in results], "tables": rows})
         else:
-            for result in results:
-                out.write(sentence(vars(result)) + "\n")
+            out.writelines(sentence(vars(result)) + "\n" for result in results)
 
 
 def sentence(result: dict[str, Any]) -> str:

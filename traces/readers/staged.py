@@ -61,7 +61,7 @@ class FileResult:
     skipped_reason: str | None = None
 
 
-class Reading(NamedTuple):
+class Ingestion(NamedTuple):
     """What the files of one call of `traces.ingest.ingest` have in common."""
 
     format: str
@@ -97,7 +97,7 @@ class StagedFile:
     temporary: Path | None = None
 
 
-def read_steadily(reading: Reading, given: GivenFile) -> StagedFile:
+def read_steadily(reading: Ingestion, given: GivenFile) -> StagedFile:
     """Read a file, and again if it changes meanwhile. Raises InputError if it is unusable and was named."""
     raw, temporary = given.raw, reading.place / str(given.number)
     for _ in range(READINGS):
@@ -139,7 +139,7 @@ def described_in(folder: Path, rules: str, *, thorough: bool = False) -> dict[st
     return described
 
 
-def _stage(reading: Reading, given: GivenFile, state: tuple[int, ...] | None, temporary: Path) -> StagedFile:
+def _stage(reading: Ingestion, given: GivenFile, state: tuple[int, ...] | None, temporary: Path) -> StagedFile:
     """Read one file into a temporary folder of the lake. A file that is skipped gets a result with the reason."""
     raw, began = given.raw, time.perf_counter()
     path, kind = raw.shown or str(raw.path), "none"
