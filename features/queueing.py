@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from features.causes.waits import CAUSES, READ_OF_JOBS, READ_OF_RUNS, with_causes
+from features.causes.waits import CAUSES, READ_OF_JOBS, READ_OF_RUNS, TIMES, with_causes
 from features.resources.capacity import Capacity, capacity
 from features.resources.resource import resource_of, unit_time
 from features.resources.sizes import asked_amount, size_bucket
@@ -31,7 +31,7 @@ from features.resources.usage import (
     without_runs,
 )
 from features.tables.queueing import QUEUEING_BY, QUEUEING_DELAY
-from features.trace import ASKED, ASKED_OF_OTHERS, Trace, left_join, ordered, read_trace, shaped
+from features.trace import ASKED, ASKED_OF_OTHERS, Trace, left_join, narrowed, numbered, ordered, read_trace, shaped
 from simulator.metrics import NOTICED_WAIT_S
 from traces.arrays import Int64s
 from traces.clusters import ClusterSettings
@@ -49,8 +49,9 @@ DIMENSIONS = ("all", "size_bucket", "partition", "user_name", "hour_of_week", "s
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Compute both tables for the cluster of `settings` from the warehouse."""
     others = (*ASKED_OF_OTHERS, "reason", "job_name", "array_job_id", "features_asked", "gpu_type_asked")
+    asked = (*WAITED, *others)
     return _tables(
-        queueing_delay(read_trace(data, settings.name, jobs=(*WAITED, *others), by_node=True), settings), settings
+        queueing_delay(read_trace(data, settings.name, jobs=asked, by_node=True, text_keys=True), settings), settings
     )
 
 
@@ -68,6 +69,7 @@ def queueing_delay(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
 
     If the caller keeps no reference to `trace`, as `compute` does, its columns are freed as soon as they are used.
     """
+    trace = numbered(trace)
     held = grouped_runs(trace, settings)
     trace = without_runs(trace)
     size = capacity(trace, settings, held)
@@ -76,8 +78,9 @@ def queueing_delay(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     jobs = _by_resource(philly_delay(jobs, settings, held, size), trace, settings, held, size)
     trace = replace(trace, jobs=trace.jobs.select(READ_OF_JOBS))
     held = held.select(READ_OF_RUNS)
-    jobs = shaped(with_causes(jobs, trace, held, size), QUEUEING_DELAY)
-    return ordered(jobs, "submit_utc", "job_key")
+    jobs = narrowed(jobs, *TIMES)
+    jobs = ordered(with_causes(jobs, trace, held, size), "submit_utc", "job_key")
+    return shaped(jobs.with_columns(trace.keys.gather(jobs["job_key"]).alias("job_key")), QUEUEING_DELAY)
 
 
 def _by_resource(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
+import polars.selectors as cs
 
 from traces import schema
 from traces.store import warehouse
@@ -38,6 +39,21 @@ def ordered(frame: pl.DataFrame, *by: str) -> pl.DataFrame:
     return pl.DataFrame([frame.drop_in_place(name).gather(order) for name in frame.columns])
 
 
+def moved(frame: pl.DataFrame) -> pl.DataFrame:
+    """Take the columns from `frame`, which has none afterwards, so that they are freed although a caller keeps it."""
+    return pl.DataFrame([frame.drop_in_place(name) for name in frame.columns])
+
+
+def narrowed(frame: pl.DataFrame, *kept: str) -> pl.DataFrame:
+    """Store the Int64 columns of `frame`, except `kept`, in the narrowest type that holds their values.
+
+    Cast such a column before arithmetic, which could overflow the type.
+    """
+    return frame.with_columns(
+        column.shrink_dtype() for column in frame if column.dtype == pl.Int64 and column.name not in kept
+    )
+
+
 @dataclass(frozen=True)
 class Trace:
     """The tables of one cluster that describe jobs, with the requested columns; any of them may be empty."""
@@ -46,6 +62,30 @@ class Trace:
     attempts: pl.DataFrame
     placements: pl.DataFrame
     nodes: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class NumberedTrace(Trace):
+    """A trace whose job_key is the place of the job's key in `keys`, which are in order (UInt32)."""
+
+    keys: pl.Series
+
+
+def numbered(trace: Trace) -> NumberedTrace:
+    """Replace the job keys by numbers, which take 4 bytes per row and sort like the keys.
+
+    An attempt or a placement of an unknown job gets null.
+    """
+    keys = trace.jobs["job_key"].cast(pl.String).sort()
+
+    def renamed(frame: pl.DataFrame) -> pl.DataFrame:
+        asked = frame["job_key"].cast(pl.String)
+        numbers = keys.search_sorted(asked)  # a join would take ten times the memory
+        is_known = keys.gather(numbers, null_on_oob=True) == asked
+        return frame.with_columns(pl.when(is_known).then(numbers).alias("job_key"))
+
+    jobs, attempts, placements = (renamed(frame) for frame in (trace.jobs, trace.attempts, trace.placements))
+    return NumberedTrace(jobs, attempts, placements, trace.nodes, keys)
 
 
 # Columns that `usage.runs`, `usage.horizon` and `capacity.capacity` read. The others are most of the bytes of a long
@@ -72,13 +112,20 @@ READ_ROWS = 100_000  # rows per batch
 
 
 def read_trace(
-    data: DataFolder, cluster: str, *, jobs: Sequence[str] = (), attempts: Sequence[str] = (), by_node: bool = False
+    data: DataFolder,
+    cluster: str,
+    *,
+    jobs: Sequence[str] = (),
+    attempts: Sequence[str] = (),
+    by_node: bool = False,
+    text_keys: bool = False,
 ) -> Trace:
     """Read the jobs, attempts, placements and nodes of `cluster` from the warehouse.
 
     The frames hold the columns that `usage` reads, plus the named columns of jobs and attempts, and all columns of
     nodes. Placements without GPU numbers are included only if `by_node` is set. Text is read as categories, which take
-    4 bytes per row rather than 16 plus the text, and sort like text.
+    4 bytes per row rather than 16 plus the text, and sort like text; with `text_keys`, job_key stays text, because
+    categories that differ in each row take more memory until the last column of categories is freed.
     """
 
     def read(table: schema.Table, names: Sequence[str], condition: str = "true") -> pl.DataFrame:
@@ -88,10 +135,11 @@ def read_trace(
         # The names come from the schema, not from a user; the cluster's name is a parameter.
         sql = f"SELECT {columns} FROM {table.name} WHERE cluster = ? AND {condition}"  # noqa: S608
         parts = warehouse.batches(data, sql, (cluster,), rows=READ_ROWS, memory=READ_MEMORY)
+        text = cs.string() - cs.by_name("job_key", require_all=False) if text_keys else cs.string()
         # We copy, because a column from Arrow keeps the text of its whole batch in memory.
-        rows = empty(chosen).cast({pl.String: pl.Categorical})
+        rows = empty(chosen).cast({text: pl.Categorical})
         for part in parts:
-            rows.extend(shaped(part, chosen).cast({pl.String: pl.Categorical}))
+            rows.extend(shaped(part, chosen).cast({text: pl.Categorical}))
         return rows
 
     with warehouse.published(data, READ_MEMORY):  # keep one warehouse open for all four tables

@@ -31,11 +31,11 @@ def closed(waiting: pl.DataFrame, rooms: Rooms, queue: pl.DataFrame) -> dict[str
     waiting: row, user_name, SHAPE, from, waiting_to (epoch s). queue: partition, start (epoch s, null), nodes.
     """
     closed_by_partition: dict[str | None, Steps] = {}
+    waiting = waiting.select(*SHAPE, "user_name", "from", "waiting_to")
     for (name,), jobs_here in waiting.group_by("partition", maintain_order=True):
         partition = None if name is None else str(name)
-        started = queue.filter(pl.col("partition").eq_missing(pl.lit(name)) & pl.col("start").is_not_null()).sort(
-            "start"
-        )
+        is_here = pl.col("partition").eq_missing(pl.lit(name)) & pl.col("start").is_not_null()
+        started = queue.lazy().filter(is_here).select("start", "nodes").sort("start").collect()
         room = rooms.room(jobs_here["cause_basis"].mode().sort()[0], partition)
         begin, end = _spells(started["start"].to_numpy(), room.is_open, started, room.nodes or 0)
         starts = started["start"].to_numpy()

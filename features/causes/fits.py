@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
 
 from features.causes.node_changes import KNOWN
 from features.causes.pools import Basis, Counted, Demand, Fit, Placed, Pools, placed_pools
+from features.causes.precedence import WIDTH
 from features.resources.capacity import KNOWN_BY, Capacity
 from features.resources.usage import Steps, overlap_area, shows_its_end
-from features.trace import Trace
+from features.trace import NumberedTrace, narrowed
 from traces.arrays import Int64s
 from traces.progress import Progress
 
@@ -28,11 +29,12 @@ KEPT = 20_000_000  # steps of demands cached for the next pass: 320 MB
 class Rooms:
     """The pools in which jobs could have run, by partition and by basis; computed on first use.
 
-    held: see `usage.runs`, with a column `jobs` of ones. queue: one row per job that waited, with user_name, partition,
-    from and left (when it was eligible and when it left the queue, epoch s), and the requested nodes, gpus and cpus.
+    held: see `usage.runs`; it gets a column `jobs` of ones, and loses those that the pools alone read, as do the
+    placements of `trace`. queue: one row per job, with user_name, partition, from and left (when it was eligible and
+    when it left the queue, epoch s, null where unknown), and the requested nodes, gpus and cpus.
     """
 
-    trace: Trace
+    trace: NumberedTrace
     size: Capacity
     held: pl.DataFrame
     queue: pl.DataFrame
@@ -49,6 +51,9 @@ class Rooms:
         if not self.has_cpus:
             self.held = self.held.with_columns(pl.lit(None, pl.Int64).alias("cpus"))
         self.placed = placed_pools(self.trace, self.held, self.size)
+        self.trace = replace(self.trace, placements=self.trace.placements.select("job_key", "node"))
+        ones = pl.lit(1, pl.Int64).alias("jobs")
+        self.held = narrowed(self.held.drop("attempt", "mem_mib").with_columns(ones), "start_epoch", "end_epoch")
 
     def asked(self, waiting: pl.DataFrame) -> pl.DataFrame:
         """Add to `waiting` the columns of SHAPE (except partition), pool_nodes and pool_known_by.
@@ -105,20 +110,16 @@ class Rooms:
         if self.placed is not None:
             return self.placed.by_partition[partition]
         if basis not in self.counted:
-            users = users_in(self.queue)
+            users = users_in(self.queue.drop_nulls("left"))
             self.counted[basis] = Counted(self.held, basis, self.size, users, shows_its_end(self.trace))
         return self.counted[basis]
 
     def plenty(self, basis: Basis, partition: str | None) -> Steps:
         """Return 1 while the pool has enough free for all jobs in its queue, so that no job keeps another waiting."""
         if (basis, partition) not in self.plenties:
-            queue = (
-                self.queue
-                if self.placed is None
-                else self.queue.filter(pl.col("partition").eq_missing(pl.lit(partition)))
-            )
-            asked = {amount: _asked(queue, amount) for amount in ("gpus", "cpus", "nodes")}
-            self.plenties[basis, partition] = self.room(basis, partition).plenty(asked)
+            is_here = pl.lit(self.placed is None) | pl.col("partition").eq_missing(pl.lit(partition))
+            queue = self.queue.lazy().filter(is_here).select("from", "left", *WIDTH).drop_nulls("left").collect()
+            self.plenties[basis, partition] = self.room(basis, partition).plenty(lambda amount: _asked(queue, amount))
         return self.plenties[basis, partition]
 
     def fit(self, basis: Basis, partition: str | None, demand: Demand) -> Fit:

@@ -57,7 +57,7 @@ class UsageByUser:
 
     @classmethod
     def of(cls, held: pl.DataFrame) -> UsageByUser:
-        """Build from `held` (see `usage.runs`), with a column `jobs` of ones."""
+        """Build from `held` (see `Rooms`)."""
         known = held.select("user_name", "partition", "start_epoch", "end_epoch", *WORDS)
         known = known.filter(pl.col("user_name").is_not_null() & (pl.col("end_epoch") > pl.col("start_epoch")))
         steps = {}
@@ -97,9 +97,7 @@ def over(levels: dict[str, Steps], amount: str, asked: int, most: int) -> Steps:
 
 def _levels(rows: pl.DataFrame) -> dict[str, Steps]:
     """Compute jobs, nodes and GPUs of one user over time, all at the same instants."""
-    start, end = rows["start_epoch"].to_numpy(), rows["end_epoch"].to_numpy()
-    amounts = {name: rows[name].fill_null(0).to_numpy() for name in WORDS}
-    levels = {name: Steps.of_intervals(start, end, amount) for name, amount in amounts.items()}
+    levels = {name: steps_of(rows, name) for name in WORDS}
     return {name: Steps(levels["jobs"].times, steps.values) for name, steps in levels.items()}
 
 

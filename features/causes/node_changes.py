@@ -163,5 +163,5 @@ def changes_in_order(held: pl.DataFrame, out: pl.DataFrame) -> NodeChanges:
     taken = np.empty((2 * n, len(OF_NODE)), np.int32)
     for resource, name in enumerate(OF_NODE):
         amount = both(name)[order]
-        taken[:, resource] = np.where(is_end, -amount, amount)
+        taken[:, resource] = np.negative(amount, out=amount, where=is_end)
     return NodeChanges(time, both("place").astype(np.int32)[order], taken, is_out[order])

@@ -25,7 +25,7 @@ from features.causes.fits import SHAPE, Rooms, between, span
 from features.causes.limits import OWNER, OwnLimits, any_of, is_free
 from features.resources.capacity import OF_NODE
 from features.resources.usage import Steps, steps_of
-from features.trace import left_join
+from features.trace import NumberedTrace, left_join
 
 REFILL_S = 300  # a free place is filled within one backfill interval (30 s by default, 300 s on large sites)
 LEVEL_SHARE = 0.9  # share of the wait spent at the constant level
@@ -87,13 +87,13 @@ def candidates(waiting: pl.DataFrame, held: pl.DataFrame, kind: GroupKind) -> pl
 
 def _none() -> pl.DataFrame:
     return pl.DataFrame(
-        schema={"row": pl.UInt32, "begin": pl.Int64, "until": pl.Int64, "level": pl.Int64, "before": pl.String}
+        schema={"row": pl.UInt32, "begin": pl.Int64, "until": pl.Int64, "level": pl.Int64, "before": pl.UInt32}
     )
 
 
 def _of_group(rows: pl.DataFrame, runs: pl.DataFrame, first: int) -> pl.DataFrame:
     """Find the candidates of one group; `runs` are in order of `end_epoch`, then `job_key`."""
-    ends, keys = runs["end_epoch"].to_numpy(), runs["job_key"].to_numpy()
+    ends = runs["end_epoch"].to_numpy()
     levels = Steps.of_intervals(
         runs["start_epoch"].to_numpy(), runs["end_epoch"].to_numpy(), np.ones(runs.height, np.int64)
     )
@@ -114,7 +114,7 @@ def _of_group(rows: pl.DataFrame, runs: pl.DataFrame, first: int) -> pl.DataFram
             "begin": pl.Series(begin[kept], dtype=pl.Int64),
             "until": pl.Series(until[kept], dtype=pl.Int64),
             "level": pl.Series(level[kept], dtype=pl.Int64),
-            "before": pl.Series(keys[place[kept]], dtype=pl.String),
+            "before": runs["job_key"].gather(place[kept]),
         }
     )
 
@@ -156,19 +156,21 @@ _EVIDENCE = {
 }
 
 
-def described(kept: pl.DataFrame, waiting: pl.DataFrame, placements: pl.DataFrame) -> pl.DataFrame:
+def described(kept: pl.DataFrame, waiting: pl.DataFrame, trace: NumberedTrace) -> pl.DataFrame:
     """Describe the rows of `accepted`: row, until, cause (a column of `features.causes.waits`), evidence (a sentence).
 
     At least SERIAL_NODE jobs of one name that all ran on one node waited for the node and not for each other.
     """
     jobs = waiting.select("row", "job_key", "user_name", "stem", "waiting_to")
-    nodes = placements.select("job_key", pl.col("node").cast(pl.String))
+    asked = jobs.join(kept.filter(pl.col("kind") == NAME.name), on="row", how="semi").select("user_name", "stem")
+    named = jobs.select("job_key", "user_name", "stem").join(asked.unique(), on=["user_name", "stem"], how="semi")
     on_one = (
-        jobs.drop_nulls("stem").join(nodes, on="job_key").group_by("user_name", "stem")
+        trace.placements.lazy().select("job_key", "node").join(named.lazy(), on="job_key").group_by("user_name", "stem")
         .agg(pl.col("node").n_unique().alias("nodes"), pl.col("job_key").n_unique().alias("named"))
         .filter((pl.col("nodes") == 1) & (pl.col("named") >= SERIAL_NODE))
-        .select("user_name", "stem", pl.lit(True).alias("on_one"))
+        .select("user_name", "stem", pl.lit(True).alias("on_one")).collect()
     )  # fmt: skip
+    kept = kept.with_columns(trace.keys.gather(kept["before"]).alias("before"))
     rows = kept.join(jobs, on="row", maintain_order="left").join(on_one, on=["user_name", "stem"], how="left")
     is_node = (pl.col("kind") == NAME.name) & pl.col("on_one").fill_null(False)
     cause = pl.when(is_node).then(pl.lit("own_jobs_s")).otherwise(
@@ -200,7 +202,7 @@ def with_own_job_waits(waiting: pl.DataFrame, rooms: Rooms, limits: OwnLimits, q
     free = waiting["row"].filter(is_free(waiting["reason"]))
     found = found.filter((pl.col("kind") == USER.name) | ~pl.col("row").is_in(free.implode()))
     kept = accepted(found.drop(*dict.fromkeys((*SHAPE, *OWNER))), waiting)
-    kept = described(kept, waiting, rooms.trace.placements)
+    kept = described(kept, waiting, rooms.trace)
     waiting = left_join(waiting, kept, "row")
     waited = pl.col("until") - pl.col("from")
     return waiting.with_columns(

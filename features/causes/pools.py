@@ -8,6 +8,7 @@ excludes a node on which nothing ran for days. The module has no table of its ow
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -21,7 +22,7 @@ from features.resources.capacity import OF_NODE, Capacity, Resource
 from features.resources.in_service import usable_capacity
 from features.resources.on_nodes import by_node
 from features.resources.partition_nodes import places_of_partitions
-from features.resources.usage import Steps, horizon, shows_its_end, steps_of
+from features.resources.usage import Steps, horizon, product, shows_its_end, steps_of
 from features.trace import Trace
 from traces.arrays import Int32s, Int64s
 
@@ -70,6 +71,15 @@ def collapsed(times: Int64s, values: NDArray[np.bool_]) -> Steps:
     return Steps(times[keep], values[keep].astype(np.int64))
 
 
+Asked = Callable[[str], Steps]  # amount (gpus, cpus or nodes) -> total request of the queued jobs
+
+
+def enough(asked: Steps, free: Steps) -> Steps:
+    """Return 1 while at least as much is free as is asked."""
+    times = np.union1d(free.times, asked.times)
+    return collapsed(times, free.at(times) >= asked.at(times))
+
+
 class Counted:
     """The whole cluster as one pool, known only by counts of one amount."""
 
@@ -94,13 +104,11 @@ class Counted:
         self._free_in_all = np.maximum(whole, taken) - taken
         self.is_open = collapsed(times, self._free_in_all >= OPEN_SHARE * whole)
 
-    def plenty(self, asked: dict[str, Steps]) -> Steps:
-        """Return 1 while at least as much is free as all queued jobs request; asked: amount -> total request."""
-        amount = asked.get(self._amount)
-        if amount is None:
+    def plenty(self, asked: Asked) -> Steps:
+        """Return 1 while at least as much is free as all queued jobs request."""
+        if self._amount == "jobs":
             return collapsed(self._times, self._free >= 0)
-        times = np.union1d(self._times, amount.times)
-        return collapsed(times, Steps(self._times, self._free).at(times) >= amount.at(times))
+        return enough(asked(self._amount), Steps(self._times, self._free))
 
     def fit(self, demand: Demand) -> Fit:
         """Return when the pool is full for `demand`; any sufficient free amount is assumed to fit."""
@@ -141,7 +149,8 @@ class Placed:
 
     def _free(self, resource: int, is_left_out: NDArray[np.bool_]) -> Int64s:
         """Amount free on all nodes together, (instants,), without the changes that are left out."""
-        used = np.append(0, np.cumsum(np.where(is_left_out, 0, self.taken[:, resource]), dtype=np.int64))
+        used = np.zeros(len(self.time) + 1, np.int64)
+        np.cumsum(np.where(is_left_out, 0, self.taken[:, resource]), out=used[1:])
         free: Int64s = self.size[:, resource].sum() - used[self._is_last]
         return free
 
@@ -157,14 +166,13 @@ class Placed:
         away = in_all & room_in_all & ~fits
         return Fit(*(collapsed(self._times, values) for values in (~in_all, away, fits)))
 
-    def plenty(self, asked: dict[str, Steps]) -> Steps:
-        """Return 1 while at least as much is free as all queued jobs request; asked: amount -> total request."""
-        times = np.unique(np.concatenate([self._times, *(steps.times for steps in asked.values())]))
-        enough = np.ones(len(times), np.bool_)
-        for resource, amount in enumerate(OF_NODE[:2]):
-            free = Steps(self._times, self._free(resource, np.zeros_like(self.is_away)))
-            enough &= free.at(times) >= asked[amount].at(times)
-        return collapsed(times, enough)
+    def plenty(self, asked: Asked) -> Steps:
+        """Return 1 while at least as much is free as all queued jobs request."""
+        gpus, cpus = (
+            enough(asked(amount), Steps(self._times, self._free(resource, np.zeros_like(self.is_away))))
+            for resource, amount in enumerate(OF_NODE[:2])
+        )
+        return product(gpus, cpus)
 
     @cached_property
     def is_open(self) -> Steps:

@@ -27,7 +27,8 @@ def behind_until(queue: pl.DataFrame) -> pl.DataFrame:
     two jobs that were eligible in the same second, the earlier row comes first.
     """
     others = np.full(queue.height, NEVER, np.int64)
-    for rows in queue.drop("job_key").with_row_index("row").partition_by("partition"):
+    columns = ("partition", "user_name", "from", "left", "start", *WIDTH)
+    for rows in queue.select(columns).with_row_index("row").partition_by("partition", include_key=False):
         others[rows["row"].to_numpy()] = np.maximum(_ahead(rows), _started(rows))
     by_age = queue.select("partition", "user_name", "from", "left").with_row_index("row").sort("from", "row")
     own = pl.col("left").fill_null(NEVER).cum_max().shift(1, fill_value=NEVER).over("partition", "user_name")
@@ -70,8 +71,9 @@ def _ahead(rows: pl.DataFrame) -> Int64s:
 def _started(rows: pl.DataFrame) -> Int64s:
     """Find the latest start of another user's job at least as wide, between the job's eligibility and its own start."""
     found = np.full(rows.height, NEVER, np.int64)
-    rows = rows.with_columns(pl.Series("owner", _owners(rows))).with_row_index("at")
-    started = rows.drop_nulls("start").sort("start")
+    rows = rows.select("from", "start", *WIDTH, pl.Series("owner", _owners(rows)))
+    started = rows.drop("from").drop_nulls("start").sort("start")
+    rows = rows.with_row_index("at")
     for width, mine in rows.group_by(WIDTH):
         as_wide = started.filter(pl.col(name) >= least for name, least in zip(WIDTH, width, strict=True))
         starts, owners = as_wide["start"].to_numpy(), as_wide["owner"].to_numpy()
@@ -97,11 +99,13 @@ def overtaken(asked: pl.DataFrame, queue: pl.DataFrame) -> NDArray[np.bool_]:
     named user count as jobs of the same user.
     """
     found = np.zeros(asked.height, np.bool_)
-    started = queue.drop_nulls(["start", "nodes"])
-    of_partition = started.partition_by("partition", as_dict=True)
+    started = queue.lazy().select("partition", "user_name", "nodes", "from", "start").drop_nulls(["start", "nodes"])
+    started_by_age = started.sort("from").collect()
+    of_partition = started_by_age.partition_by("partition", as_dict=True, include_key=False)
+    none = started_by_age.drop("partition").clear()
     for (partition, user, nodes), rows in asked.with_row_index("place").group_by("partition", "user_name", "ask_nodes"):
-        others = of_partition.get((partition,), started.clear())
-        others = others.filter(pl.col("user_name").ne_missing(pl.lit(user)) & (pl.col("nodes") >= nodes)).sort("from")
+        others = of_partition.get((partition,), none)
+        others = others.filter(pl.col("user_name").ne_missing(pl.lit(user)) & (pl.col("nodes") >= nodes))
         if others.is_empty():
             continue
         came, first = others["from"].to_numpy(), np.minimum.accumulate(others["start"].to_numpy()[::-1])[::-1]

@@ -39,7 +39,7 @@ from features.causes.pools import Fit
 from features.resources.capacity import Capacity
 from features.resources.on_nodes import by_node
 from features.resources.usage import INSTANTS, Steps, complete_from, either, horizon, product, queue_end, without
-from features.trace import Trace, left_join
+from features.trace import NumberedTrace, Trace, left_join, moved, narrowed
 from traces.arrays import Int64s
 
 MAIN_CAUSES = {
@@ -61,6 +61,7 @@ _READ = (
     "job_key", "submit", "eligible_from", "waiting_to", "gpus", "nodes", "user_name", "partition", "group_name",
     "quota_gpus", "quota_source",
 )  # fmt: skip
+TIMES = ("submit", "eligible_from", "waiting_from", "waiting_to")  # epoch s
 READ_OF_RUNS = (
     "job_key", "attempt", "partition", "user_name", "group_name", "start_epoch", "end_epoch", "nodes", "gpus", "cpus",
     "mem_mib",
@@ -72,34 +73,43 @@ READ_OF_JOBS = (
 _OF_JOB = ("cpus", "mem_mib", "reason", "stem", "array", "features_asked", "gpu_type_asked")
 
 
-def with_causes(jobs: pl.DataFrame, trace: Trace, held: pl.DataFrame, size: Capacity) -> pl.DataFrame:
+def with_causes(jobs: pl.DataFrame, trace: NumberedTrace, held: pl.DataFrame, size: Capacity) -> pl.DataFrame:
     """Add CAUSES, main_cause and EXPLAINED to `jobs`; null without a wait, or with a negative one.
 
     jobs: job_key, submit (epoch s), eligible_from (epoch s, null where the log has none up to the start), waiting_to
     (epoch s: the first start), gpus, nodes, user_name, partition, group_name, quota_gpus, quota_source. held: see
-    `usage.runs`, with a column group_name. size: of the cluster, node by node where nodes are named. The columns of
-    times (epoch s) are dropped from `jobs`, and all columns from `trace.jobs`, as soon as they are used.
+    `usage.runs`, with a column group_name. size: of the cluster, node by node where nodes are named. The columns TIMES
+    are dropped from `jobs`, and all columns from `trace.jobs`, `trace.placements` and `held`, as soon as they are used.
     """
-    about = own_jobs.with_groups(_described(trace.jobs)).select("job_key", *_OF_JOB)
-    held = left_join(held, about.select("job_key", "stem", "array"), "job_key")
-    held = held.with_columns(pl.lit(1).alias("jobs"))
+    about = narrowed(own_jobs.with_groups(_described(trace.jobs)).select("job_key", *_OF_JOB))
+    held = left_join(moved(held), about.select("job_key", "stem", "array"), "job_key")
     queue = _queue(trace, jobs, about)
-    trace = replace(trace, jobs=_kinds(trace.jobs))
-    rooms = Rooms(trace, size, held, queue.drop_nulls("left"))
     waiting = jobs.lazy().select(_READ).filter(pl.col("waiting_to") >= pl.col("submit")).collect()
     waiting = left_join(waiting, about, "job_key")
     del about
-    for name in ("submit", "eligible_from", "waiting_from", "waiting_to"):
+    for name in TIMES:
         jobs.drop_in_place(name)
     eligible = pl.coalesce("eligible_from", "submit").clip(pl.col("submit"), pl.col("waiting_to"))
-    waiting = rooms.asked(waiting.with_columns(eligible.alias("from"))).with_row_index("row")
+    waiting = waiting.with_columns(eligible.alias("eligible")).with_row_index("row")
+    on_named = _on_named_nodes(waiting, trace, held)
     waiting = waiting.with_columns(
-        (pl.col("from") - pl.col("submit")).alias("held_s"), pl.col("from").alias("eligible")
-    ).drop("submit", "cpus", "mem_mib", "features_asked", "gpu_type_asked")
+        pl.col("eligible").alias("from"),
+        (pl.col("eligible") - pl.col("submit")).alias("held_s"),
+        pl.col("eligible_from").is_null().alias("no_eligible"),
+    ).drop("eligible", "submit", "eligible_from")
+    waiting = left_join(waiting, precedence.behind_until(queue), "job_key")
+    rooms = Rooms(replace(trace, jobs=_kinds(trace.jobs), placements=moved(trace.placements)), size, held, queue)
+    del held
+    waiting = narrowed(rooms.asked(waiting), "from", "waiting_to", "held_s", "others_until", "own_until")
+    waiting = waiting.drop("cpus", "mem_mib", "features_asked", "gpu_type_asked")
+    for basis, partition in waiting.select("cause_basis", "partition").unique().rows():
+        rooms.plenty(basis, partition)  # computed here, where less memory is held than where it is read
     limits = OwnLimits.of(waiting, rooms)
     waiting = own_jobs.with_own_job_waits(waiting, rooms, limits, queue)
-    waiting = _before_the_log(waiting, held)
-    waiting = _named(_on_named_nodes(_counted(waiting, rooms, limits, queue), trace, held))
+    waiting = _before_the_log(waiting, rooms.held)
+    waiting = _counted(waiting, rooms, limits, queue)
+    del rooms, limits, queue
+    waiting = _named(waiting if on_named is None else waiting.update(on_named, on="row"))
     largest = pl.max_horizontal(CAUSES)
     main = pl.coalesce(
         pl.when((largest > 0) & (pl.col(name) == largest)).then(pl.lit(cause)) for name, cause in MAIN_CAUSES.items()
@@ -122,10 +132,7 @@ def _kinds(jobs: pl.DataFrame) -> pl.DataFrame:
     `jobs` is consumed: it has no columns afterwards.
     """
     is_known = [pl.col(name).is_null().alias(f"no {name}") for name in INSTANTS]
-    kinds = jobs.group_by("partition", "state", *is_known).agg(pl.col(INSTANTS).max())
-    for name in jobs.columns:
-        jobs.drop_in_place(name)
-    return kinds
+    return moved(jobs).group_by("partition", "state", *is_known).agg(pl.col(INSTANTS).max())
 
 
 def _queue(trace: Trace, jobs: pl.DataFrame, about: pl.DataFrame) -> pl.DataFrame:
@@ -137,7 +144,8 @@ def _queue(trace: Trace, jobs: pl.DataFrame, about: pl.DataFrame) -> pl.DataFram
         queue_end(horizon(trace)).alias("left"),
     )  # fmt: skip
     width = left_join(jobs.select("job_key", "nodes", "gpus"), about.select("job_key", "cpus"), "job_key")
-    return left_join(queue, width, "job_key").with_columns(pl.col(precedence.WIDTH).fill_null(0)).drop_nulls("from")
+    queue = left_join(queue, width, "job_key").with_columns(pl.col(precedence.WIDTH).fill_null(0)).drop_nulls("from")
+    return narrowed(queue, "from", "start", "left")
 
 
 def _before_the_log(waiting: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
@@ -158,40 +166,35 @@ _NEVER = Steps(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 def _counted(waiting: pl.DataFrame, rooms: Rooms, limits: OwnLimits, queue: pl.DataFrame) -> pl.DataFrame:
     """Add the seconds of every remaining cause, and own_limit, the limits that held the job back."""
-    waiting = left_join(waiting, precedence.behind_until(queue), "job_key")
     closed, own = closures.closed(waiting, rooms, queue), OwnNodes(rooms)
     may_be_limited = pl.lit(not limits.are_none) & ~is_free(waiting["reason"])
     owner = [pl.when(may_be_limited).then(pl.col(name)).alias(f"of {name}") for name in OWNER]
     owner.append(pl.when(pl.col("user_name").is_in(own.users)).then("user_name").alias("large user"))
-    columns = ("row", *SHAPE, "from", "waiting_to", "others_until", "own_until")
-    parts = []
-    for fit, owner_values, rows in rooms.by_shape(
-        waiting.select(*columns, *owner), *(f"of {name}" for name in OWNER), "large user"
-    ):
+    asked = waiting.select("row", *SHAPE, "from", "waiting_to", "others_until", "own_until", *owner)
+    seconds = {name: np.zeros(waiting.height, np.int64) for name in CAUSES if name not in waiting.columns}
+    seconds |= {name: waiting[name].to_numpy(writable=True) for name in ("own_jobs_s", "unknown_s")}
+    own_limits = [pl.DataFrame(schema={"row": pl.UInt32, "own_limit": pl.String})]
+    for fit, owner_values, rows in rooms.by_shape(asked, *(f"of {name}" for name in OWNER), "large user"):
         basis, partition = rows["cause_basis"][0], rows["partition"][0]
         room = _Open(closed.get(partition, _NEVER), rooms.plenty(basis, partition))
-        parts.append(
-            _seconds(rows, fit, room, limits.binding(rows, owner_values[:-1]), own.most(rows, owner_values[-1]))
-        )
-    if not parts:
-        return waiting.with_columns(
-            *(pl.lit(0, pl.Int64).alias(name) for name in CAUSES if name not in waiting.columns),
-            pl.lit(None, pl.String).alias("own_limit"),
-        )
-    waiting = left_join(waiting, pl.concat(parts), "row")
-    return waiting.with_columns(
-        (pl.col("unknown_s") + pl.col("nobody_s")).alias("unknown_s"),
-        (pl.col("own_jobs_s") + pl.col("behind_own_s")).alias("own_jobs_s"),
-    )
+        binding = limits.binding(rows, owner_values[:-1])
+        more = _seconds(rows, fit, room, any_of(binding), own.most(rows, owner_values[-1]))
+        for name, values in more.items():
+            seconds[name][rows["row"].to_numpy()] += values
+        if binding:
+            own_limits.append(_own_limits(rows, binding))
+    columns = [pl.Series(name, seconds.pop(name)) for name in tuple(seconds)]  # popped: each array is freed once copied
+    return left_join(waiting.with_columns(columns), pl.concat(own_limits), "row")
 
 
-def _seconds(rows: pl.DataFrame, fit: Fit, room: _Open, binding: dict[str, Steps], most: Steps | None) -> pl.DataFrame:
-    """Compute row, own_limit and the seconds of each cause from `from` on, for rows of one demand and owner.
+def _seconds(rows: pl.DataFrame, fit: Fit, room: _Open, limited: Steps | None, most: Steps | None) -> dict[str, Int64s]:
+    """Compute the seconds of each cause from `from` on, for rows of one demand and owner.
 
-    most: 1 while the user's own jobs hold most of the pool; they are then the cause if the job does not fit.
+    limited: 1 while a limit held the owner back. most: 1 while the user's own jobs hold most of the pool; they are then
+    the cause if the job does not fit.
     """
     begin, end = span(rows)
-    over = any_of(binding) or _NEVER
+    over = limited or _NEVER
     full, away, fits = (without(steps, over) for steps in (fit.full, fit.away, fit.fits))
     shut, free = product(fits, room.shut), without(fits, room.shut)
     others, own = (
@@ -202,9 +205,9 @@ def _seconds(rows: pl.DataFrame, fit: Fit, room: _Open, binding: dict[str, Steps
         "own_limit_s": between(over, begin, end), "cluster_full_s": between(full, begin, end),
         "nodes_down_s": between(away, begin, end), "reservation_s": between(shut, begin, end),
         "behind_s": between(contested, begin, others),
-        "behind_own_s": between(free, begin, own) - between(contested, begin, np.minimum(own, others)),
+        "own_jobs_s": between(free, begin, own) - between(contested, begin, np.minimum(own, others)),
     }  # fmt: skip
-    seconds["nobody_s"] = between(free, begin, end) - seconds["behind_s"] - seconds["behind_own_s"]
+    seconds["unknown_s"] = between(free, begin, end) - seconds["behind_s"] - seconds["own_jobs_s"]
     seconds["fragmented_s"] = end - begin - sum(seconds.values())
     if most is not None:
         held = without(most, over)
@@ -212,32 +215,31 @@ def _seconds(rows: pl.DataFrame, fit: Fit, room: _Open, binding: dict[str, Steps
         parts = {"cluster_full_s": product(held, full), "nodes_down_s": product(held, away), "fragmented_s": scattered}
         for name, steps in parts.items():
             seconds[name] = seconds[name] - between(steps, begin, end)
-            seconds["behind_own_s"] = seconds["behind_own_s"] + between(steps, begin, end)
+            seconds["own_jobs_s"] = seconds["own_jobs_s"] + between(steps, begin, end)
+    return seconds
+
+
+def _own_limits(rows: pl.DataFrame, binding: dict[str, Steps]) -> pl.DataFrame:
+    """Name the limits that were exceeded during each wait: row and own_limit."""
     names: list[list[str]] = [[] for _ in range(len(rows))]
     for name, steps in binding.items():
-        for place in np.flatnonzero(between(steps, begin, end)):
+        for place in np.flatnonzero(between(steps, *span(rows))):
             names[place].append(name)
-    return pl.DataFrame(
-        {
-            "row": rows["row"],
-            **{name: pl.Series(values, dtype=pl.Int64) for name, values in seconds.items()},
-            "own_limit": pl.Series([" and ".join(some) or None for some in names], dtype=pl.String),
-        }
-    )
+    return rows.select("row", pl.Series("own_limit", [" and ".join(some) or None for some in names], pl.String))
 
 
-def _on_named_nodes(waiting: pl.DataFrame, trace: Trace, held: pl.DataFrame) -> pl.DataFrame:
-    """Replace the causes of jobs whose reason names nodes, over the whole eligible wait.
+def _on_named_nodes(waiting: pl.DataFrame, trace: Trace, held: pl.DataFrame) -> pl.DataFrame | None:
+    """Compute the causes of jobs whose reason names nodes, over the whole eligible wait: row and causes, s.
 
-    See `features.causes.named_nodes`.
+    See `features.causes.named_nodes`. None where no reason names nodes.
     """
     if not waiting["reason"].cast(pl.String).str.contains(named_nodes.REASON).any():
-        return waiting
+        return None
     columns = ("job_key", "attempt", "node", "user_name", "start_epoch", "end_epoch")
     found = named_nodes.waits(waiting, pl.concat(by_node(trace, held).parts(*columns)))
     later = [name for name in CAUSES if name != "held_s"]
     found = found.with_columns(pl.lit(0, pl.Int64).alias(name) for name in later if name not in named_nodes.COUNTED)
-    return waiting.update(found.select("row", *later), on="row")
+    return found.select("row", *later)
 
 
 def _named(waiting: pl.DataFrame) -> pl.DataFrame:
@@ -258,15 +260,15 @@ def _named(waiting: pl.DataFrame) -> pl.DataFrame:
         pl.when(limit).then(pl.concat_str("own_limit", "reason", separator=" and ", ignore_nulls=True))
         .otherwise("own_limit").alias("own_limit"),
     )  # fmt: skip
-    hold = says["held_s"] & pl.col("eligible_from").is_null()
-    moved = {
+    hold = says["held_s"] & pl.col("no_eligible")
+    moves = {
         **{name: says[name] for name in ("array_limit_s", "reservation_s", "nodes_down_s", "unknown_s")},
         "held_s": hold,
     }
-    any_said = pl.any_horizontal(moved.values())
+    any_said = pl.any_horizontal(moves.values())
     left = [pl.when(any_said).then(0).otherwise(name).alias(name) for name in ("behind_s", "unknown_s")]
     waiting = waiting.with_columns(open_.alias("open_s"), *left).with_columns(
-        (pl.col(name) + pl.when(said).then("open_s").otherwise(0)).alias(name) for name, said in moved.items()
+        (pl.col(name) + pl.when(said).then("open_s").otherwise(0)).alias(name) for name, said in moves.items()
     )
     late = {name: says[name] for name in ("array_limit_s", "dependency_s", "reservation_s")}
     return waiting.with_columns(

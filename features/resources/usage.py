@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
@@ -124,6 +125,7 @@ def seconds(column: str) -> pl.Expr:
 
 
 INSTANTS = ("submit_utc", "start_utc", "end_utc")
+AnyTrace = TypeVar("AnyTrace", bound=Trace)
 
 
 def horizon(trace: Trace) -> int:
@@ -135,7 +137,7 @@ def horizon(trace: Trace) -> int:
     return max((int(instant) for instant in instants if instant is not None), default=0)
 
 
-def without_runs(trace: Trace) -> Trace:
+def without_runs(trace: AnyTrace) -> AnyTrace:
     """Keep of the attempts only what `horizon` reads, a row: `runs` has the rest."""
     return replace(trace, attempts=trace.attempts.select(pl.col(INSTANTS).max()))
 
