@@ -25,6 +25,7 @@ import polars as pl
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import pipelines  # noqa: F401 - sets polars' allocator for the processes of the steps
 from bench.results import ROOT, Benchmark, BenchmarkRun
 from features.catalog import FEATURES
 from traces import schema
