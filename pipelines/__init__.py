@@ -1,8 +1,8 @@
 """Dagster assembly and the command line: definitions, settings, resources, jobs, schedules, sensors, cli.
 
 Nothing imports this package, and nothing is computed in it. It sets the allocator of polars (jemalloc), which reads
-this variable when polars is imported: freed memory goes back after 0.1 s, not 1.5 s. With 4 million jobs, the waits then
-peak at 2.91 GB, not 3.26, in the same time.
+this variable when polars is imported: freed memory goes back after 0.1 s, not 1.5 s. With 4 million jobs, the waits
+then peak at 2.91 GB, not 3.26, in the same time.
 """
 
 import os
