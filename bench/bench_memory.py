@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -25,9 +26,9 @@ import polars as pl
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import pipelines  # noqa: F401 - sets polars' allocator for the processes of the steps
 from bench.results import ROOT, Benchmark, BenchmarkRun
 from features.catalog import FEATURES
+from pipelines import ALLOCATOR
 from traces import schema
 from traces.clusters import ClusterSettings
 from traces.counted import counted
@@ -115,7 +116,8 @@ def run_step(data: DataFolder, step: str) -> None:
 def measured(data: DataFolder, step: str) -> dict[str, Any]:
     """Run one step in a process of its own; returns its peak resident memory (bytes) and wall time (s)."""
     command = [sys.executable, __file__, "--child", step, "--out", str(data.root)]
-    printed = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+    env = {**os.environ, **ALLOCATOR}  # polars is imported here, and has set its own
+    printed = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True, env=env).stdout
     found: dict[str, Any] = json.loads(printed.splitlines()[-1])
     return found
 
