@@ -46,6 +46,7 @@ from traces.progress import Progress
 from traces.store import warehouse
 from traces.store.contents import cluster_names
 from traces.store.folder import DataFolder
+from traces.store.memory import duckdb_limit
 
 SECTIONS: dict[str, Callable[[Source], Section]] = {
     "summary": summary,
@@ -62,6 +63,7 @@ SECTIONS: dict[str, Callable[[Source], Section]] = {
     "read": intake,
 }
 assert tuple(SECTIONS) == SECTION_NAMES
+MOST_READING = 1 << 30  # bytes of DuckDB: the frames of 4 million jobs take 2 GB beside it
 FIRST = "summary"  # open at once; the sections after it open on demand
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -89,7 +91,8 @@ def build_report(
     names = Names((key or secrets.token_bytes(32)) if anonymise else None)
     section_names = _known_sections(section)
     path = out or data.reports / "report.html"
-    with warehouse.published(data):  # one connection: every section reads the same warehouse, even if another is built
+    limit = f"{min(duckdb_limit(), MOST_READING)}B"
+    with warehouse.published(data, limit):  # one connection: all sections read one warehouse, even if another is built
         sources = [
             Source(data, cluster, names, (remarks or {}).get(cluster, Remarks()))
             for cluster in _known_clusters(data, clusters)

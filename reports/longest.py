@@ -16,6 +16,7 @@ from traces.store import warehouse
 JOBS_A_USER = 5
 MOST_TEXTS = 100  # jobs explained in the page, of the users who waited longest; each takes about 30 ms
 MOST_LOOKED_AT = 10_000_000  # jobs read for these texts, so a long log gets fewer texts
+MOST_JOBS = 1_000_000  # of a log that gets texts, because all its waits are held for them
 NO_REPLAY = "the command below adds one"
 
 
@@ -39,7 +40,9 @@ def longest(source: Source, step: str) -> list[dict[str, Any]]:
         f"WHERE q.cluster = ?) WHERE place <= {JOBS_A_USER} AND wait_s > 0 "
         "ORDER BY waited_s DESC, user_name NULLS LAST, place"
     ).to_dicts()
-    texts = _texts(source, [row["job_key"] for row in rows[: min(MOST_TEXTS, MOST_LOOKED_AT // source.jobs.height)]])
+    jobs = source.jobs.height
+    most = min(MOST_TEXTS, MOST_LOOKED_AT // jobs) if jobs <= MOST_JOBS else 0
+    texts = _texts(source, [row["job_key"] for row in rows[:most]])
     return [
         {
             **{name: row[name] for name in ("user_name", "partition", "at_utc", "wait_s")},

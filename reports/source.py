@@ -169,7 +169,10 @@ class Source:
     @cached_property
     def missing_fields(self) -> Missing | None:
         """What no job of the log has, and the fields to add to its dump; None if nothing is missing."""
-        jobs = self.read(f"SELECT {', '.join(('cluster', *COLUMNS))} FROM jobs WHERE cluster = ?")  # noqa: S608 - our own names
+        some = ", ".join(f"any_value({name}) AS {name}" for name in COLUMNS if name != "attempts")  # null if all are
+        jobs = self.read(
+            f"SELECT cluster, (attempts > 0)::BIGINT AS attempts, {some} FROM jobs WHERE cluster = ? GROUP BY ALL"  # noqa: S608 - our own names
+        )
         has_placements = "placements" in self.tables
         placed = self.read("SELECT DISTINCT cluster FROM placements WHERE cluster = ?").rows() if has_placements else []
         return missing_fields(jobs, self.files, [name for (name,) in placed]).get(self.cluster)

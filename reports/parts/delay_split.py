@@ -32,15 +32,17 @@ def split(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataFra
 
 
 def _causes(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataFrame) -> None:
-    waited = delays.filter(pl.col("main_cause").is_not_null())
-    if waited.is_empty():
+    waited = delays.lazy().filter(pl.col("main_cause").is_not_null())  # lazy: each use copies the columns that it reads
+    main = waited.select("main_cause").collect()["main_cause"]
+    if main.is_empty():
         section.missing.append("No job that started had to wait, so there is no wait to explain.")
         return
-    sums = {name: int(waited[name].sum()) for name in COLUMNS}
+    sums = waited.select(pl.col(COLUMNS).sum()).collect().row(0, named=True)
     total = sum(sums.values())
     parts = [f"{fmt.percent(share)} {cause.words}" for cause, share in shares(sums).items() if share >= LEAST_SHARE]
     section.sentences.append(f"Jobs waited {fmt.duration(total)} in total: {'; '.join(parts)}.")
-    limits = waited.filter(pl.col("own_limit_s") > 0)["own_limit"].drop_nulls().value_counts(sort=True)
+    limits = waited.filter(pl.col("own_limit_s") > 0).select("own_limit").drop_nulls().collect()
+    limits = limits["own_limit"].value_counts(sort=True)
     if not limits.is_empty():
         named = ", ".join(fmt.text(name) for name in limits["own_limit"].head(3))
         section.sentences.append(f"Limits that kept jobs waiting: {named}.")
@@ -48,7 +50,7 @@ def _causes(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataF
     section.missing += _unexplained(waited)
     rows = [
         {"cause": cause.name, "meaning": cause.words, "wait_s": sums[cause.column], "share": sums[cause.column] / total,
-         "jobs": waited.filter(pl.col("main_cause") == MAIN_CAUSES[cause.column]).height}
+         "jobs": int((main == MAIN_CAUSES[cause.column]).sum())}
         for cause in CAUSES
         if sums[cause.column]
     ]  # fmt: skip
@@ -58,13 +60,13 @@ def _causes(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataF
             "What jobs waited for",
             "Every second of every wait, up to the first start, counts once, for the first cause in this order that "
             f"applied; the sum is {fmt.duration(total)}. Main cause of: jobs for which it was the largest cause. "
-            + source.caption(waited.height, "jobs"),
+            + source.caption(len(main), "jobs"),
             columns("cause|cause", "wait_s|waiting|duration", "share|share|percent", "jobs|main cause of|count",
                     "meaning|meaning"),
             rows,
         )
     )  # fmt: skip
-    section.figures.append(_figure(source, by, sums, waited.height))
+    section.figures.append(_figure(source, by, sums, len(main)))
     for dimension, title, label in (
         ("size_bucket", f"What jobs waited for, by {source.units} requested", source.units),
         ("user_name", "What jobs waited for, by user, longest total wait first", "user"),
@@ -74,9 +76,9 @@ def _causes(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataF
             section.tables.append(table)
 
 
-def _unexplained(waited: pl.DataFrame) -> list[str]:
+def _unexplained(waited: pl.LazyFrame) -> list[str]:
     """Say what the log cannot show about the causes."""
-    bases = sorted(waited["cause_basis"].drop_nulls().unique().to_list())
+    bases = sorted(waited.select("cause_basis").drop_nulls().unique().collect()["cause_basis"].to_list())
     if bases in ([], ["placements"]):
         return []
     return [
@@ -86,9 +88,10 @@ def _unexplained(waited: pl.DataFrame) -> list[str]:
     ]
 
 
-def _pools(waited: pl.DataFrame) -> list[str]:
+def _pools(waited: pl.LazyFrame) -> list[str]:
     """Say how many nodes jobs could use, and how that number is known."""
-    asked = waited.filter(pl.col("cluster_full_s") + pl.col("nodes_down_s") > 0).drop_nulls("pool_nodes")
+    full = waited.filter(pl.col("cluster_full_s") + pl.col("nodes_down_s") > 0)
+    asked = full.select("pool_nodes", "pool_known_by").drop_nulls("pool_nodes").unique().collect()
     if asked.is_empty():
         return []
     sizes = sorted(asked["pool_nodes"].unique().to_list())
@@ -97,12 +100,14 @@ def _pools(waited: pl.DataFrame) -> list[str]:
     return [f"“Full” and “out of service” refer to the {nodes} that each job could use ({known_by})."]
 
 
-def _inferred(waited: pl.DataFrame) -> list[str]:
+def _inferred(waited: pl.LazyFrame) -> list[str]:
     """Say how many waits for the user's own jobs are inferred, with the evidence of the longest."""
-    shown = waited.filter(pl.col("evidence").is_not_null() & (pl.sum_horizontal(INFERRED) > 0))
+    inferred_s = pl.sum_horizontal(INFERRED).alias("inferred_s")
+    known = waited.filter(pl.col("evidence").is_not_null()).select("evidence", inferred_s)
+    shown = known.filter(pl.col("inferred_s") > 0).collect()
     if shown.is_empty():
         return []
-    longest = fmt.text(shown.sort(pl.sum_horizontal(INFERRED), descending=True)["evidence"][0])
+    longest = fmt.text(shown.sort("inferred_s", descending=True)["evidence"][0])
     jobs = counted(shown.height, "job")
     return [
         f"For {jobs}, waiting behind jobs of the same user is inferred from starts and ends "
@@ -160,7 +165,9 @@ def _parts(column: str) -> str:
 
 def _as_philly(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataFrame) -> None:
     """Split waits into fair share and the rest, which the study calls fragmentation, by the source of the quota."""
-    known = delays.filter(pl.col("fair_share_delay_s").is_not_null())
+    known = delays.select("fair_share_delay_s", "fragmentation_delay_s", "quota_source").drop_nulls(
+        "fair_share_delay_s"
+    )
     fair, rest = float(known["fair_share_delay_s"].sum()), float(known["fragmentation_delay_s"].sum())
     if fair + rest <= 0:
         return  # without a quota, given or inferred, the study's split adds nothing to the causes

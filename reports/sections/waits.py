@@ -36,7 +36,7 @@ def waits(source: Source) -> Section:
     if delays.is_empty() or by.is_empty():
         section.missing.append("The tables queueing_delay and queueing_by hold nothing for this cluster.")
         return section
-    waited = delays.filter(pl.col("wait_s") >= 0)
+    waited = delays.select("wait_s", "size_bucket").filter(pl.col("wait_s") >= 0)
     if waited.is_empty():
         section.missing.append("No job of this trace has both a submission and a start, so there is no wait to show.")
         return section
