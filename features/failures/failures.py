@@ -6,6 +6,7 @@ state.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeVar
 
 import polars as pl
@@ -68,14 +69,18 @@ RAN_AGAIN = ("failed or preempted", "unknown")
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Compute the tables for the cluster of `settings`, from the warehouse and the tails of logs in the data folder."""
     read = ("cluster", "run_s", "gpu_time_s", "exit_code", "exit_signal", "exit_code_form", "trace_sha256")
-    trace = read_trace(data, settings.name, jobs=("job_id",), attempts=read, by_node=True)
-    return from_trace(trace, settings, read_tails(data, settings.name))
+    tails = read_tails(data, settings.name)
+    return from_trace(read_trace(data, settings.name, jobs=("job_id",), attempts=read, by_node=True), settings, tails)
 
 
 def from_trace(trace: Trace, settings: ClusterSettings, tails: pl.DataFrame | None = None) -> dict[str, pl.DataFrame]:
-    """Compute the tables from canonical frames; `tails` as returned by `signatures.read_tails`."""
+    """Compute the tables from canonical frames; `tails` as returned by `signatures.read_tails`.
+
+    If the caller keeps no reference to `trace`, as `compute` does, its columns are freed as soon as they are used.
+    """
     held = runs(trace, settings)
     resource = resource_of(trace, settings, held, capacity(trace, settings, held))
+    trace = replace(trace, placements=trace.placements.clear())
     ended = _attempts(trace, settings, held, resource)
     ended = _with_tails(ended, trace, pl.DataFrame(schema=TAILS) if tails is None else tails)
     del trace, held
