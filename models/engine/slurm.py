@@ -29,7 +29,7 @@ from traces.progress import LINE_EVERY_S, Progress, say
 LOOK_S = 0.5  # between looks at the answers
 ASK_S = 10.0  # between questions to sacct, one for all jobs
 LEAST_S, CHUNK_S = 10.0, 60.0  # length of a chunk; a job costs about 2 s to start
-CHUNKS_A_SLOT = 2  # of long work: few enough for the limits of an array, enough to even out wrong estimates
+MOST_CHUNKS = 500  # of equal lengths; of unequal tasks there may be twice as many, and an array holds 1,000 by default
 OUT_OF_MEMORY = "OUT_OF_MEMORY"
 FORGOTTEN = "forgotten by slurmctld"  # killed before it saved the job; sacct calls such a job RUNNING for ever
 KILLED = "9"  # signal, as the kernel and Slurm without cgroups end what uses too much memory; srun exits with it
@@ -67,8 +67,8 @@ def each_on_slurm(work: Work, options: EngineOptions, scratch: Scratch) -> Itera
 
 
 def chunk_s(total_s: float, at_once: int) -> float:
-    """Return the length of chunks: about a minute, less if that leaves jobs idle, and more for very long work."""
-    return max(LEAST_S, min(CHUNK_S, 1.001 * total_s / at_once), total_s / (CHUNKS_A_SLOT * at_once))
+    """Return the length of chunks: about a minute, less if that leaves jobs idle, and more for hours of work."""
+    return max(LEAST_S, min(CHUNK_S, 1.001 * total_s / at_once), total_s / MOST_CHUNKS)
 
 
 class _State(NamedTuple):
