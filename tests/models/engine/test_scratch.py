@@ -137,7 +137,14 @@ def test_tasks_are_chunked_by_their_estimates_the_longest_first() -> None:
 
 @pytest.mark.parametrize(
     ("total_s", "at_once", "length_s"),
-    [(5.0, 64, 10.0), (40.0, 2, 20.0), (3600.0, 64, 56.25), (7200.0, 64, 60.0), (60_000.0, 64, 120.0), (60_000.0, 250, 120.0)],
+    [
+        (5.0, 64, 10.0),
+        (40.0, 2, 20.0),
+        (3600.0, 64, 56.25),
+        (7200.0, 64, 60.0),
+        (60_000.0, 64, 120.0),
+        (60_000.0, 250, 120.0),
+    ],
 )
 def test_a_chunk_is_about_a_minute_unless_jobs_would_be_idle_or_too_many(
     total_s: float, at_once: int, length_s: float
