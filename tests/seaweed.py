@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
@@ -22,13 +23,19 @@ KEYS = {"AWS_ACCESS_KEY_ID": "baton", "AWS_SECRET_ACCESS_KEY": "hunter-2-of-the-
 READY_S = 60
 
 
-def _free_port() -> int:
-    """A port whose number plus 10,000, which SeaweedFS takes for gRPC, is a port too."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = int(probe.getsockname()[1])
-        if port < 50_000:
-            return port
+def _free_ports(count: int) -> list[int]:
+    """Ports that are free, as are these numbers plus 10,000, which SeaweedFS takes for gRPC.
+
+    All are below 32,768, from where Linux gives ports to the connections of other programs.
+    """
+    drawn = random.SystemRandom().sample(range(10_000, 20_000), 100)
+    return [port for port in drawn if _is_free(port) and _is_free(port + 10_000)][:count]
+
+
+def _is_free(port: int) -> bool:
+    with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+        return True
+    return False
 
 
 def _program() -> str:
@@ -51,7 +58,8 @@ def running_seaweed(folder: Path) -> Iterator[str]:
         )
     ]
     (folder / "s3.json").write_text(json.dumps({"identities": users}))
-    ports = {name: _free_port() for name in ("master", "volume", "filer", "s3")}
+    names = ("master", "volume", "filer", "s3")
+    ports = dict(zip(names, _free_ports(len(names)), strict=True))
     flags = [f"-{name}.port={port}" for name, port in ports.items()]
     off = ["-master.telemetry=false", "-s3.port.iceberg=0", "-s3.port.lance=0"]
     command = [program, "server", f"-dir={folder}", "-ip=127.0.0.1", "-s3", f"-s3.config={folder}/s3.json", *off]
