@@ -49,11 +49,11 @@ def from_trace(trace: Trace, settings: ClusterSettings) -> dict[str, pl.DataFram
 
 def _load(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
     """Compute one row per day from the first submission to the log's last instant, including days without jobs."""
-    jobs = trace.jobs.drop_nulls("submit_utc")
-    if jobs.is_empty():
+    submitted = trace.jobs["submit_utc"].drop_nulls()
+    if submitted.is_empty():
         return empty(LOAD)
     held, until = runs(trace, settings), horizon(trace)
-    first = int(jobs["submit_utc"].dt.epoch("s").min()) // DAY_S * DAY_S  # type: ignore[arg-type]
+    first = int(submitted.dt.epoch("s").min()) // DAY_S * DAY_S  # type: ignore[arg-type]
     edges = np.arange(first, until + DAY_S, DAY_S, dtype=np.int64)
     if len(edges) < 2:
         edges = np.array([first, first + DAY_S])
@@ -69,6 +69,8 @@ def _load(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
             "gpus_held_mean": _mean(gpus, edges) / 1000,
         }
     )
+    has_gpus = held["gpus"].null_count() < held.height
+    del held, running, waiting, gpus
     asked = drift_features(trace, settings).with_columns(pl.col("submit_utc").dt.truncate("1d").alias("day_utc"))
     known = pl.col("gpu_time_s")
     arrived = asked.group_by("day_utc").agg(
@@ -80,7 +82,7 @@ def _load(trace: Trace, settings: ClusterSettings) -> pl.DataFrame:
         .then(pl.col("interarrival_s").std() / pl.col("interarrival_s").mean())
         .alias("interarrival_variation"),
     )
-    if held["gpus"].null_count() == held.height:
+    if not has_gpus:
         days = days.with_columns(pl.lit(None, pl.Float64).alias("gpus_held_mean"))
     daily = days.join(arrived, on="day_utc", how="left").with_columns(
         pl.lit(settings.name).alias("cluster"), pl.col("arrivals", "users").fill_null(0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 
 import polars as pl
@@ -12,7 +14,7 @@ from features.resources.resource import UNITS, binding
 from features.resources.samples import Fetch
 from features.resources.usage import has_run, runs
 from features.tables.accounting import NODE_UTILIZATION, USAGE_BY
-from features.trace import Trace, read_trace, shaped
+from features.trace import Trace, moved, read_trace, shaped
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store import warehouse
@@ -51,27 +53,31 @@ _USED = {"job_key": pl.String, "attempt": pl.Int64, "cpu_used_s": pl.Float64, "r
 def compute(data: DataFolder, settings: ClusterSettings) -> dict[str, pl.DataFrame]:
     """Compute both tables for the cluster of `settings` from the warehouse."""
     read = ("qos", "wait_s", "attempts", "run_s", "trace_sha256")
-    trace = read_trace(data, settings.name, jobs=read, by_node=True)
-    return from_trace(trace, settings, partial(warehouse.batches, data, memory=READ_MEMORY))
+    fetch = partial(warehouse.batches, data, memory=READ_MEMORY)
+    return from_trace(read_trace(data, settings.name, jobs=read, by_node=True), settings, fetch)
 
 
 def from_trace(trace: Trace, settings: ClusterSettings, fetch: Fetch | None = None) -> dict[str, pl.DataFrame]:
-    """Compute both tables from canonical frames; `fetch` runs a SELECT on steps and attempts, None without these."""
+    """Compute both tables from canonical frames; `fetch` runs a SELECT on steps and attempts, None without these.
+
+    If the caller keeps no reference to `trace`, as `compute` does, its columns are freed as soon as they are used.
+    """
     held = runs(trace, settings)
     size = capacity(trace, settings, held)
     on_nodes = by_node(trace, held)
     resource = binding(held, on_nodes, size, settings).resource
-    used = [] if fetch is None else list(fetch(STEPS_SQL, (settings.name, settings.name)))
-    return {
-        USAGE_BY.name: usage_by(trace, _amounts(trace, held, used), resource, settings.name),
-        NODE_UTILIZATION.name: node_utilization(trace, held, on_nodes, size, settings.name),
-    }
+    nodes = node_utilization(trace, held, on_nodes, size, settings.name)
+    del on_nodes
+    trace = replace(trace, placements=trace.placements.clear())
+    used = [] if fetch is None else fetch(STEPS_SQL, (settings.name, settings.name))
+    held = _amounts(trace, held, used)
+    return {USAGE_BY.name: usage_by(trace, held, resource, settings.name), NODE_UTILIZATION.name: nodes}
 
 
-def _amounts(trace: Trace, held: pl.DataFrame, used: list[pl.DataFrame]) -> pl.DataFrame:
+def _amounts(trace: Trace, held: pl.DataFrame, used: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """Add to `held` (see `runs`) the job's QOS and final state, and the use by its steps (_USED)."""
-    key_type = held.schema["job_key"]
-    steps = pl.concat([pl.DataFrame(schema=_USED), *(part.cast(_USED) for part in used)]).cast({"job_key": key_type})  # type: ignore[arg-type]
+    types = {**_USED, "job_key": held.schema["job_key"]}
+    steps = pl.concat([pl.DataFrame(schema=types), *(part.cast(types) for part in used)])  # type: ignore[arg-type]
     jobs = trace.jobs.select("job_key", "qos", pl.col("state").alias("job_state"))
     return (
         held.drop("gpu_time_s")
@@ -83,17 +89,19 @@ def _amounts(trace: Trace, held: pl.DataFrame, used: list[pl.DataFrame]) -> pl.D
 
 
 def usage_by(trace: Trace, held: pl.DataFrame, resource: Resource, cluster: str) -> pl.DataFrame:
-    """Compute totals along every dimension; `held`: see `_amounts`."""
+    """Compute totals along every dimension; `held`: see `_amounts`; it has no columns afterwards."""
     jobs = _jobs(trace)
     if jobs.is_empty():
         return empty(USAGE_BY)
-    whole, months = _timed(held), _timed(_by_month(held))
+    whole = _timed(held)
     parts = [
         _totals(jobs, whole, [name], resource).with_columns(
             pl.lit(name).alias("dimension"), pl.col(name).alias("value")
         )
         for name in DIMENSIONS
     ]
+    del whole
+    months = _timed(_by_month(moved(held).drop("job_key", "attempt", "user_name", "partition", "qos", "all")))
     month = pl.col("month_utc").dt.strftime("%Y-%m")
     for dimension, names, value in (
         ("month", ["month_utc"], month),
