@@ -195,7 +195,7 @@ def _dagster(table: dict[str, Any]) -> DagsterOptions:
     if not (1 <= options.at_once <= MOST_AT_ONCE and 1 <= options.steps_at_once <= MOST_AT_ONCE):
         raise InputError(f"dagster.at_once and dagster.steps_at_once must be 1 to {MOST_AT_ONCE}")
     if options.home and "at_once" in table:
-        raise InputError("dagster.at_once is of no use with dagster.home: set concurrency.runs in your dagster.yaml")
+        raise InputError("dagster.at_once does not go with dagster.home: set concurrency.runs in your dagster.yaml")
     return options
 
 

@@ -8,4 +8,5 @@ GB, not 3.26, in the same time.
 import os
 
 ALLOCATOR = {"_RJEM_MALLOC_CONF": "dirty_decay_ms:100,muzzy_decay_ms:0"}
-os.environ.update({name: os.environ.get(name, value) for name, value in ALLOCATOR.items()})
+for name, value in ALLOCATOR.items():
+    os.environ.setdefault(name, value)

@@ -18,7 +18,7 @@ MOST_PROCESSES = 4  # each holds rows of one file
 
 
 def files_on_engine(root: Path) -> EachFile:
-    """Return what reads files with the engine of the data folder `root`."""
+    """Return the function that reads the files of an ingest as tasks of the engine of the data folder `root`."""
 
     def each(reading: Ingestion, files: Sequence[GivenFile]) -> Iterator[tuple[int, StagedFile]]:
         sizes = [given.raw.path.stat().st_size if given.raw.path.is_file() else 0 for given in files]

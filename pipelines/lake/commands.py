@@ -114,7 +114,7 @@ def _exchange(
     data: Any,
     json: bool,
 ) -> None:
-    """Exchange the files of a cluster, None: of all, and write the result in those words."""
+    """Push or pull the files of one cluster, or of all if `cluster` is None, and print the result."""
     with options.output(json) as stream:
         folder, shared = _shared(context, data)
         folder.ensure_writable()

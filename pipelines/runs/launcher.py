@@ -1,4 +1,4 @@
-"""Dagster's default run launcher, with the check of health that it lacks: Dagster's run monitoring asks it.
+"""Dagster's default run launcher with a health check, so that Dagster's run monitoring finds runs that died.
 
 `run_launcher` of dagster.yaml names it. A code server notices by itself that the process of a run died. What it cannot
 report is its own end, with its runs: a host that crashed, a container that was removed. Its successor at the same

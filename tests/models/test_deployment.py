@@ -25,7 +25,7 @@ REFUSED = [
     ("[dagster]\nat_once = '2'\n", "dagster.at_once = '2' is not a whole number"),
     ("[dagster]\nat_once = 0\n", "dagster.at_once and dagster.steps_at_once must be 1 to 250"),
     ("[dagster]\nsteps_at_once = 251\n", "dagster.at_once and dagster.steps_at_once must be 1 to 250"),
-    ("[dagster]\nhome = '/x'\nat_once = 2\n", "dagster.at_once is of no use with dagster.home: set concurrency.runs"),
+    ("[dagster]\nhome = '/x'\nat_once = 2\n", "dagster.at_once does not go with dagster.home: set concurrency.runs"),
     ("[tracking]\nuri = 'https://me:hunter-2@host'\n", "tracking.uri holds a password: set MLFLOW_TRACKING_PASSWORD"),
     ("[locks]\npostgres = 'postgresql://h/d?password=hunter-2'\n", "locks.postgres holds a password"),
     ("[tracking]\nuri = 'http://[host'\n", "tracking.uri is not an address"),
