@@ -9,9 +9,12 @@ import polars as pl
 import polars.selectors as cs
 
 from traces import schema
+from traces.counted import counted
+from traces.errors import WorkError
 from traces.store import warehouse
 from traces.store.folder import DataFolder
 from traces.store.frames import conform, empty
+from traces.store.memory import free_bytes
 
 
 def shaped(frame: pl.DataFrame, table: schema.Table) -> pl.DataFrame:
@@ -109,6 +112,7 @@ ASKED = ("eligible_utc", "requested_nodes", "allocated_nodes", "requested_gpus",
 ASKED_OF_OTHERS = ("requested_cpus", "allocated_cpus", "requested_mem_mib", "allocated_mem_mib")  # of CPUs and memory
 READ_MEMORY = "512MB"  # DuckDB's memory limit, in addition to the rows read
 READ_ROWS = 100_000  # rows per batch
+BYTES_OF_JOB = 450  # least memory that an analysis of a job takes; 4 million jobs take 500 to 750 each
 
 
 def read_trace(
@@ -126,6 +130,8 @@ def read_trace(
     nodes. Placements without GPU numbers are included only if `by_node` is set. Text is read as categories, which take
     4 bytes per row rather than 16 plus the text, and sort like text; with `text_keys`, job_key stays text, because
     categories that differ in each row take more memory until the last column of categories is freed.
+
+    Raises WorkError if the machine has too little memory for that many jobs.
     """
 
     def read(table: schema.Table, names: Sequence[str], condition: str = "true") -> pl.DataFrame:
@@ -143,9 +149,20 @@ def read_trace(
         return rows
 
     with warehouse.published(data, READ_MEMORY):  # keep one warehouse open for all four tables
+        _check_memory(cluster, warehouse.read(data, "SELECT count(*) FROM jobs WHERE cluster = ?", (cluster,)).item())
         return Trace(
             read(schema.JOBS, (*_JOBS, *jobs)),
             read(schema.ATTEMPTS, (*_ATTEMPTS, *attempts)),
             read(schema.PLACEMENTS, _PLACEMENTS, "true" if by_node else "gpu_numbers <> ''"),
             read(schema.NODES, schema.NODES.names),
+        )
+
+
+def _check_memory(cluster: str, jobs: int) -> None:
+    needed, free = jobs * BYTES_OF_JOB, free_bytes()
+    if needed > free:
+        raise WorkError(
+            f"the log of cluster {cluster!r} has {counted(jobs, 'job')}, whose analysis takes at least "
+            f"{needed / 1e9:.1f} GB of memory; {free / 1e9:.1f} GB are free. Read the log in parts, for example each "
+            "year as a cluster of its own (docs/reliability.md, At scale)"
         )

@@ -112,6 +112,7 @@ def build_report(
                         "explore": None if section else embedded(source),
                     }
                 )
+                source.free()  # many clusters need no more memory than the largest
         offenders_file = offenders_path(path)
         offenders = offenders_file.name if not section and write_offenders(offenders_file, sources) else ""
         write_text(path, render(pages, is_anonymised=names.are_hidden, offenders=offenders))

@@ -88,6 +88,11 @@ class Source:
             self._kept[table] = frame
         return frame
 
+    def free(self) -> None:
+        """Free the rows that were read so far; they are read again when needed."""
+        self._kept.clear()
+        self.__dict__.pop("jobs", None)
+
     def columns(self, table: str, *names: str) -> pl.DataFrame:
         """Return the columns that the table has, text as categories; an empty frame if there is no such table.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from features.causes.waits import EXPLAINED, MAIN_CAUSES
+from features.causes.waits import MAIN_CAUSES
 from features.resources.sizes import by_size, size_in_words
 from reports import figures
 from reports import format as fmt
@@ -17,40 +17,41 @@ from traces.counted import counted
 
 MOST_ROWS = 25
 COLUMNS = tuple(cause.column for cause in CAUSES)
-NEEDED = (  # of `queueing_delay`
-    *COLUMNS, "main_cause", *EXPLAINED, "fair_share_delay_s", "fragmentation_delay_s", "quota_source"
-)  # fmt: skip
+_WAITED = "FROM queueing_delay WHERE cluster = ? AND main_cause IS NOT NULL"
 INFERRED = ("dependency_s", "own_jobs_s", "array_limit_s")  # causes that `evidence` is about
 LEAST_SHARE = 0.01  # of the waiting, for a cause to be in the sentence; the table has all causes
 
 
-def split(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataFrame) -> None:
+def split(source: Source, section: Section, by: pl.DataFrame) -> None:
     """Add seconds and shares of each cause, in total, by size and by user; then the split of the Philly study."""
-    _causes(source, section, delays, by)
-    _as_philly(source, section, delays, by)
+    _causes(source, section, by)
+    _as_philly(source, section, by)
     _sensitivity(source, section)
 
 
-def _causes(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataFrame) -> None:
-    waited = delays.lazy().filter(pl.col("main_cause").is_not_null())  # lazy: each use copies the columns that it reads
-    main = waited.select("main_cause").collect()["main_cause"]
-    if main.is_empty():
+def _causes(source: Source, section: Section, by: pl.DataFrame) -> None:
+    main = dict(source.read(f"SELECT main_cause, count(*) {_WAITED} GROUP BY 1").iter_rows())
+    jobs = sum(main.values())
+    if not jobs:
         section.missing.append("No job that started had to wait, so there is no wait to explain.")
         return
-    sums = waited.select(pl.col(COLUMNS).sum()).collect().row(0, named=True)
+    listed = ", ".join(f'sum("{name}")::BIGINT AS "{name}"' for name in COLUMNS)
+    sums = source.read(f"SELECT {listed} {_WAITED}").row(0, named=True)
     total = sum(sums.values())
     parts = [f"{fmt.percent(share)} {cause.words}" for cause, share in shares(sums).items() if share >= LEAST_SHARE]
     section.sentences.append(f"Jobs waited {fmt.duration(total)} in total: {'; '.join(parts)}.")
-    limits = waited.filter(pl.col("own_limit_s") > 0).select("own_limit").drop_nulls().collect()
-    limits = limits["own_limit"].value_counts(sort=True)
+    limits = source.read(
+        f"SELECT own_limit {_WAITED} AND own_limit_s > 0 AND own_limit IS NOT NULL "
+        "GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT 3"
+    )
     if not limits.is_empty():
-        named = ", ".join(fmt.text(name) for name in limits["own_limit"].head(3))
+        named = ", ".join(fmt.text(name) for name in limits["own_limit"])
         section.sentences.append(f"Limits that kept jobs waiting: {named}.")
-    section.sentences += _pools(waited) + _inferred(waited)
-    section.missing += _unexplained(waited)
+    section.sentences += _pools(source) + _inferred(source)
+    section.missing += _unexplained(source)
     rows = [
         {"cause": cause.name, "meaning": cause.words, "wait_s": sums[cause.column], "share": sums[cause.column] / total,
-         "jobs": int((main == MAIN_CAUSES[cause.column]).sum())}
+         "jobs": main.get(MAIN_CAUSES[cause.column], 0)}
         for cause in CAUSES
         if sums[cause.column]
     ]  # fmt: skip
@@ -60,13 +61,13 @@ def _causes(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataF
             "What jobs waited for",
             "Every second of every wait, up to the first start, counts once, for the first cause in this order that "
             f"applied; the sum is {fmt.duration(total)}. Main cause of: jobs for which it was the largest cause. "
-            + source.caption(len(main), "jobs"),
+            + source.caption(jobs, "jobs"),
             columns("cause|cause", "wait_s|waiting|duration", "share|share|percent", "jobs|main cause of|count",
                     "meaning|meaning"),
             rows,
         )
     )  # fmt: skip
-    section.figures.append(_figure(source, by, sums, len(main)))
+    section.figures.append(_figure(source, by, sums, jobs))
     for dimension, title, label in (
         ("size_bucket", f"What jobs waited for, by {source.units} requested", source.units),
         ("user_name", "What jobs waited for, by user, longest total wait first", "user"),
@@ -76,9 +77,10 @@ def _causes(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataF
             section.tables.append(table)
 
 
-def _unexplained(waited: pl.LazyFrame) -> list[str]:
+def _unexplained(source: Source) -> list[str]:
     """Say what the log cannot show about the causes."""
-    bases = sorted(waited.select("cause_basis").drop_nulls().unique().collect()["cause_basis"].to_list())
+    found = source.read(f"SELECT DISTINCT cause_basis {_WAITED} AND cause_basis IS NOT NULL ORDER BY 1")
+    bases = found["cause_basis"].to_list()
     if bases in ([], ["placements"]):
         return []
     return [
@@ -88,10 +90,12 @@ def _unexplained(waited: pl.LazyFrame) -> list[str]:
     ]
 
 
-def _pools(waited: pl.LazyFrame) -> list[str]:
+def _pools(source: Source) -> list[str]:
     """Say how many nodes jobs could use, and how that number is known."""
-    full = waited.filter(pl.col("cluster_full_s") + pl.col("nodes_down_s") > 0)
-    asked = full.select("pool_nodes", "pool_known_by").drop_nulls("pool_nodes").unique().collect()
+    asked = source.read(
+        f"SELECT DISTINCT pool_nodes, pool_known_by {_WAITED} AND cluster_full_s + nodes_down_s > 0 "
+        "AND pool_nodes IS NOT NULL"
+    )
     if asked.is_empty():
         return []
     sizes = sorted(asked["pool_nodes"].unique().to_list())
@@ -100,15 +104,16 @@ def _pools(waited: pl.LazyFrame) -> list[str]:
     return [f"“Full” and “out of service” refer to the {nodes} that each job could use ({known_by})."]
 
 
-def _inferred(waited: pl.LazyFrame) -> list[str]:
+def _inferred(source: Source) -> list[str]:
     """Say how many waits for the user's own jobs are inferred, with the evidence of the longest."""
-    inferred_s = pl.sum_horizontal(INFERRED).alias("inferred_s")
-    known = waited.filter(pl.col("evidence").is_not_null()).select("evidence", inferred_s)
-    shown = known.filter(pl.col("inferred_s") > 0).collect()
-    if shown.is_empty():
+    inferred_s = " + ".join(INFERRED)
+    found = source.read(
+        f"SELECT count(*) AS jobs, max_by(evidence, {inferred_s}) AS longest {_WAITED} AND evidence IS NOT NULL "
+        f"AND {inferred_s} > 0"
+    ).row(0, named=True)
+    if not found["jobs"]:
         return []
-    longest = fmt.text(shown.sort("inferred_s", descending=True)["evidence"][0])
-    jobs = counted(shown.height, "job")
+    longest, jobs = fmt.text(found["longest"]), counted(found["jobs"], "job")
     return [
         f"For {jobs}, waiting behind jobs of the same user is inferred from starts and ends "
         f"(the longest wait: {longest})."
@@ -163,15 +168,17 @@ def _parts(column: str) -> str:
     return f"{column.removesuffix('_s')}_share"
 
 
-def _as_philly(source: Source, section: Section, delays: pl.DataFrame, by: pl.DataFrame) -> None:
+def _as_philly(source: Source, section: Section, by: pl.DataFrame) -> None:
     """Split waits into fair share and the rest, which the study calls fragmentation, by the source of the quota."""
-    known = delays.select("fair_share_delay_s", "fragmentation_delay_s", "quota_source").drop_nulls(
-        "fair_share_delay_s"
-    )
-    fair, rest = float(known["fair_share_delay_s"].sum()), float(known["fragmentation_delay_s"].sum())
+    known = source.read(
+        "SELECT count(*) AS jobs, coalesce(sum(fair_share_delay_s), 0)::DOUBLE AS fair, "
+        "coalesce(sum(fragmentation_delay_s), 0)::DOUBLE AS rest, list_sort(list(DISTINCT quota_source)) AS kinds "
+        "FROM queueing_delay WHERE cluster = ? AND fair_share_delay_s IS NOT NULL"
+    ).row(0, named=True)
+    fair, rest = known["fair"], known["rest"]
     if fair + rest <= 0:
         return  # without a quota, given or inferred, the study's split adds nothing to the causes
-    label = " and ".join(f"{kind} quotas" for kind in sorted(known["quota_source"].drop_nulls().unique().to_list()))
+    label = " and ".join(f"{kind} quotas" for kind in known["kinds"] or [])
     section.sentences.append(
         f"By the Philly study's split (with {label}), {fmt.percent(_share(fair, rest))} of the eligible waiting is "
         f"fair-share delay (the group was at its quota). The study calls the rest, {fmt.percent(_share(rest, fair))}, "
@@ -194,7 +201,7 @@ def _as_philly(source: Source, section: Section, delays: pl.DataFrame, by: pl.Da
             "philly_split",
             f"The Philly study's split ({label})",
             "Eligible waiting of jobs with a quota. An inferred quota is the 99th percentile of what the group used "
-            f"while busy. {source.caption(known.height, 'jobs')}",
+            f"while busy. {source.caption(known['jobs'], 'jobs')}",
             columns("value|size", "fair_share_delay_s|fair-share delay|duration",
                     "fragmentation_delay_s|fragmentation delay|duration", "share|fair share|percent"),
             rows,

@@ -10,7 +10,7 @@ from reports import figures
 from reports import format as fmt
 from reports.layout import Figure, Section, TableView, columns, cut
 from reports.palette import CLASSES
-from reports.parts.delay_split import NEEDED, split
+from reports.parts.delay_split import split
 from reports.parts.queue_order import locality, order
 from reports.source import Source
 from simulator.metrics import NOTICED_WAIT_S
@@ -32,11 +32,11 @@ _ELIGIBLE = ("eligible_wait_mean_s|mean since eligible|duration", "eligible_wait
 def waits(source: Source) -> Section:
     """Return waits by size, partition, user and hour of the week, and what the jobs waited for."""
     section = Section("waits", "Who waits and why")
-    delays, by = source.columns("queueing_delay", "wait_s", "size_bucket", *NEEDED), source.rows("queueing_by")
+    delays, by = source.columns("queueing_delay", "wait_s", "size_bucket"), source.rows("queueing_by")
     if delays.is_empty() or by.is_empty():
         section.missing.append("The tables queueing_delay and queueing_by hold nothing for this cluster.")
         return section
-    waited = delays.select("wait_s", "size_bucket").filter(pl.col("wait_s") >= 0)
+    waited = delays.filter(pl.col("wait_s") >= 0)
     if waited.is_empty():
         section.missing.append("No job of this trace has both a submission and a start, so there is no wait to show.")
         return section
@@ -55,7 +55,7 @@ def waits(source: Source) -> Section:
         )
         if (table := _by_table(source, by, dimension, title, label)) is not None
     ]
-    split(source, section, delays, by)
+    split(source, section, by)
     order(source, section)
     locality(source, section)
     return section

@@ -10,8 +10,10 @@ import pytest
 
 from features.catalog import FEATURES
 from features.causes.waits import CAUSES
+from features.trace import BYTES_OF_JOB
 from tests.features.toy import CLUSTER, job, trace
 from traces.clusters import ClusterSettings
+from traces.errors import WorkError
 from traces.generate.logs import generate_philly
 from traces.ingest import ingest
 from traces.schema import Table
@@ -154,3 +156,13 @@ def test_the_a100_log(shared_traces: Path, tmp_path: Path) -> None:
     assert found["placement_spread"]["excess_nodes"].max() == 0
     states = found["failures_by"].filter(pl.col("dimension") == "state")
     assert states["gpu_time_share"].sum() == pytest.approx(1) and states["jobs_share"].sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", [name for name in FEATURES if name != "deployed"])
+def test_a_log_too_large_for_the_memory_is_refused_before_it_is_read(
+    name: str, philly: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = warehouse.read(philly, "SELECT count(*) FROM jobs").item()
+    monkeypatch.setattr("features.trace.free_bytes", lambda: BYTES_OF_JOB * jobs - 1)
+    with pytest.raises(WorkError, match=f"cluster 'philly' has {jobs} jobs, .* as a cluster of its own"):
+        FEATURES[name].compute(philly, ClusterSettings("philly"))
