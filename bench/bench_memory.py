@@ -2,9 +2,10 @@
 
 One `sacct` dump is generated and read as the log of each of `--clusters` clusters. Every step runs in a process of its
 own for each cluster and does what its asset does: an analysis computes its tables, writes them to the lake and reads
-them back. The largest peak and the sum of the times count. There is no peer; compare sizes and commits.
+them back. The largest peak and the sum of the times count. Processor time covers all threads of a process; other work
+on the machine lengthens it less than wall time. There is no peer; compare sizes and commits.
 
-    python bench/bench_memory.py [--jobs 4000000] [--clusters 1] [--step queueing] [--out DIR]
+    python bench/bench_memory.py [--jobs 4000000] [--clusters 1 --at-once 1] [--step queueing] [--out DIR]
 
 With `--out`, DIR keeps the dump, the lake and the warehouse, and a second run measures the same data.
 """
@@ -18,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +91,7 @@ def run_step(data: DataFolder, step: str, cluster: str) -> None:
 
 
 def measured(data: DataFolder, step: str, cluster: str) -> dict[str, Any]:
-    """Run one step in a process of its own; returns its peak resident memory (bytes) and wall time (s)."""
+    """Run one step in a process of its own: its peak resident memory (bytes), wall time and processor time (s)."""
     command = [sys.executable, __file__, "--child", step, "--cluster", cluster, "--out", str(data.root)]
     env = {**os.environ, **ALLOCATOR}  # polars is imported here, and has set its own
     printed = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True, env=env).stdout
@@ -97,11 +100,11 @@ def measured(data: DataFolder, step: str, cluster: str) -> dict[str, Any]:
 
 
 def _child(data: DataFolder, step: str, cluster: str) -> None:
-    began = time.perf_counter()
+    began, worked = time.perf_counter(), time.process_time()
     run_step(data, step, cluster)
     status = Path("/proc/self/status").read_text(encoding="utf-8")  # getrusage would add the parent's peak
     peak = int(status.split("VmHWM:")[1].split()[0]) * 1024
-    print(json.dumps({"peak": peak, "s": time.perf_counter() - began}))
+    print(json.dumps({"peak": peak, "s": time.perf_counter() - began, "cpu_s": time.process_time() - worked}))
 
 
 def main() -> None:
@@ -109,6 +112,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=400_000, help="of a cluster")
     parser.add_argument("--clusters", type=int, default=1)
+    parser.add_argument("--at-once", type=int, default=1, help="processes")
     parser.add_argument("--step", action="append", choices=STEPS)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -123,12 +127,15 @@ def main() -> None:
         data = DataFolder(options.out or Path(temporary))
         dump_of(data, options.jobs)
         for step in options.step or STEPS:
-            found = [measured(data, step, name) for name in (clusters[:1] if step in WHOLE else clusters)]
-            peak, seconds = max(one["peak"] for one in found) / 1e9, sum(one["s"] for one in found)
+            with ThreadPoolExecutor(options.at_once) as pool:
+                found = list(pool.map(partial(measured, data, step), clusters[:1] if step in WHOLE else clusters))
+            peak = max(one["peak"] for one in found) / 1e9
+            seconds, worked = (sum(one[name] for one in found) for name in ("s", "cpu_s"))
             jobs = pl.scan_parquet(data.lake / "gen*" / "*" / "jobs.parquet").select(pl.len()).collect().item()
             record.add(step, "peak memory", peak, "GB", n=jobs)
             record.add(step, "wall time", seconds, "s", n=jobs)
-            print(f"  {step:<26}{peak:6.2f} GB{seconds:8.1f} s  {counted(jobs, 'job')}", flush=True)
+            record.add(step, "processor time", worked, "s", n=jobs)
+            print(f"  {step:<26}{peak:6.2f} GB{seconds:8.1f} s{worked:8.1f} s  {counted(jobs, 'job')}", flush=True)
     record.write()
 
 

@@ -27,7 +27,7 @@
 
     [dagster]
     home = "/srv/baton/dagster"  # a folder with your dagster.yaml; DAGSTER_HOME counts before it
-    at_once = 4                   # runs at once, each of another cluster; without `home`
+    at_once = 4                   # clusters at once, of a command and of Baton's own instance; without `home`
     steps_at_once = 2             # processes of a run; 1: the steps run in the run's own process
 
 The file is `deployment.toml` in the data folder, or the file that `baton --deployment` or BATON_DEPLOYMENT names. Every
@@ -102,7 +102,7 @@ class EngineOptions:
 
 @dataclass(frozen=True)
 class DagsterOptions:
-    """The table `dagster`: runs at once of Baton's own instance, and processes of each run."""
+    """The table `dagster`: clusters at once, of one command and of Baton's own instance, and processes of each run."""
 
     home: str = ""
     at_once: int = 1

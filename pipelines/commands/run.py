@@ -154,26 +154,23 @@ def _to_run(folder: DataFolder, raw: list[Path], reading: Reading) -> list[RawLo
 
 
 def _analyse(folder: DataFolder, logs: list[RawLogs], reading: Reading) -> None:
-    from pipelines.whole_runs import materialize
+    from pipelines.whole_runs.materialize import materialize
 
-    for log in logs:
-        options.say(f"cluster {log.settings.name}: {', '.join(map(str, log.paths)) or 'logs already read'}")
-        materialize.analyse(folder, log, reading, with_report=log is logs[-1])
+    for _, error in materialize(folder, logs, reading, "analytics"):
+        if error is not None:
+            raise error
 
 
 def _learn(folder: DataFolder, logs: list[RawLogs], reading: Reading) -> dict[str, str]:
     """Train policies of each cluster; return the errors by cluster. After an error the analytics report stays valid."""
-    from pipelines.whole_runs import materialize
+    from pipelines.whole_runs.materialize import materialize
 
     failed: dict[str, str] = {}
-    for log in logs:
-        options.say(f"policies of cluster {log.settings.name}")
-        try:
-            materialize.learn(folder, log, reading, with_report=log is logs[-1])
-        except Exception as error:
+    for name, error in materialize(folder, logs, reading, "whole_pipeline"):
+        if error is not None:
             why = " ".join(str(error).split()) or type(error).__name__
-            failed[log.settings.name] = why if isinstance(error, BatonError) else f"{type(error).__name__}: {why}"
-            options.say(f"policies of cluster {log.settings.name} failed: {failed[log.settings.name]}")
+            failed[name] = why if isinstance(error, BatonError) else f"{type(error).__name__}: {why}"
+            options.say(f"policies of cluster {name} failed: {failed[name]}")
     return failed
 
 

@@ -40,6 +40,20 @@ class SafeStream:
         return getattr(self.rich_proxied_file, name)
 
 
+class LabelledStream(io.TextIOBase):
+    """A safe text stream, never a terminal, that writes whole lines, each after a label."""
+
+    def __init__(self, stream: TextIO, label: str) -> None:
+        self._stream, self._label, self._line = stream, label, ""
+
+    def write(self, text: str) -> int:
+        """Write the lines that `text` ends; return its number of characters."""
+        *lines, self._line = (self._line + text).split("\n")
+        self._stream.writelines(f"{self._label}{visible_lines(line)}\n" for line in lines)
+        self._stream.flush()
+        return len(text)
+
+
 @contextmanager
 def safe_streams() -> Iterator[None]:
     """Replace standard output and standard error by streams that cannot control a terminal."""
