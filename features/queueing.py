@@ -37,6 +37,7 @@ from traces.arrays import Int64s
 from traces.clusters import ClusterSettings
 from traces.schema import Table
 from traces.store.folder import DataFolder
+from traces.store.frames import empty
 
 # Quantile of a group's use over its busy time that serves as its quota: the top 1 % is ignored, as a burst is no quota.
 QUOTA_QUANTILE = 0.99
@@ -224,6 +225,8 @@ def _part(keys: pl.Series, total: Int64s, fair: Int64s) -> pl.DataFrame:
 
 def queueing_by(delays: pl.DataFrame, timezone: str) -> pl.DataFrame:
     """Summarize `queueing_delay` along each of DIMENSIONS."""
+    if delays.is_empty():
+        return empty(QUEUEING_BY)
     local = pl.col("submit_utc").dt.replace_time_zone("UTC").dt.convert_time_zone(timezone)
     keys = {
         "all": pl.lit("all"),
