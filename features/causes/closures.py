@@ -31,12 +31,13 @@ def closed(waiting: pl.DataFrame, rooms: Rooms, queue: pl.DataFrame) -> dict[str
     waiting: row, user_name, SHAPE, from, waiting_to (epoch s). queue: partition, start (epoch s, null), nodes.
     """
     closed_by_partition: dict[str | None, Steps] = {}
-    waiting = waiting.select(*SHAPE, "user_name", "from", "waiting_to")
-    for (name,), jobs_here in waiting.group_by("partition", maintain_order=True):
+    for name in waiting["partition"].unique(maintain_order=True):
         partition = None if name is None else str(name)
-        is_here = pl.col("partition").eq_missing(pl.lit(name)) & pl.col("start").is_not_null()
-        started = queue.lazy().filter(is_here).select("start", "nodes").sort("start").collect()
-        room = rooms.room(jobs_here["cause_basis"].mode().sort()[0], partition)
+        is_here = pl.col("partition").eq_missing(pl.lit(name))
+        jobs_here = waiting.lazy().filter(is_here)
+        basis = jobs_here.select(pl.col("cause_basis").mode().sort().first()).collect().item()
+        started = queue.lazy().filter(is_here).drop_nulls("start").select("start", "nodes").sort("start").collect()
+        room = rooms.room(basis, partition)
         begin, end = _spells(started["start"].to_numpy(), room.is_open, started, room.nodes or 0)
         starts = started["start"].to_numpy()
         inside = np.searchsorted(starts, end, side="left") - np.searchsorted(starts, begin, side="right")
@@ -49,8 +50,8 @@ def closed(waiting: pl.DataFrame, rooms: Rooms, queue: pl.DataFrame) -> dict[str
 
 def _spells(starts: Int64s, is_open: Steps, started: pl.DataFrame, nodes: int) -> tuple[Int64s, Int64s]:
     """Find begin and end (epoch s) of the periods that show one of the two signs."""
-    instants = np.unique(starts)
-    quiet_begin, quiet_end = instants[:-1], instants[1:]
+    before = np.flatnonzero(np.diff(starts) >= SPELL_S)
+    quiet_begin, quiet_end = starts[before], starts[before + 1]
     soon = np.searchsorted(starts, quiet_end + SOON_S) - np.searchsorted(starts, quiet_end)
     open_s = between(is_open, quiet_begin, quiet_end)
     is_quiet = (soon >= BURST) | (open_s >= HALF * (quiet_end - quiet_begin))
@@ -68,12 +69,11 @@ def _spells(starts: Int64s, is_open: Steps, started: pl.DataFrame, nodes: int) -
     return begin[long], end[long]
 
 
-def _pressed(waiting: pl.DataFrame, rooms: Rooms, begin: Int64s, end: Int64s) -> Int64s:
+def _pressed(waiting: pl.LazyFrame, rooms: Rooms, begin: Int64s, end: Int64s) -> Int64s:
     """Count the waiting jobs that fitted in each period; 0 if there were too few."""
-    spells = pl.DataFrame({"begin": begin, "end": end}).with_row_index("spell")
-    inside = waiting.select(*SHAPE, "user_name", "from", "waiting_to").join_where(
-        spells, pl.col("from") <= pl.col("end") - SPELL_S, pl.col("waiting_to") >= pl.col("begin") + SPELL_S
-    )
+    spells = pl.LazyFrame({"begin": begin, "end": end}).with_row_index("spell")
+    is_inside = pl.col("from") <= pl.col("end") - SPELL_S, pl.col("waiting_to") >= pl.col("begin") + SPELL_S
+    inside = waiting.select(*SHAPE, "user_name", "from", "waiting_to").join_where(spells, *is_inside).collect()
     pressed = np.zeros(len(begin), np.int64)
     if inside.is_empty():
         return pressed

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from features.causes.fits import SHAPE, Rooms, between, both_between, span
-from features.resources.usage import Steps, either, from_epoch, steps_of
+from features.resources.usage import Steps, collapsed, either, from_epoch, steps_of, without
 from simulator.recorded.parameters import BEYOND, shared_limit
 from traces.arrays import Int64s
 
@@ -92,7 +92,7 @@ class UsageByUser:
 def over(levels: dict[str, Steps], amount: str, asked: int, most: int) -> Steps:
     """Return 1 while at least one job runs and `asked` more would exceed `most`."""
     held, jobs = levels[amount], levels["jobs"]
-    return Steps(held.times, ((held.values + asked > most) & (jobs.values > 0)).astype(np.int64))
+    return collapsed(held.times, (held.values + asked > most) & (jobs.values > 0))
 
 
 def _levels(rows: pl.DataFrame) -> dict[str, Steps]:
@@ -149,7 +149,7 @@ def _shared(
             stop = over(users[user], amount, ask[amount], peaks[user])
             for limit in known:
                 if (earlier := usage.over(limit, user, ask[limit.amount])) is not None:
-                    stop = Steps(stop.times, stop.values * (1 - earlier.at(stop.times)))
+                    stop = without(stop, earlier)
             if between(stop, *span(alike)).any():  # else `pressed`, which takes longer, would find nothing either
                 seconds += int(pressed(alike, stop).sum())
             if seconds >= PRESSED_S:

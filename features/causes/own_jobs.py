@@ -24,7 +24,7 @@ from features.causes import precedence
 from features.causes.fits import SHAPE, Rooms, between, span
 from features.causes.limits import OWNER, OwnLimits, any_of, is_free
 from features.resources.capacity import OF_NODE
-from features.resources.usage import Steps, steps_of
+from features.resources.usage import Steps, collapsed, steps_of
 from features.trace import NumberedTrace, left_join
 
 REFILL_S = 300  # a free place is filled within one backfill interval (30 s by default, 300 s on large sites)
@@ -258,7 +258,7 @@ class OwnNodes:
         if key not in self._steps:
             whole = self._whole(partition, amount)
             held = steps_of(self._runs[partition, user], amount) if whole else None
-            most = None if held is None else Steps(held.times, (held.values >= MOST * (whole or 0)).astype(np.int64))
+            most = None if held is None else collapsed(held.times, held.values >= MOST * (whole or 0))
             self._steps[key] = most if most is not None and most.peak else None
         return self._steps[key]
 

@@ -22,7 +22,7 @@ from features.resources.capacity import OF_NODE, Capacity, Resource
 from features.resources.in_service import usable_capacity
 from features.resources.on_nodes import by_node
 from features.resources.partition_nodes import places_of_partitions
-from features.resources.usage import Steps, horizon, product, shows_its_end, steps_of
+from features.resources.usage import Steps, collapsed, horizon, product, shows_its_end, steps_of
 from features.trace import Trace
 from traces.arrays import Int32s, Int64s
 
@@ -63,12 +63,6 @@ class Fit:
     def length(self) -> int:
         """Number of steps held in memory."""
         return len(self.full.times) + len(self.away.times) + len(self.fits.times)
-
-
-def collapsed(times: Int64s, values: NDArray[np.bool_]) -> Steps:
-    """Build the step function that is `values[i]` from `times[i]` on, without steps that change nothing."""
-    keep = np.append(True, values[1:] != values[:-1])
-    return Steps(times[keep], values[keep].astype(np.int64))
 
 
 Asked = Callable[[str], Steps]  # amount (gpus, cpus or nodes) -> total request of the queued jobs

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from features.trace import Trace, left_join
 from traces.arrays import Int64s
@@ -70,7 +71,7 @@ class Steps:
 
     def above(self, level: float) -> Steps:
         """Return 1 where the value exceeds `level`, else 0."""
-        return Steps(self.times, (self.values > level).astype(np.int64))
+        return collapsed(self.times, self.values > level)
 
     @property
     def peak(self) -> int:
@@ -282,19 +283,25 @@ def overlap_area(over: Steps, short: Steps, instants: Int64s) -> Int64s:
 def either(first: Steps, second: Steps) -> Steps:
     """Return 1 where at least one of two 0/1 step functions is 1."""
     times = np.union1d(first.times, second.times)
-    return Steps(times, first.at(times) | second.at(times))
+    return collapsed(times, (first.at(times) | second.at(times)) > 0)
 
 
 def product(first: Steps, second: Steps) -> Steps:
     """Return 1 where both of two 0/1 step functions are 1."""
     times = np.union1d(first.times, second.times)
-    return Steps(times, first.at(times) & second.at(times))
+    return collapsed(times, (first.at(times) & second.at(times)) > 0)
 
 
 def without(first: Steps, second: Steps) -> Steps:
     """Return 1 where the first of two 0/1 step functions is 1 and the second is 0."""
     times = np.union1d(first.times, second.times)
-    return Steps(times, first.at(times) & (1 - second.at(times)))
+    return collapsed(times, (first.at(times) & (1 - second.at(times))) > 0)
+
+
+def collapsed(times: Int64s, values: NDArray[np.bool_]) -> Steps:
+    """Build the step function that is `values[i]` from `times[i]` on, without steps that change nothing."""
+    keep = np.append(np.ones(min(len(times), 1), np.bool_), values[1:] != values[:-1])
+    return Steps(times[keep], values[keep].astype(np.int64))
 
 
 def from_epoch(steps: Steps) -> Steps:
