@@ -247,12 +247,12 @@ def _arrive(cluster: RecordedCluster, branch: RecordedBranch) -> None:
     scalars[LEFT_S] = min(scalars[LEFT_S], submit_s)
     scalars[GIVE_UP_S] = submit_s + HORIZON_S
     if job >= _first_beyond(cluster):
-        state.submit_s[job], state.key[job] = submit_s, _key_beyond(cluster, branch, job, submit_s)
+        state.submit_s[job], state.key[job] = submit_s, key_beyond(cluster, branch, job, submit_s)
     enter(state, job)
 
 
 @kernel_inline
-def _key_beyond(cluster: RecordedCluster, branch: RecordedBranch, job: int, submit_s: int) -> int:
+def key_beyond(cluster: RecordedCluster, branch: RecordedBranch, job: int, submit_s: int) -> int:
     """Return the key of a row beyond the record that is submitted at `submit_s`."""
     beyond = cluster.beyond
     own = beyond.own[job - _first_beyond(cluster)]
@@ -263,7 +263,7 @@ def _key_beyond(cluster: RecordedCluster, branch: RecordedBranch, job: int, subm
 @kernel
 def place_of(cluster: RecordedCluster, branch: RecordedBranch, job: int, submit_s: int) -> int:
     """Count the pending jobs that would be ahead of a row beyond the record submitted at `submit_s`."""
-    key, ahead = _key_beyond(cluster, branch, job, submit_s), 0
+    key, ahead = key_beyond(cluster, branch, job, submit_s), 0
     while ahead < branch.state.scalars[PENDING] and branch.state.key[branch.state.pending[ahead]] >= key:
         ahead += 1
     return ahead

@@ -1,0 +1,137 @@
+"""The recorded cluster with the links of a chain in it, week by week: when queued links start, and what is seen.
+
+Whenever a chain changes (a link is submitted, cancelled, ended, or starts), the cluster is the recorded one at that
+instant, without the recorded job that the first link replaces and its user's next job. The running links hold nodes and
+count against their user's limits; the queued ones have the places that their submissions give them. From there the
+forked form simulates until the first queued link starts. Nothing is simulated further: at that start the cluster is
+taken from the record again. Links cost other jobs nothing beyond that simulation.
+
+Rules are fitted every week, as in `models.provisioning.pairs.recorded.build_recorded_pairs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from features import observe
+from models.provisioning.pairs.injected import write_observation
+from models.provisioning.pairs.recorded import Predecessors, week_of, week_world
+from models.provisioning.service.chain import Chain, Link
+from simulator.cluster import NONE, advance, copy, place_of, visible_state
+from simulator.compiled import njit
+from simulator.recorded.branch import RecordedBranch, RecordedCluster
+from simulator.recorded.record import RecordedTrace
+from simulator.recorded.stand_in import first_start_of_queued, stand_in
+from simulator.recorded.world import Extra
+from traces.arrays import Float32s, Int64s
+from traces.units import HOUR_S
+
+
+@njit
+def _anchor(
+    cluster: RecordedCluster,
+    branches: tuple[RecordedBranch, RecordedBranch],
+    now: int,
+    first: int,
+    start_s: Int64s,
+    end_s: Int64s,
+    out: Int64s,
+) -> None:
+    """Make the second branch the record at `now` with rows first, first + 1, ... running, without the rows `out`."""
+    followed, leaf = branches
+    advance(cluster, followed, now - 1)
+    copy(cluster, leaf, followed)
+    stand_in(cluster, leaf, followed, now, first, start_s, out)
+    for k in range(len(end_s)):
+        leaf.state.end_s[first + k] = end_s[k]
+
+
+@njit
+def _observe(
+    cluster: RecordedCluster,
+    leaf: RecordedBranch,
+    now: int,
+    row: int,
+    pair: tuple[int, int, int, int, int, int],
+    observation: Float32s,
+) -> None:
+    """Write what is seen in a branch from `_anchor` before `row` is submitted; pair as `write_observation` takes it."""
+    write_observation(observation, visible_state(cluster, leaf, now), now, pair, place_of(cluster, leaf, row, now))
+
+
+@njit
+def _first_start(
+    cluster: RecordedCluster, leaf: RecordedBranch, now: int, first: int, submit_s: Int64s, started: Int64s
+) -> int:
+    """As `first_start_of_queued`, in a branch from `_anchor`."""
+    return first_start_of_queued(cluster, leaf, now, first, submit_s, started)
+
+
+class LinkCluster:
+    """The record with a chain's links in it. Instants must not go back into an earlier week, until `begin_again`."""
+
+    def __init__(
+        self, record: RecordedTrace, predecessors: Predecessors, rows: int, fit_span_s: int | None = None
+    ) -> None:
+        """rows: most links of a chain that run or wait at once."""
+        self.record, self.predecessors, self.rows, self.fit_span_s = record, predecessors, rows, fit_span_s
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Forget the week, so that the next instant may lie anywhere."""
+        self.week_s = NONE
+
+    def first_start(self, chain: Chain, now_s: int, running: Sequence[Link], queued: Sequence[Link]) -> tuple[int, Any]:
+        """When the first queued link starts, epoch s, and the positions of those that start in that second."""
+        row = self.anchor(chain, now_s, running, queued)
+        submit_s, started = np.array([link.submit_s for link in queued], np.int64), np.zeros(len(queued), np.int64)
+        start_s = _first_start(self.cluster, self.branches[1], now_s, row, submit_s, started)
+        return int(start_s), tuple(np.flatnonzero(started).tolist())
+
+    def observation(self, chain: Chain, now_s: int, running: Sequence[Link], limit_s: int) -> Float32s:
+        """The observation before a link of that limit is submitted. The branch stays as `anchor` leaves it."""
+        row = self.anchor(chain, now_s, running, [Link(limit_s, now_s)])
+        last, seen = chain.started[-1], np.zeros(len(observe.FEATURES), np.float32)
+        job = self.predecessors.row[chain.number]
+        wait_s, size, user = last.start_s - last.submit_s, self.record.size[job], self.record.user[job]
+        pair = (last.start_s, wait_s, last.end_s, size, limit_s, user)
+        _observe(self.cluster, self.branches[1], now_s, row, pair, seen)
+        return seen
+
+    def anchor(self, chain: Chain, now_s: int, running: Sequence[Link], queued: Sequence[Link]) -> int:
+        """Put the running links into the record at `now_s`; return the row that the first queued one has then."""
+        self._turn_to(now_s)
+        job = int(self.predecessors.row[chain.number])
+        self._give_rows([*running, *queued], job)
+        self.cluster.log.end_s[self.first_row : self.first_row + len(running)] = 0  # one that is ended counts no longer
+        start_s, end_s = (
+            np.array([getattr(link, name) for link in running], np.int64) for name in ("start_s", "end_s")
+        )
+        _anchor(self.cluster, self.branches, now_s, self.first_row, start_s, end_s, self.removed[chain.number])
+        return self.first_row + len(running)
+
+    def _give_rows(self, links: Sequence[Link], job: int) -> None:
+        """Let the rows beyond the record be these links, which request what the record's `job` does."""
+        rows, limits_s = slice(self.first_row, self.first_row + len(links)), [link.limit_s for link in links]
+        jobs, beyond = self.cluster.jobs, self.cluster.beyond
+        jobs.size[rows], jobs.user[rows] = self.record.size[job], self.record.user[job]
+        jobs.limit_s[rows] = self.cluster.log.end_s[rows] = limits_s
+        if self.has_priority:
+            beyond.own[:] = HOUR_S * self.record.priority[job]
+
+    def _turn_to(self, now_s: int) -> None:
+        """Build the world of the week of `now_s`, unless it is there."""
+        week_s = int(week_of(np.array([now_s]))[0])
+        if week_s == self.week_s:
+            return
+        extra = Extra(*(np.full(self.rows, value, np.int64) for value in (1, 1, 0, 0)))
+        self.world, self.place = world, place = week_world(self.record, week_s, extra, self.fit_span_s)
+        rows = np.stack([self.predecessors.row, self.predecessors.next_row], axis=1)
+        self.week_s, self.first_row = week_s, world.first_extra
+        self.cluster: Any = world.clusters[0]
+        self.has_priority = bool(self.cluster.beyond.own[0] != NONE)
+        self.branches = world.branch(0, observe.RECENT), world.branch(0, observe.RECENT)
+        self.removed = np.where(rows == NONE, NONE, place[rows])

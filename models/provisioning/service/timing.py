@@ -1,0 +1,60 @@
+"""Players that choose only the moment of submission: one link at a time, of one limit.
+
+An artifact decides for a link as it does for the successor of a pair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from agent.artifact import Artifact
+from models.provisioning.service.chain import WAIT, Move, View
+from simulator.recorded.record import NEVER
+
+
+@dataclass(frozen=True)
+class TimedPlayer:
+    """Submits when its artifact does, at the latest when the last link ends."""
+
+    name: str
+    artifact: Artifact = field(repr=False)
+    setting: float | None = None  # None: the artifact's own
+    limit: str = "own"  # the user's own, or the "shortest" or "longest" that a link may ask for
+    looks_ahead: bool = False
+
+    def act(self, view: View) -> Move:
+        """Ask the artifact."""
+        if view.chain.queued:
+            return Move(again_s=NEVER)
+        limit_s = {"own": view.chain.limit_s, "shortest": view.limits_s[0], "longest": view.limits_s[-1]}[self.limit]
+        if view.left_s <= 0 or self.artifact.decide(view.observe(limit_s)[None], self.setting)[0]:
+            return Move(submit=(limit_s,))
+        return WAIT
+
+
+@dataclass(frozen=True)
+class TimingOracle:
+    """Knows when a link submitted at each instant will start; takes the one of least interruption + overlap.
+
+    Of equal ones it takes the earliest. It begins to decide about the next link when the link before has ended.
+    """
+
+    name: str
+    looks_ahead: bool = False
+
+    def act(self, view: View) -> Move:
+        """Remember the best moment so far; choose it when the last link ends."""
+        chain, now = view.chain, view.now_s
+        if chain.queued:
+            return Move(again_s=NEVER)
+        if len(chain.started) > 1 and now < (before_s := chain.started[-2].end_s):
+            return Move(again_s=before_s)
+        start_s = view.would_start(chain.limit_s)
+        found = abs(start_s - chain.covered_until_s), start_s, now
+        chain.memory = min(chain.memory or (np.iinfo(np.int64).max, 0, 0), found)
+        if view.left_s > 0:
+            return WAIT
+        _, start_s, submit_s = chain.memory
+        return Move(chosen=(submit_s, start_s))

@@ -1,0 +1,216 @@
+"""Chains of a wanted service: against chains of fixed links, against the twin, and by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from models.provisioning import chains as fixed
+from models.provisioning.pairs import recorded as recorded_pairs
+from models.provisioning.pairs.recorded import Predecessors
+from models.provisioning.policies.reactive import Reactive
+from models.provisioning.protocol import NONE
+from models.provisioning.service.chain import Chain, Link, Move, View, work_of
+from models.provisioning.service.play import Service, play_services
+from models.provisioning.service.rules import KeepAhead, SubmitAtEnd
+from models.provisioning.service.timing import TimedPlayer, TimingOracle
+from simulator.recorded.calibration.judge import ALL
+from simulator.recorded.parameters import Parameters, jobs_of, rules_of
+from simulator.recorded.record import NEVER, RecordedTrace
+from tests.models.pair_tables import random_pairs
+from tests.models.provisioning.pairs.test_recorded import parameters, predecessors, simple
+from tests.models.provisioning.service.plain import play_plainly
+from tests.simulator.recorded.cases import records, twins
+from traces.units import HOUR_S
+
+DECISION_S = 250
+RUN_S = 600
+DECISIONS = 20  # of a script
+SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+ARTIFACT, _ = Reactive().fit(random_pairs(0, 2), 0)
+
+
+def played(record: RecordedTrace, of: Predecessors, players: Sequence[Any], fitted: Parameters, **service: Any) -> Any:
+    asked = {"wanted_s": 3000, "restart_s": 0, "decision_s": DECISION_S, "limits_s": (RUN_S, 1000), **service}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorded_pairs, "infer_parameters", lambda record, until_s: fitted)
+        return play_services(record, of, players, Service(**asked))
+
+
+def starts_of(chain: Chain) -> list[int]:
+    return [link.start_s for link in chain.started]
+
+
+def cut_at(record: RecordedTrace, run_s: int) -> RecordedTrace:
+    """The record, in which every job that ran was cut by a limit of `run_s`."""
+    ends = np.where(record.ran, record.start_s + run_s, record.end_s)
+    limits = np.where(record.ran, run_s, record.limit_s)
+    return RecordedTrace(
+        record.submit_s, record.start_s, ends, record.size, limits, record.user, record.priority, record.job_key
+    )
+
+
+@SLOW
+@given(case=records(), lead_s=st.sampled_from([0, 250, 500]), slope=st.sampled_from([None, 500.0]))
+def test_one_link_at_a_time_of_one_limit_is_the_chain_of_fixed_links(
+    case: tuple[RecordedTrace, Any], lead_s: int, slope: float | None
+) -> None:
+    """Start for start, under an artifact, the reactive rule and the oracle; two chains side by side."""
+    record, links = cut_at(case[0], RUN_S), 4
+    of, fitted = predecessors(record), parameters(points_per_hour=slope)
+    assume(len(of.row) > 0)
+    lead_h = lead_s / HOUR_S + 1e-6
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorded_pairs, "infer_parameters", lambda record, until_s: fitted)
+        known = [fixed.Player(ARTIFACT, lead_h), fixed.Player(ARTIFACT, 0.0), fixed.Player(None)]
+        expected = fixed.play_chains(record, of, known, links=links, limit_s=RUN_S, decision_s=DECISION_S)
+    players = [TimedPlayer("early", ARTIFACT, lead_h), SubmitAtEnd("reactive"), TimingOracle("oracle")]
+    found = played(record, of, players, fitted, wanted_s=links * RUN_S)
+    for of_player, starts in zip(found, expected.tolist(), strict=True):
+        assert [starts_of(chain)[:links] for chain in of_player] == starts
+
+
+@dataclass
+class Scripted:
+    """Does what is written for each decision, as far as it can."""
+
+    script: list[tuple[list[int], int, int]]  # limits to submit; position to cancel and to end, or -1
+    name: str = "scripted"
+    looks_ahead: bool = False
+    asked: int = 0
+    seen: list[View] = field(default_factory=list)
+
+    def actions(self, decision: int, queued: int, running: int) -> tuple[list[int], list[int], list[int]]:
+        limits, cancel, end = self.script[decision % len(self.script)]
+        if queued + running + len(limits) > 8:
+            limits = []
+        return limits, [cancel] if 0 <= cancel < queued else [], [end] if 0 <= end < running else []
+
+    def act(self, view: View) -> Move:
+        if self.asked == DECISIONS:
+            return Move(again_s=NEVER)
+        self.seen.append(view)
+        submit, cancel, end = self.actions(self.asked, len(view.chain.queued), len(view.running))
+        self.asked += 1
+        return Move(tuple(submit), tuple(cancel), tuple(end))
+
+
+scripts = st.lists(
+    st.tuples(st.lists(st.sampled_from([200, 600, 1000]), max_size=2), st.integers(-4, 2), st.integers(-8, 1)),
+    min_size=1,
+    max_size=6,
+)
+
+
+@SLOW
+@given(case=records(), script=scripts, most_jobs=st.sampled_from([1, 2, 3, None]), slope=st.sampled_from([None, 500.0]))
+def test_every_start_is_that_of_the_twin(
+    case: tuple[RecordedTrace, Any], script: Any, most_jobs: int | None, slope: float | None
+) -> None:
+    """Links of several limits, several queued, some cancelled or ended, under the user's limits."""
+    record = case[0]
+    fitted = parameters(max_jobs=most_jobs, points_per_hour=slope)
+    of = predecessors(record)
+    of = Predecessors(of.row[:1], of.next_row[:1])
+    assume(len(of.row) > 0)
+    player = Scripted(script)
+    ((chain,),) = played(record, of, [player], fitted, wanted_s=2500)
+    row, first_s = int(of.row[0]), int(record.submit_s[0])
+
+    def key_at(submit_s: int) -> int:
+        if slope is None:
+            return first_s - submit_s
+        return int(HOUR_S * record.priority[row] + np.rint(-slope * (submit_s - first_s)))
+
+    logged = twins(record, jobs_of(record, slope))
+    rules = rules_of(fitted, ALL)
+    until_s = player.seen[-1].now_s
+    expected = play_plainly(
+        logged, row, int(of.next_row[0]), rules, key_at, Scripted(script).actions, DECISION_S, until_s
+    )
+    found = [
+        (link.limit_s, link.submit_s, link.start_s, link.end_s) for link in chain.started if link.start_s <= until_s
+    ]
+    assert found == expected
+
+
+def link(start_s: int, end_s: int) -> Link:
+    return Link(end_s - start_s, start_s, start_s, end_s)
+
+
+def test_work_goes_on_in_the_link_that_started_first() -> None:
+    """Links of 100 s at 0, 80 and 250; a restart costs 10 s; the second serves from 100, the third after 70 s."""
+    links = [link(0, 100), link(80, 180), link(250, 350)]
+    done = work_of(links, 1000, 10)
+    assert (done.done_s, done.until_s, done.is_finished) == (100 + 70 + 90, 350, False)
+    assert (done.interruptions, done.restarts, done.restart_s, done.held_s) == (((180, 250),), 2, 20, 300)
+    finished = work_of(links, 185, 10)  # 15 s of work are left for the third, after its restart
+    assert (finished.until_s, finished.is_finished, finished.held_s) == (250 + 10 + 15, True, 200 + 25)
+
+
+def test_a_link_that_ends_before_it_could_take_over_never_serves() -> None:
+    done = work_of([link(0, 100), link(20, 60), link(100, 104)], 1000, 10)
+    assert (done.done_s, done.restarts, done.restart_s, done.held_s) == (100, 1, 4, 144)
+
+
+def idle() -> RecordedTrace:
+    """Six nodes of which P of user 0 has one, from 100 to 1100; nobody else is there until 60,000."""
+    columns = {
+        "submit_s": (0, 40, 60_000), "start_s": (0, 100, 60_000), "end_s": (30, 1100, 60_010), "size": (6, 1, 1),
+        "limit_s": (100, 1000, 100), "user": (2, 0, 2), "priority": (0, 0, 0),
+    }  # fmt: skip
+    return RecordedTrace(
+        **{name: np.array(column, np.int64) for name, column in columns.items()}, job_key=["wide", "p", "last"]
+    )
+
+
+P = Predecessors(np.array([1]), np.array([NONE]))
+
+
+def test_a_singleton_chain_starts_when_a_reactive_one_does() -> None:
+    """Without anybody else a link starts a second after it is submitted; 2,500 s of work take three links."""
+    ((reactive,), (singleton,)) = played(
+        idle(), P, [SubmitAtEnd("reactive"), SubmitAtEnd("singleton")], parameters(), wanted_s=2500
+    )
+    assert starts_of(reactive) == starts_of(singleton) == [100, 1101, 2102]
+
+
+def test_two_ahead_keeps_three_links_and_all_at_once_as_many_as_the_work_takes() -> None:
+    """On an idle cluster they start at once, and again when they end; three at a time, and four in all at 3,500 s."""
+    two, every = played(
+        idle(), P, [KeepAhead("two", 2), KeepAhead("all", None)], parameters(max_jobs=None), wanted_s=3500
+    )
+    assert starts_of(two[0]) == [100, 351, 351, 1352, 1352, 1603, 2604, 2604, 2855]
+    assert two[0].most_queued == 2
+    assert starts_of(every[0])[:4] == [100, 351, 351, 351] and every[0].most_queued == 3
+
+
+def test_a_limit_of_running_jobs_keeps_queued_links_waiting() -> None:
+    (two,) = played(idle(), P, [KeepAhead("two", 2)], parameters(max_jobs=1), wanted_s=2500)
+    assert starts_of(two[0]) == [100, 1101, 2102] and two[0].most_queued == 2
+
+
+def test_a_link_that_is_handed_over_frees_its_nodes() -> None:
+    """One job a user: the second link, submitted at 350, starts a second after the first is ended at 600."""
+    player = Scripted([([1000], -1, -1), ([], -1, 0)] + [([], -1, -1)] * 20)
+    ((chain,),) = played(idle(), P, [player], parameters(max_jobs=1), wanted_s=1200)
+    assert [(one.start_s, one.end_s) for one in chain.started[:2]] == [(100, 600), (601, 1601)]
+    assert work_of(chain.started, 1200, 0).interruptions == ((600, 601),)
+
+
+def test_a_chosen_start_may_lie_before_the_decision() -> None:
+    """The oracle chooses at the end, and what it chose had started a second after 850."""
+    (oracle,) = played(idle(), P, [TimingOracle("oracle")], parameters(), decision_s=333, wanted_s=1900)
+    starts = [link.start_s for link in oracle[0].started]
+    assert starts[:2] == [100, 1101]
+
+
+def test_a_player_that_never_acts_ends_with_its_first_link() -> None:
+    ((chain,),) = played(idle(), P, [Scripted([([], -1, -1)])], parameters(), wanted_s=5000)
+    assert starts_of(chain) == [100] and work_of(chain.started, 5000, 0).done_s == 1000
