@@ -17,17 +17,16 @@ from pipelines.commands import (
     emulate,
     explain,
     export,
-    models,
     profile_template,
     release,
     report,
     run,
     simulate,
     traces,
-    tune,
     wait,
     whatif,
 )
+from pipelines.commands.policies import models, tune
 from pipelines.lake import commands as lake
 from pipelines.process.terminal import safe_streams
 from traces.errors import BatonError, WorkError, of_system

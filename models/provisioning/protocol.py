@@ -149,6 +149,13 @@ class TableArtifact(Artifact, ABC):
         """Return (k, d) as `PairTable.decisions_of` does."""
 
 
+def no_pairs() -> PairTable:
+    """A table without pairs, for a rule, which has nothing to fit."""
+    none = np.zeros(0, np.int64)
+    offset, observations = np.zeros(1, np.int64), np.zeros((0, 0), np.float32)
+    return PairTable(none, none, none, none, none, none, offset, none, none, observations)
+
+
 def concatenate(tables: Iterable[PairTable]) -> PairTable:
     """Join tables one after the other; each pair keeps its decisions. There must be at least one table."""
     parts = list(tables)

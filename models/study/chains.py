@@ -1,25 +1,33 @@
-"""Play a study's policies on chains of links, in addition to pairs: which chains, at which settings, with which losses.
+"""Play a study's policies on chains of links: which chains, at which settings, with which losses.
 
-Chains are played only in the recorded world (`models.provisioning.chains`) and are not stored.
+Chains of a number of links (`models.provisioning.chains`) and of a wanted service (`models.provisioning.service`) are
+played only in the recorded world and are not stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from features.bootstrap import block_count, interval, resampled_means, seed_weights, start_weights
-from features.conventions import INDICATIVE_BELOW_BLOCKS, ORACLE, interruption_h, overlap_h
+from features.conventions import INDICATIVE_BELOW_BLOCKS, ORACLE, REACTIVE, RULES, interruption_h, overlap_h
 from models.provisioning.comparison.outcomes import play
-from models.provisioning.protocol import TrainedPolicy
+from models.provisioning.protocol import TrainedPolicy, no_pairs
+from models.provisioning.service import names
 from models.study.cluster import Study
 from models.study.pair_tables import predecessors_in
 from models.study.windows import Window
 from traces.arrays import Float64s, Int64s
 from traces.errors import InputError
 from traces.units import HOUR_S
+
+if TYPE_CHECKING:
+    from models.provisioning.pairs.recorded import Predecessors
+    from models.provisioning.service.chain import Player as ServicePlayer
+    from models.provisioning.service.play import Service
+    from simulator.recorded.record import RecordedTrace
 
 
 def chain_rows(
@@ -111,3 +119,78 @@ def _settings(study: Study, trained: Sequence[TrainedPolicy], select: Window | N
             outcome = play(pairs, artifacts, name)
             settings[name] = outcome.settings[int(np.argmin(outcome.cost_h(1.0).mean(axis=(0, 2))))]
     return settings
+
+
+def service_rows(
+    study: Study,
+    policies: Sequence[str],
+    trained: Sequence[TrainedPolicy],
+    report: Window,
+    service: Service,
+    weight: float,
+) -> list[dict[str, Any]]:
+    """A row for each policy on chains of a wanted service (`models.provisioning.service.figures`).
+
+    policies: names of `models.provisioning.service.names` to play in addition to those that are always played; trained:
+    the fits of those that learn, at their own settings. A chain begins where a predecessor of the report window did, at
+    most one in the scenario's `every_s`. Limits above the longest that the record holds before the window are left out.
+    """
+    from models.provisioning.service.figures import service_figures
+    from models.provisioning.service.play import play_services
+    from simulator.recorded.parameters import LEAST_FIT_S
+
+    record, predecessors = predecessors_in(study.data, study.scenario, report)
+    predecessors = _apart(record, predecessors, study.scenario.every_s)
+    if not len(predecessors.row):
+        raise InputError(f"cluster {study.scenario.cluster!r}: no chain begins between {report}; give a wider window")
+    known = record.submit_s < report.from_s
+    service = service.within(int(record.limit_s[known].max(initial=0)))
+    players = service_players(policies, trained, weight)
+    span_s = None if study.scenario.from_s is None else LEAST_FIT_S
+    chains = play_services(record, predecessors, [player for _, player in players], service, span_s)
+    by_name: dict[str, list[Any]] = {}
+    for (name, _), of_player in zip(players, chains, strict=True):
+        by_name.setdefault(name, []).append(of_player)
+    timing = [name for name in by_name if name in RULES or name in {one.name for one in trained}]
+    rows = service_figures(by_name, timing, record.submit_s[predecessors.row], service, weight)
+    beyond = {
+        name: sum(chain.started[-1].start_s > record.submit_s[-1] for seed in seeds for chain in seed)
+        for name, seeds in by_name.items()
+    }
+    about = {"world": study.scenario.world, "wanted_h": service.wanted_s / HOUR_S, "restart_s": service.restart_s}
+    limits = {"limits_h": [limit_s / HOUR_S for limit_s in service.limits_s], "overlap_weight": weight}
+    return [{**row, **about, **limits, "beyond_log": beyond[row["policy"]]} for row in rows]
+
+
+def service_players(
+    policies: Sequence[str], trained: Sequence[TrainedPolicy], weight: float
+) -> list[tuple[str, ServicePlayer]]:
+    """The players of those policies and of the ones that are always played, each with the name of its row."""
+    from models.provisioning.registry import is_known, make_policy
+    from models.provisioning.service.rules import KeepAhead, SubmitAtEnd
+    from models.provisioning.service.timing import TimedPlayer, TimingOracle
+
+    ahead = {names.TWO_AHEAD: 2, names.ALL_AT_ONCE: None}
+    estimate = make_policy("start-estimate").fit(no_pairs(), 0)[0]
+    players: list[tuple[str, ServicePlayer]] = []
+    for name in dict.fromkeys((*names.ALWAYS, *policies)):
+        if name in (REACTIVE, names.SINGLETON):
+            players.append((name, SubmitAtEnd(name)))
+        elif name in ahead:
+            players.append((name, KeepAhead(name, ahead[name])))
+        elif name in (names.SHORTEST, names.LONGEST):
+            players.append((name, TimedPlayer(name, estimate, limit=name)))
+        elif name == ORACLE:
+            players.append((name, TimingOracle(name)))
+        elif is_known(name) and name not in {one.name for one in trained}:
+            players.append((name, TimedPlayer(name, make_policy(name).fit(no_pairs(), 0)[0])))
+    return players + [(one.name, TimedPlayer(one.name, one.artifact)) for one in trained]
+
+
+def _apart(record: RecordedTrace, predecessors: Predecessors, every_s: int) -> Predecessors:
+    """Those of the predecessors that were submitted at least `every_s` after the one before."""
+    kept: list[int] = []
+    for place, submit_s in enumerate(record.submit_s[predecessors.row].tolist()):
+        if not kept or submit_s >= record.submit_s[predecessors.row[kept[-1]]] + every_s:
+            kept.append(place)
+    return type(predecessors)(predecessors.row[kept], predecessors.next_row[kept])

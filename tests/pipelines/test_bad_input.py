@@ -163,6 +163,9 @@ def test_a_trace_too_short_for_pairs(baton: Baton, tmp_path: Path) -> None:
     assert_one_line(result, "5.0 days", "longer trace")
 
 
+CHAINS = ("evaluate", "--world", "calibrated", "--from", "2026-03-02", "--to", "2026-03-03", "--chains")
+
+
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
@@ -181,6 +184,14 @@ def test_a_trace_too_short_for_pairs(baton: Baton, tmp_path: Path) -> None:
             ("evaluate", "--policies", "forest", "--from", "2026-03-02", "--to", "2026-03-03", "--chain", "5"),
             "calibrated",
         ),
+        ((*CHAINS, "10d", "--policies", "magic"), "unknown policy 'magic' for --chains; known: plan, reactive"),
+        ((*CHAINS, "10d", "--policies", ","), "--policies is empty"),
+        ((*CHAINS, "10d", "--policies", "reactive", "--world", "plain"), "--chains 10d with --world plain"),
+        ((*CHAINS, "90d", "--policies", "reactive"), "--chains 90d: a chain of 1 to 60 days"),
+        ((*CHAINS, "a month", "--policies", "reactive"), "'a month'"),
+        ((*CHAINS, "10d", "--policies", "reactive", "--restart-cost", "5h"), "--restart-cost 18000 s is over a third"),
+        ((*CHAINS, "10d", "--policies", "reactive", "--limits", ","), "--limits is empty"),
+        ((*CHAINS, "10d", "--policies", "forest"), "baton train"),
         (
             ("evaluate", "--policies", "forest", "--from", "2026-03-02", "--to", "2026-03-03", "--hidden", "x,held"),
             "--hidden 'x'; give one or several of recent, limits, nodes, held",

@@ -19,8 +19,9 @@ from models.provisioning.service.chain import Chain, Link, Move, Player, View, w
 from models.provisioning.service.links import LinkCluster
 from simulator.recorded.record import NEVER, RecordedTrace
 from traces.counted import counted
+from traces.errors import InputError
 from traces.progress import Progress
-from traces.units import DAY_S
+from traces.units import DAY_S, HOUR_S
 
 ROOM = 16  # links of a chain that run or wait beyond those that the service takes
 
@@ -33,6 +34,16 @@ class Service:
     restart_s: int  # lost in each link after the first
     decision_s: int
     limits_s: tuple[int, ...]  # that a link may ask for, rising
+
+    def within(self, longest_s: int) -> Service:
+        """The service without limits longer than `longest_s`. Raises InputError if none is left."""
+        limits_s = tuple(limit_s for limit_s in self.limits_s if limit_s <= longest_s)
+        if not limits_s:
+            raise InputError(
+                f"no limit of {self.limits_s[0] / HOUR_S:g} h or more is allowed: the longest in the record is "
+                f"{longest_s / HOUR_S:g} h; give shorter --limits"
+            )
+        return replace(self, limits_s=limits_s)
 
 
 def play_services(

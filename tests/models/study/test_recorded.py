@@ -17,6 +17,7 @@ from models.provisioning import registry
 from models.provisioning.policies.reactive import Reactive
 from models.provisioning.protocol import NONE, TrainedPolicy
 from models.provisioning.scenario import CALIBRATED, PLAIN, RECORDED_WAIT
+from models.provisioning.service.names import ALWAYS
 from models.release.policies.publish import publish
 from models.study import fits, inputs
 from models.study.chains import chain_rows
@@ -193,6 +194,43 @@ def test_chains_are_of_the_calibrated_world_alone(data: DataFolder, capsys: pyte
         main([*asked, "--from", "2026-01-01", "--to", "2026-01-02", "--world", PLAIN])
     assert stopped.value.code == 2
     assert "--chain 5 with --world plain; chains are played in --world calibrated" in capsys.readouterr().err
+
+
+def test_chains_of_a_wanted_service(data: DataFolder, capfd: pytest.CaptureFixture[str]) -> None:
+    """A row for each policy that is always played, with intervals, and the difference to the best one of timing."""
+    until_s = study_of(data, CUT).usable.until_s
+    window = ["--from", instants.text(until_s - 10 * DAY_S), "--to", instants.text(until_s)]
+    asked = ["evaluate", "--cluster", CUT, "--data", str(data.root), "--world", CALIBRATED, *window, "--chains", "2d"]
+    asked += ["--policies", "start-estimate", "--every", "24h", "--decide-every", "2h"]
+    with pytest.raises(SystemExit) as stopped:
+        main([*asked, "--json"])
+    assert stopped.value.code == 0
+    rows = {row["policy"]: row for row in json.loads(capfd.readouterr().out)["chains"]}
+    assert set(rows) == set(ALWAYS) and {row["n"] for row in rows.values()} == {6}
+    best = rows["reactive"]["difference_to_best_timing"]["policy"]
+    beside = rows["two-ahead"]["difference_to_best_timing"]
+    lost = {name: row["lost_h_per_day"] for name, row in rows.items()}
+    assert beside["lost_h_per_day"] == pytest.approx(lost["two-ahead"] - lost[best]) and len(beside["ci95"]) == 2
+    assert rows[best]["difference_to_best_timing"]["ci95"] == [0.0, 0.0]
+    assert lost["oracle"] <= lost["reactive"] == lost["singleton"]
+    for row in rows.values():
+        low, high = row["ci95"]
+        assert low <= row["lost_h_per_day"] <= high and row["node_hours_ratio"] >= 1.0
+        assert row["intervals"].keys() >= {"overlap_h_per_day", "restarts_per_day", "undisturbed_days_share"}
+    with pytest.raises(SystemExit):
+        main(asked)
+    text = capfd.readouterr().out
+    assert "chains of 2 days of work, a restart costs 10 min, world calibrated: n 6, 2 blocks of 7 days" in text
+    assert f"best policy that chooses only the moment: {best}" in text
+
+
+def test_limits_that_no_job_had_are_not_asked_for(data: DataFolder, capfd: pytest.CaptureFixture[str]) -> None:
+    until_s = study_of(data, CUT).usable.until_s
+    window = ["--from", instants.text(until_s - 10 * DAY_S), "--to", instants.text(until_s)]
+    asked = ["evaluate", "--cluster", CUT, "--data", str(data.root), "--world", CALIBRATED, *window, "--chains", "2d"]
+    with pytest.raises(SystemExit) as stopped:
+        main([*asked, "--policies", "reactive", "--limits", "999h"])
+    assert stopped.value.code == 2 and "no limit of 999 h or more is allowed" in capfd.readouterr().err
 
 
 def test_pairs_that_are_not_of_that_world_are_refused(data: DataFolder, capsys: pytest.CaptureFixture[str]) -> None:

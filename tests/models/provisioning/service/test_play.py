@@ -24,7 +24,7 @@ from simulator.recorded.calibration.judge import ALL
 from simulator.recorded.parameters import Parameters, jobs_of, rules_of
 from simulator.recorded.record import NEVER, RecordedTrace
 from tests.models.pair_tables import random_pairs
-from tests.models.provisioning.pairs.test_recorded import parameters, predecessors, simple
+from tests.models.provisioning.pairs.test_recorded import parameters, predecessors
 from tests.models.provisioning.service.plain import play_plainly
 from tests.simulator.recorded.cases import records, twins
 from traces.units import HOUR_S

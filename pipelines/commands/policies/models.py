@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from models.provisioning.worlds import check_chain
 from pipelines import completion, options
+from pipelines.commands.policies.compared import print_comparison
+from pipelines.commands.policies.service import (
+    Chains,
+    LimitsOfLinks,
+    OverlapWeight,
+    RestartCost,
+    evaluate_service,
+    service_of,
+    service_policies,
+)
 from pipelines.options import ClusterName, Data, Json
 from simulator.names import SCHEDULERS, SLURM, check_names
 from traces.errors import InputError
@@ -185,11 +195,17 @@ def evaluate(
     fitted_in: FittedIn = None,
     fitted_on: FittedOn = None,
     chain: Chain = None,
+    chains: Chains = None,
+    restart_cost: RestartCost = "10m",
+    limits: LimitsOfLinks = "2h,4h,8h,12h,24h,48h",
+    overlap_weight: OverlapWeight = 0.5,
     hidden: Hidden = None,
     data: Data = None,
     json: Json = False,
 ) -> None:
     """Compare trained policies on the same chained pairs. Settings are chosen between the fit's end and --from.
+
+    Over 50 lines: a parameter for each option.
 
     For policies --fitted-on another cluster (with that cluster's nodes and pair sizes), settings are chosen on the
     declared select window of --cluster.
@@ -201,18 +217,22 @@ def evaluate(
     with options.output(json) as out:
         bounds, unseen = _bounds(from_, to), _unseen(hidden)
         check_chain(chain, world)
-        names = _chosen(policies)
+        asked = None if chains is None else service_of(chains, restart_cost, limits, overlap_weight, world)
+        names, fitted_names = (_chosen(policies), []) if asked is None else service_policies(policies)
         trained_on = fitted_on or cluster
         options.check_tracking(folder, trained_on if CHAMPION in names else None)
-        _check_trained(folder, trained_on, names)
+        _check_trained(folder, trained_on, names if asked is None else fitted_names)
         submitter = (partition, user, account)
         judge = partial(_study, folder, cluster, capacity, pair_nodes, limit, scheduler, submitter, decide_every)
         study = judge(world, pairs, every)
+        if asked is not None:
+            evaluate_service(out, study, names, _trained(study, fitted_names)[0], bounds, asked, json)
+            return
         fitted = study if fitted_in in (None, world) else judge(fitted_in, None, every)
         if trained_on != cluster:
             elsewhere = (None, None, limit, scheduler, (None, None, None), decide_every)
             fitted = _study(folder, trained_on, *elsewhere, fitted_in or world, None, None)
-        _print_comparison(out, _compared(study, fitted, names, bounds, unseen, chain), json)
+        print_comparison(out, _compared(study, fitted, names, bounds, unseen, chain), json)
 
 
 def _compared(
@@ -246,36 +266,12 @@ def _compared(
     }
 
 
-def _print_comparison(out: TextIO, answer: dict[str, Any], json: bool) -> None:
-    if json:
-        options.write_json(out, answer)
-    else:
-        out.write(_comparison_text(answer))
-
-
 def _bounds(from_: str, to: str) -> tuple[int, int]:
     """Parse --from and --to to epoch seconds. Raises InputError if the window is empty."""
     from_s, to_s = options.utc_s(from_), options.utc_s(to)
     if from_s >= to_s:
         raise InputError(f"--from {from_} is not before --to {to}: give a later --to")
     return from_s, to_s
-
-
-def _comparison_text(answer: dict[str, Any]) -> str:
-    """Format the results of `evaluate` as text."""
-    from models.provisioning.registry import is_releasable
-    from reports.text.chains import format_chains
-    from reports.text.comparison import format_table, world_words
-    from reports.text.hidden import format_hidden
-    from reports.text.promises import format_promises
-
-    text = f"{format_table(answer['results'])}\n\n{world_words(answer['world_error'])}\n"
-    text += f"policies fitted in world {answer['fitted_in']}, on cluster {answer['fitted_on']}\n"
-    compared = dict.fromkeys(row["policy"] for row in answer["results"] if not is_releasable(row["policy"]))
-    text += f"compared, not released: {', '.join(compared)}\n" if compared else ""
-    text += f"\n{format_promises(answer['promises'])}\n" if answer["promises"] else ""
-    text += f"\n{format_chains(answer['chains'])}\n" if answer["chains"] else ""
-    return text + (f"\n{format_hidden(answer['hidden'])}\n" if answer["hidden"] else "")
 
 
 def _unseen(hidden: str | None) -> list[str]:

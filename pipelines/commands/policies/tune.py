@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipelines import completion, options
-from pipelines.commands.models import Capacity, Limit, PairNodes, Scheduler, Seed, World
+from pipelines.commands.policies.models import Capacity, Limit, PairNodes, Scheduler, Seed, World
 from pipelines.options import ClusterName, Data, Json
 from simulator.names import check_names
 from traces.counted import counted

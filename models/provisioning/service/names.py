@@ -1,0 +1,41 @@
+"""Names of the players of chains with a wanted service, and the limits on what may be asked. Cheap to import."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from features.conventions import ORACLE, REACTIVE, RULES
+from models.provisioning import registry
+from traces.errors import InputError
+from traces.units import DAY_S, HOUR_S
+
+PLAN = "plan"
+SHORTEST, LONGEST = "shortest", "longest"  # always that limit, at the moment of start-estimate
+TWO_AHEAD, SINGLETON, ALL_AT_ONCE = "two-ahead", "singleton", "all-at-once"
+BY_HAND = (REACTIVE, SINGLETON, TWO_AHEAD, ALL_AT_ONCE)  # decide without looking
+ALWAYS = (*BY_HAND, *(name for name in RULES if name != REACTIVE), SHORTEST, LONGEST, ORACLE)  # in every table
+
+LIMITS_S = tuple(hours * HOUR_S for hours in (2, 4, 8, 12, 24, 48))  # that a link may ask for, unless others are given
+RESTART_S = 600  # lost in each link after the first, unless given
+OVERLAP_WEIGHT = 0.5  # hours lost that an hour of overlap is worth, as in Mirage's older environment
+
+
+def check_service_policies(names: Sequence[str]) -> None:
+    """Raise InputError, listing the known names, for a policy that cannot play a chain of a wanted service."""
+    timing = (*registry.POLICIES, *registry.LOOKING_AHEAD)
+    for name in names:
+        if name not in (PLAN, *ALWAYS, *timing):
+            known = dict.fromkeys((PLAN, *ALWAYS, *timing))
+            raise InputError(f"unknown policy {name!r} for --chains; known: {', '.join(known)}")
+
+
+def check_service(wanted_s: int, restart_s: int, limits_s: Sequence[int], least_limit_s: int) -> None:
+    """Raise InputError for a service that no chain can deliver. least_limit_s: the shortest limit of a user."""
+    if not DAY_S <= wanted_s <= 60 * DAY_S:
+        raise InputError(f"--chains {wanted_s / DAY_S:g}d: a chain of 1 to 60 days is played")
+    shortest_s = min(least_limit_s, *limits_s)
+    if 3 * restart_s > shortest_s:
+        raise InputError(
+            f"--restart-cost {restart_s} s is over a third of a link of {shortest_s / HOUR_S:g} h; give at most "
+            f"{shortest_s // 3} s, or longer --limits"
+        )

@@ -1,0 +1,1 @@
+"""`baton train`, `baton evaluate`, `baton tune`: parse options, call `models`, write rows."""

@@ -1,0 +1,90 @@
+"""`baton evaluate --chains`: policies on chains with a wanted service."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
+
+import typer
+
+from models.provisioning.scenario import LEAST_RECORDED_LIMIT_S
+from models.provisioning.service.names import check_service, check_service_policies
+from models.provisioning.worlds import CHAINS_IN
+from pipelines import options
+from traces.errors import InputError
+
+if TYPE_CHECKING:
+    from models.provisioning.protocol import TrainedPolicy
+    from models.study.cluster import Study
+
+Chains = Annotated[
+    str | None,
+    typer.Option("--chains", help="Evaluate chains that have to deliver this much work (10d; world calibrated)."),
+]
+RestartCost = Annotated[
+    str, typer.Option("--restart-cost", help="Work lost in each link of --chains after the first: saving, reloading.")
+]
+LimitsOfLinks = Annotated[str, typer.Option("--limits", help="Limits that a link of --chains may ask for (a,b).")]
+OverlapWeight = Annotated[
+    float, typer.Option("--overlap-weight", min=0.0, max=100.0, help="Hours lost that an hour of overlap is worth.")
+]
+
+
+class ServiceAsked(NamedTuple):
+    """The options of a service, s."""
+
+    wanted_s: int
+    restart_s: int
+    limits_s: tuple[int, ...]
+    overlap_weight: float
+
+
+def service_of(chains: str, restart_cost: str, limits: str, weight: float, world: str) -> ServiceAsked:
+    """Parse the options of a service. Raises InputError for impossible ones."""
+    if world != CHAINS_IN:
+        raise InputError(f"--chains {chains} with --world {world}; chains are played in --world {CHAINS_IN}")
+    limits_s = tuple(sorted({options.duration_s(text) for text in options.names(limits)}))
+    if not limits_s:
+        raise InputError("--limits is empty; give durations (a,b) such as 12h,48h")
+    asked = ServiceAsked(options.duration_s(chains), options.duration_s(restart_cost), limits_s, weight)
+    check_service(asked.wanted_s, asked.restart_s, limits_s, LEAST_RECORDED_LIMIT_S)
+    return asked
+
+
+def service_policies(text: str) -> tuple[list[str], list[str]]:
+    """Parse --policies: all names, and those of them that are fitted. Raises InputError for an unknown one."""
+    from models.provisioning.registry import is_known, make_policy
+
+    names = options.names(text)
+    if not names:
+        raise InputError("--policies is empty; give policy names (a,b)")
+    check_service_policies(names)
+    return names, [name for name in names if is_known(name) and make_policy(name).is_learned]
+
+
+def evaluate_service(
+    out: TextIO,
+    study: Study,
+    policies: Sequence[str],
+    trained: Sequence[TrainedPolicy],
+    bounds: tuple[int, int],
+    asked: ServiceAsked,
+    json: bool,
+) -> None:
+    """Play the chains that begin within `bounds` (epoch s) and write their rows."""
+    from models.provisioning.service.play import Service
+    from models.study import comparisons
+    from models.study.chains import service_rows
+    from models.study.windows import Window
+    from reports.text.service import format_services
+
+    report = Window(*bounds, study.scenario.decide_every_s)
+    service = Service(asked.wanted_s, asked.restart_s, report.decision_s, asked.limits_s)
+    for warning in comparisons.warnings_about(study, report, 0):
+        options.say(f"warning: {warning}")
+    rows = service_rows(study, policies, trained, report, service, asked.overlap_weight)
+    answer: dict[str, Any] = {"chains": rows, "is_development_window": comparisons.is_development(study, report)}
+    if json:
+        options.write_json(out, answer)
+    else:
+        out.write(f"{format_services(rows)}\n")

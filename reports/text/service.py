@@ -1,0 +1,60 @@
+"""Losses of chains with a wanted service, as a plain-text table; the rows come from `models.study.chains`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from features.conventions import BLOCK_DAYS
+from traces.counted import counted
+
+_HEADINGS = (
+    "policy", "lost h/day", "95 %", "overlap h/day", "node hours", "restarts/day", "quiet days", "queued",
+    "to best", "95 %",
+)  # fmt: skip
+
+
+def format_services(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Format one line per policy, the least lost + weight x overlap first.
+
+    'to best' is the difference of lost h/day to the best policy that chooses only the moment.
+    """
+    first = rows[0]
+    note = ", intervals only indicative" if first["indicative"] else ""
+    title = (
+        f"chains of {first['wanted_h'] / 24:g} days of work, a restart costs {first['restart_s'] / 60:g} min, world "
+        f"{first['world']}: n {first['n']}, {counted(first['blocks'], 'block')} of {BLOCK_DAYS} days{note}"
+    )
+    ordered = sorted(rows, key=lambda row: (row["cost_h_per_day"], row["policy"]))
+    lines = [_HEADINGS, *(_service_cells(row) for row in ordered)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADINGS))]
+    padded = [
+        "  ".join([line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))])
+        for line in lines
+    ]
+    best = first["difference_to_best_timing"]["policy"]
+    last = [f"best policy that chooses only the moment: {best}, at {first['overlap_weight']:g} x overlap"]
+    beyond = max(row["beyond_log"] for row in rows)
+    if beyond:
+        last.append(f"{beyond} of {first['n']} chains continued after the last submission of the log")
+    return "\n".join([title, *padded, *last])
+
+
+def _service_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    beside = row["difference_to_best_timing"]
+    return (
+        row["policy"],
+        f"{row['lost_h_per_day']:.2f}",
+        _ends(row["ci95"]),
+        f"{row['overlap_h_per_day']:.2f}",
+        f"{row['node_hours_ratio']:.3f}",
+        f"{row['restarts_per_day']:.2f}",
+        f"{row['undisturbed_days_share']:.0%}",
+        f"{row['most_queued']:.1f}",
+        f"{beside['lost_h_per_day']:+.2f}",
+        _ends(beside["ci95"]),
+    )
+
+
+def _ends(ends: Sequence[float] | None) -> str:
+    return "-" if ends is None else f"[{ends[0]:.2f}, {ends[1]:.2f}]"

@@ -1,0 +1,61 @@
+"""Figures of chains with a wanted service, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from models.provisioning.service.chain import Chain, Link
+from models.provisioning.service.figures import measures_of, service_figures
+from models.provisioning.service.play import Service
+from reports.text.service import format_services
+from traces.units import DAY_S, HOUR_S
+
+SERVICE = Service(2 * DAY_S, HOUR_S, 600, (DAY_S,))
+
+
+def chain(*hours: tuple[float, float], most_queued: int = 1) -> Chain:
+    """A chain whose links ran between these hours."""
+    links = [Link(int((b - a) * HOUR_S), int(a * HOUR_S), int(a * HOUR_S), int(b * HOUR_S)) for a, b in hours]
+    return Chain(0, DAY_S, links, most_queued=most_queued)
+
+
+def test_measures_of_a_chain() -> None:
+    """48 h of work in links of 24 h: 2 h of interruption on the second day, two restarts of 1 h, 3 h side by side."""
+    found = measures_of(chain((0, 24), (26, 50), (47, 71), most_queued=2), SERVICE)
+    # Work: 24 h, then 27 to 50, then one hour of the third link, from 51 to 52.
+    assert found["lost_h_per_day"] == pytest.approx((2 + 2) / 2)
+    assert found["overlap_h_per_day"] == pytest.approx(3 / 2)
+    assert found["restarts_per_day"] == 1 and found["most_queued"] == 2
+    assert found["node_hours_ratio"] == pytest.approx((24 + 24 + 5) / 48)
+    assert found["undisturbed_days_share"] == pytest.approx(2 / 3)  # three days begin within 52 h
+
+
+def test_an_interruption_of_ten_minutes_disturbs_no_day() -> None:
+    brief = measures_of(chain((0, 24), (24 + 1 / 6, 60)), SERVICE)
+    longer = measures_of(chain((0, 24), (24 + 1 / 5, 60)), SERVICE)
+    assert (brief["undisturbed_days_share"], longer["undisturbed_days_share"]) == (1.0, pytest.approx(2 / 3))
+
+
+def test_rows_hold_paired_differences_to_the_best_policy_of_timing() -> None:
+    """`early` loses least but overlaps; at weight 1 `late` is the better of the two."""
+    service = Service(2 * DAY_S, 0, 600, (DAY_S,))
+    late = [chain((0, 24), (26, 50)), chain((0, 24), (24, 48))]
+    early = [chain((0, 24), (20, 44), (44, 68)), chain((0, 24), (20, 44), (44, 68))]
+    plan = [chain((0, 24), (25, 49)), chain((0, 24), (24, 48))]
+    submit_s = np.array([0, 8 * DAY_S])
+    rows = service_figures(
+        {"late": [late], "early": [early], "plan": [plan]}, ["late", "early"], submit_s, service, 1.0
+    )
+    by_name = {row["policy"]: row for row in rows}
+    assert {row["difference_to_best_timing"]["policy"] for row in rows} == {"late"}
+    beside = by_name["plan"]["difference_to_best_timing"]
+    assert beside["lost_h_per_day"] == pytest.approx(-0.25) and beside["ci95"] == [-0.5, 0.0]
+    assert by_name["late"]["ci95"] == [0.0, 1.0] and by_name["late"]["n"] == 2 and by_name["late"]["unfinished"] == 0
+    assert by_name["early"]["overlap_h_per_day"] == 2.0 and by_name["early"]["cost_h_per_day"] == 2.0
+    weightless = service_figures({"late": [late], "early": [early]}, ["late", "early"], submit_s, service, 0.0)
+    assert {row["difference_to_best_timing"]["policy"] for row in weightless} == {"early"}
+    about = {"wanted_h": 48.0, "restart_s": 0, "world": "calibrated", "overlap_weight": 1.0, "beyond_log": 1}
+    text = format_services([{**row, **about} for row in rows])
+    assert "chains of 2 days of work, a restart costs 0 min" in text and text.splitlines()[2].startswith("plan")
+    assert text.endswith("1 of 2 chains continued after the last submission of the log")
