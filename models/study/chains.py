@@ -145,7 +145,7 @@ def service_rows(
         raise InputError(f"cluster {study.scenario.cluster!r}: no chain begins between {report}; give a wider window")
     known = record.submit_s < report.from_s
     service = service.within(int(record.limit_s[known].max(initial=0)))
-    players = service_players(policies, trained, weight)
+    players = service_players(policies, trained, weight, service.decision_s)
     span_s = None if study.scenario.from_s is None else LEAST_FIT_S
     chains = play_services(record, predecessors, [player for _, player in players], service, span_s)
     by_name: dict[str, list[Any]] = {}
@@ -163,10 +163,11 @@ def service_rows(
 
 
 def service_players(
-    policies: Sequence[str], trained: Sequence[TrainedPolicy], weight: float
+    policies: Sequence[str], trained: Sequence[TrainedPolicy], weight: float, decision_s: int
 ) -> list[tuple[str, ServicePlayer]]:
     """The players of those policies and of the ones that are always played, each with the name of its row."""
     from models.provisioning.registry import is_known, make_policy
+    from models.provisioning.service.plan import Plan
     from models.provisioning.service.rules import KeepAhead, SubmitAtEnd
     from models.provisioning.service.timing import TimedPlayer, TimingOracle
 
@@ -182,6 +183,8 @@ def service_players(
             players.append((name, TimedPlayer(name, estimate, limit=name)))
         elif name == ORACLE:
             players.append((name, TimingOracle(name)))
+        elif name == names.PLAN:
+            players.append((name, Plan(name, weight, decision_s)))
         elif is_known(name) and name not in {one.name for one in trained}:
             players.append((name, TimedPlayer(name, make_policy(name).fit(no_pairs(), 0)[0])))
     return players + [(one.name, TimedPlayer(one.name, one.artifact)) for one in trained]

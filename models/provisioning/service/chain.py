@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from simulator.recorded.record import NEVER
-from traces.arrays import Float32s
+from traces.arrays import Float32s, Int64s
 
 
 @dataclass
@@ -88,6 +88,11 @@ class View:
     restart_s: int
     observe: Callable[[int], Float32s]
     """observe(limit_s): the observation before a link of that limit (features.observe.FEATURES)."""
+    futures: Callable[[Sequence[int], int], Int64s]
+    """futures(limits_s, horizon_s): starts, epoch s, of a link of each limit submitted now, behind the queued links, in
+    each future; at the horizon if it has not started by then. Int64, (limits, futures)."""
+    queued_futures: Callable[[int], Int64s]
+    """queued_futures(horizon_s): the same for the first of the queued links, (futures,)."""
     would_start: Callable[[int], int]
     """would_start(limit_s): when a link submitted now will start. Only a clairvoyant player may ask."""
 

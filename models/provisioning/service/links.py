@@ -12,22 +12,37 @@ Rules are fitted every week, as in `models.provisioning.pairs.recorded.build_rec
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from features import observe
+from features.futures.arrivals import cycles_s
+from features.futures.run_times import RunTimeHistory
+from features.futures.summary import FUTURES
+from models.provisioning.futures.recorded import (
+    FuturesWorkspace,
+    futures_workspace,
+    history_of,
+    most_arrivals,
+    play_futures,
+)
 from models.provisioning.pairs.injected import write_observation
 from models.provisioning.pairs.recorded import Predecessors, week_of, week_world
 from models.provisioning.service.chain import Chain, Link
 from simulator.cluster import NONE, advance, copy, place_of, visible_state
 from simulator.compiled import njit
-from simulator.recorded.branch import RecordedBranch, RecordedCluster
+from simulator.recorded.branch import RecordedBranch, RecordedCluster, key_beyond
 from simulator.recorded.record import RecordedTrace
 from simulator.recorded.stand_in import first_start_of_queued, stand_in
+from simulator.recorded.state import enter
 from simulator.recorded.world import Extra
 from traces.arrays import Float32s, Int64s
-from traces.units import HOUR_S
+from traces.units import DAY_S, HOUR_S
+
+CYCLES_S = cycles_s(FUTURES)
+HORIZON_S = 4 * DAY_S  # of a future
 
 
 @njit
@@ -70,6 +85,15 @@ def _first_start(
     return first_start_of_queued(cluster, leaf, now, first, submit_s, started)
 
 
+@njit
+def _enter(cluster: RecordedCluster, leaf: RecordedBranch, first: int, submit_s: Int64s) -> None:
+    """Queue rows first, first + 1, ... in a branch from `_anchor`, submitted at `submit_s`."""
+    for k in range(len(submit_s)):
+        row = first + k
+        leaf.state.submit_s[row], leaf.state.key[row] = submit_s[k], key_beyond(cluster, leaf, row, submit_s[k])
+        enter(leaf.state, row)
+
+
 class LinkCluster:
     """The record with a chain's links in it. Instants must not go back into an earlier week, until `begin_again`."""
 
@@ -83,6 +107,7 @@ class LinkCluster:
     def begin_again(self) -> None:
         """Forget the week, so that the next instant may lie anywhere."""
         self.week_s = NONE
+        self._workspace: FuturesWorkspace | None = None  # of the week, once futures are played in it
 
     def first_start(self, chain: Chain, now_s: int, running: Sequence[Link], queued: Sequence[Link]) -> tuple[int, Any]:
         """When the first queued link starts, epoch s, and the positions of those that start in that second."""
@@ -100,6 +125,47 @@ class LinkCluster:
         pair = (last.start_s, wait_s, last.end_s, size, limit_s, user)
         _observe(self.cluster, self.branches[1], now_s, row, pair, seen)
         return seen
+
+    def futures(
+        self,
+        chain: Chain,
+        now_s: int,
+        running: Sequence[Link],
+        queued: Sequence[Link],
+        watched: Sequence[Link],
+        horizon_s: int,
+    ) -> Int64s:
+        """When each of `watched` alone would start in each future, beside the queued links: (watched, futures), s.
+
+        Futures are those of `models.provisioning.futures.recorded`, with common random numbers, so that links of
+        different limits meet the same arrivals and run times. One that has not started after `horizon_s` counts as
+        started then. Links submitted earlier have their age as points of priority; without priorities, none.
+        """
+        row, job = self.anchor(chain, now_s, running, queued), int(self.predecessors.row[chain.number])
+        _enter(self.cluster, self.branches[1], row, np.array([link.submit_s for link in queued], np.int64))
+        record, workspace = self.record, self._futures_workspace(job, chain)
+        name = record.name[job] if len(record.name) else NONE
+        starts = np.zeros((len(watched), FUTURES), np.int64)
+        for link, found in zip(watched, starts, strict=True):
+            aged = record.priority[job] + round(-self.cluster.beyond.key_per_s * (now_s - link.submit_s) / HOUR_S)
+            asked = (now_s, record.size[job], link.limit_s, record.user[job], name, aged)
+            submission = np.array([*asked, min(horizon_s, HORIZON_S), NONE, NONE, NONE], np.int64)
+            play_futures(workspace, self.branches[1], submission, CYCLES_S, found)
+        return starts
+
+    def _futures_workspace(self, job: int, chain: Chain) -> FuturesWorkspace:
+        """The workspace of the week; a replaced job that arrives again in a future runs as long as its limit."""
+        if self._workspace is None:
+            most = most_arrivals(self.record.submit_s, CYCLES_S, HORIZON_S)
+            self._workspace = futures_workspace(self.record, self._known, self.world, self.place, most)
+        for removed in (job, int(self.predecessors.next_row[chain.number])):
+            if removed != NONE:
+                self._workspace.room.drawn_s[removed] = chain.limit_s
+        return self._workspace
+
+    @cached_property
+    def _known(self) -> RunTimeHistory:
+        return history_of(self.record)
 
     def anchor(self, chain: Chain, now_s: int, running: Sequence[Link], queued: Sequence[Link]) -> int:
         """Put the running links into the record at `now_s`; return the row that the first queued one has then."""
@@ -128,6 +194,7 @@ class LinkCluster:
         if week_s == self.week_s:
             return
         extra = Extra(*(np.full(self.rows, value, np.int64) for value in (1, 1, 0, 0)))
+        self._workspace = None
         self.world, self.place = world, place = week_world(self.record, week_s, extra, self.fit_span_s)
         rows = np.stack([self.predecessors.row, self.predecessors.next_row], axis=1)
         self.week_s, self.first_row = week_s, world.first_extra

@@ -157,5 +157,11 @@ class _Play:
             wanted_left_s=self.service.wanted_s - done_s,
             restart_s=self.service.restart_s,
             observe=partial(cluster.observation, chain, now, running),
+            futures=lambda limits_s, horizon_s: cluster.futures(
+                chain, now, running, chain.queued, [Link(limit_s, now) for limit_s in limits_s], horizon_s
+            ),
+            queued_futures=lambda horizon_s: cluster.futures(
+                chain, now, running, chain.queued[1:], chain.queued[:1], horizon_s
+            )[0],
             would_start=lambda limit_s: cluster.first_start(chain, now, running, [Link(limit_s, now)])[0],
         )

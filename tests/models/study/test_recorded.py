@@ -17,7 +17,7 @@ from models.provisioning import registry
 from models.provisioning.policies.reactive import Reactive
 from models.provisioning.protocol import NONE, TrainedPolicy
 from models.provisioning.scenario import CALIBRATED, PLAIN, RECORDED_WAIT
-from models.provisioning.service.names import ALWAYS
+from models.provisioning.service.names import ALWAYS, PLAN
 from models.release.policies.publish import publish
 from models.study import fits, inputs
 from models.study.chains import chain_rows
@@ -201,12 +201,12 @@ def test_chains_of_a_wanted_service(data: DataFolder, capfd: pytest.CaptureFixtu
     until_s = study_of(data, CUT).usable.until_s
     window = ["--from", instants.text(until_s - 10 * DAY_S), "--to", instants.text(until_s)]
     asked = ["evaluate", "--cluster", CUT, "--data", str(data.root), "--world", CALIBRATED, *window, "--chains", "2d"]
-    asked += ["--policies", "start-estimate", "--every", "24h", "--decide-every", "2h"]
+    asked += ["--policies", "plan", "--every", "24h", "--decide-every", "2h"]
     with pytest.raises(SystemExit) as stopped:
         main([*asked, "--json"])
     assert stopped.value.code == 0
     rows = {row["policy"]: row for row in json.loads(capfd.readouterr().out)["chains"]}
-    assert set(rows) == set(ALWAYS) and {row["n"] for row in rows.values()} == {6}
+    assert set(rows) == {PLAN, *ALWAYS} and {row["n"] for row in rows.values()} == {6}
     best = rows["reactive"]["difference_to_best_timing"]["policy"]
     beside = rows["two-ahead"]["difference_to_best_timing"]
     lost = {name: row["lost_h_per_day"] for name, row in rows.items()}

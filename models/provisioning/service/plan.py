@@ -1,0 +1,98 @@
+"""Plan a chain by model-predictive control on simulated futures: what limit to ask for, when, and how far ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.provisioning.service.chain import Move, View
+from simulator.recorded.record import NEVER
+from traces.arrays import Float64s, Int64s
+from traces.units import DAY_S, HOUR_S
+
+AHEAD = 2  # most links queued at once
+LOOKS_EVERY_S = 2 * HOUR_S  # longest time between two plans
+LEAST_RESTARTS = 3  # a limit is worth asking for from this many restart costs on
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Plans the next link at each decision, and hands over to a link as soon as it is seen to run.
+
+    A candidate is a limit L and a delay x: a link of limit L, submitted x from now (x = 0: at once), at most AHEAD
+    links queued. In future k let W_k(L) be the wait of a link of limit L submitted now, and C_k the time until which
+    the links submitted so far cover the work: the end of the last running link, or, with a link queued, that link's
+    start in future k plus its limit. The wait is taken to be the same after a delay. The gap of the candidate is
+
+        g_k = now + x + W_k(L) - C_k,
+
+    an interruption if positive. If negative, the new link takes over g_k early and the serving one is ended, so that
+    nothing is lost but part of the serving link's limit. In both cases the work is covered for L + g_k longer than
+    without the candidate. The candidate's objective is the expected loss for each hour that it adds:
+
+        J(L, x) = mean_k(max(g_k, 0) + restart + weight x half a decision interval x [g_k < 0]) / mean_k(L + g_k).
+
+    `restart` is the cost of taking over; half a decision interval is how long both links run before the player sees
+    it. This is the renewal-reward rate if each later handover were like this one. The player submits if no candidate
+    with x > 0 has a lower J than the best with x = 0. All candidates meet the same futures (common random numbers).
+
+    Candidates are pruned: limits under LEAST_RESTARTS restart costs, limits longer than the shortest that finishes the
+    work, and limits L with restart / L above the lowest J found for a longer limit, because J(L, x) is no lower
+    wherever a gap is expected.
+    """
+
+    name: str
+    weight: float
+    decision_s: int
+    looks_ahead: bool = True
+
+    def act(self, view: View) -> Move:
+        """Hand over, else submit the best candidate now, else wait for the better moment."""
+        chain, now = view.chain, view.now_s
+        alive = [place for place, link in enumerate(view.running) if link.end_s > now]
+        if len(alive) > 1:
+            kept = max(alive, key=lambda place: view.running[place].end_s)
+            return Move(end=tuple(place for place in alive if place != kept), again_s=now + 1)
+        queued_s = sum(link.limit_s for link in chain.queued)
+        if len(chain.queued) >= AHEAD or view.wanted_left_s <= max(view.left_s, 0) + queued_s:
+            return Move(again_s=NEVER)
+        covered_s = np.array([max(chain.covered_until_s, now)])
+        if chain.queued:
+            first = view.queued_futures(max(view.left_s, 0) + DAY_S)
+            covered_s = np.maximum(first + chain.queued[0].limit_s, covered_s)
+        limit_s, delay_s = self._best(view, covered_s, max(view.left_s, 0) + queued_s)
+        if delay_s == 0:
+            return Move(submit=(limit_s,))
+        return Move(again_s=now + int(min(max(delay_s // 2, self.decision_s), LOOKS_EVERY_S)))
+
+    def _best(self, view: View, covered_s: Int64s, known_s: int) -> tuple[int, int]:
+        """The limit and the delay of the best candidate, s; of equal delays, the shortest."""
+        now = view.now_s
+        left_s = int(covered_s.max()) - now
+        delays_s = np.arange(0, left_s + 1, self.decision_s)
+        best = (np.inf, 0, 0)
+        for limit_s in reversed(self._limits(view, view.wanted_left_s - known_s)):
+            if view.restart_s / limit_s >= best[0]:
+                break
+            (start_s,) = view.futures([limit_s], left_s + DAY_S)
+            losses = self.losses(start_s - covered_s, delays_s, limit_s, view.restart_s)
+            at = int(np.argmin(losses))
+            best = min(best, (float(losses[at]), limit_s, int(delays_s[at])))
+        return best[1], best[2]
+
+    def losses(self, gap_s: Int64s, delays_s: Int64s, limit_s: int, restart_s: int) -> Float64s:
+        """J of a limit at each delay, (delays,). gap_s: (futures,) gaps without a delay, s."""
+        gaps_s = gap_s[None] + delays_s[:, None]
+        both_s = self.weight * self.decision_s / 2 * (gaps_s < 0)
+        lost_s = (np.maximum(gaps_s, 0) + restart_s + both_s).mean(axis=1)
+        added_s = (limit_s + gaps_s).mean(axis=1)
+        rate: Float64s = np.where(added_s > 0, lost_s / np.maximum(added_s, 1), np.inf)
+        return rate
+
+    def _limits(self, view: View, needed_s: int) -> Sequence[int]:
+        """The limits worth asking for, rising, for work of `needed_s` after the links known so far."""
+        limits_s = [limit_s for limit_s in view.limits_s if limit_s >= LEAST_RESTARTS * view.restart_s]
+        enough = [limit_s for limit_s in limits_s if limit_s >= needed_s + view.restart_s]
+        return [limit_s for limit_s in limits_s if limit_s <= enough[0]] if enough else limits_s or view.limits_s[-1:]

@@ -1,0 +1,171 @@
+"""The plan of a chain: its objective by hand, its moves on given futures, and the futures that it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+
+from features.futures.summary import BEYOND_S
+from models.provisioning import chains as fixed
+from models.provisioning.pairs import recorded as recorded_pairs
+from models.provisioning.pairs.recorded import Predecessors
+from models.provisioning.protocol import NONE
+from models.provisioning.service.chain import Chain, Link, Move, View
+from models.provisioning.service.links import LinkCluster
+from models.provisioning.service.plan import Plan
+from simulator.recorded.record import NEVER, RecordedTrace
+from tests.models.provisioning.pairs.test_recorded import parameters
+from tests.models.provisioning.service.test_play import P, cut_at, idle, played, starts_of
+from tests.simulator.recorded.cases import records
+from traces.units import HOUR_S
+
+PLAN = Plan("plan", weight=0.5, decision_s=HOUR_S)
+
+
+def test_the_objective_is_the_expected_loss_for_each_hour_added() -> None:
+    """Gaps of 3 and -1 h at once, 4 and 0 h an hour later; a restart costs 0.5 h, half an hour of both jobs 0.25 h."""
+    gap_s = np.array([3, -1]) * HOUR_S
+    now, later = PLAN.losses(gap_s, np.array([0, HOUR_S]), 10 * HOUR_S, HOUR_S // 2)
+    assert now == pytest.approx(((3 + 0 + 0.25) / 2 + 0.5) / (10 + 1))
+    assert later == pytest.approx((4 / 2 + 0.5) / (10 + 2))
+
+
+def test_a_link_that_would_add_nothing_is_never_best() -> None:
+    assert PLAN.losses(np.array([-5 * HOUR_S]), np.array([0]), HOUR_S, 600).tolist() == [np.inf]
+
+
+def view(
+    waits_h: Callable[[float], list[float]],
+    *,
+    left_h: float = 6,
+    queued: tuple[float, ...] = (),
+    queued_waits_h: tuple[float, ...] = (0, 0),
+    running: tuple[tuple[float, float], ...] = (),
+    limits_h: tuple[float, ...] = (2, 12, 48),
+    wanted_left_h: float = 500,
+    restart_s: int = 600,
+) -> View:
+    """A view at 100 h of a chain whose links run for the time left. waits_h: waits in each future, by limit."""
+    now = 100 * HOUR_S
+    hours = running or ((80.0, 100 + left_h),)
+    started = [Link(48 * HOUR_S, 0, int(a * HOUR_S), int(b * HOUR_S)) for a, b in hours]
+    chain = Chain(0, 48 * HOUR_S, started, [Link(int(limit * HOUR_S), now) for limit in queued])
+
+    def futures(limits_s: Any, horizon_s: int) -> Any:
+        return now + np.array([waits_h(limit_s / HOUR_S) for limit_s in limits_s]) * HOUR_S
+
+    return View(
+        now_s=now,
+        chain=chain,
+        running=chain.running(now),
+        limits_s=tuple(int(limit * HOUR_S) for limit in limits_h),
+        wanted_left_s=int(wanted_left_h * HOUR_S),
+        restart_s=restart_s,
+        observe=lambda limit_s: np.zeros(0, np.float32),
+        futures=futures,
+        queued_futures=lambda horizon_s: now + np.array(queued_waits_h) * HOUR_S,
+        would_start=lambda limit_s: 0,
+    )
+
+
+def submitted_h(move: Move) -> list[float]:
+    return [limit_s / HOUR_S for limit_s in move.submit]
+
+
+def test_where_nothing_waits_it_submits_at_the_end_and_not_before() -> None:
+    idle_queue = lambda limit_h: [0.0, 0.0]  # noqa: E731
+    waits = PLAN.act(view(idle_queue, left_h=3))
+    assert waits.submit == () and waits.again_s == 101.5 * HOUR_S  # half of the three hours later
+    assert submitted_h(PLAN.act(view(idle_queue, left_h=0))) == [48]
+
+
+def test_where_waits_exceed_the_time_left_it_submits_at_once() -> None:
+    assert submitted_h(PLAN.act(view(lambda limit_h: [7.0, 9.0]))) == [48]
+
+
+def test_a_shorter_link_that_starts_in_time_is_better_than_a_long_wait() -> None:
+    """Two days of waiting for 48 h lose half of the time; 12 h lose a restart in twelve hours."""
+    found = PLAN.act(view(lambda limit_h: [48.0, 48.0] if limit_h > 12 else [6.0, 6.0]))
+    assert submitted_h(found) == [12]
+    alike = PLAN.act(view(lambda limit_h: [6.2, 6.2] if limit_h > 12 else [6.0, 6.0]))
+    assert submitted_h(alike) == [48]
+
+
+def test_it_hands_over_to_the_link_that_runs_longest() -> None:
+    found = PLAN.act(view(lambda limit_h: [0.0], running=((60, 101), (99, 147))))
+    assert found == Move(end=(0,), again_s=100 * HOUR_S + 1)
+
+
+def test_it_queues_a_second_link_where_the_first_will_not_do() -> None:
+    """The queued link covers 6 h + 2 h; a second one would wait for 9 h, and no third is queued."""
+    slow = lambda limit_h: [9.0, 9.0]  # noqa: E731
+    asked = view(slow, queued=(2,), queued_waits_h=(6, 6))
+    assert submitted_h(PLAN.act(asked)) == [48]
+    assert PLAN.act(view(lambda limit_h: [1.0, 1.0], queued=(2,), queued_waits_h=(6, 6))).submit == ()
+    assert PLAN.act(view(slow, queued=(2, 2))) == Move(again_s=NEVER)
+
+
+def test_it_asks_for_no_more_than_the_work_takes() -> None:
+    assert submitted_h(PLAN.act(view(lambda limit_h: [7.0], wanted_left_h=6 + 3))) == [12]
+    assert PLAN.act(view(lambda limit_h: [7.0], wanted_left_h=6)) == Move(again_s=NEVER)
+    queued = PLAN.act(view(lambda limit_h: [70.0], queued=(12,), wanted_left_h=6 + 12))
+    assert queued == Move(again_s=NEVER)
+
+
+def test_a_limit_that_restarts_eat_up_is_not_asked_for() -> None:
+    """12 h would start at once, 48 h after 48 h; a restart takes five hours."""
+    waits = lambda limit_h: [48.0] if limit_h > 12 else [0.0]  # noqa: E731
+    assert submitted_h(PLAN.act(view(waits, left_h=0, restart_s=5 * HOUR_S))) == [48]
+    assert submitted_h(PLAN.act(view(waits, left_h=0, restart_s=HOUR_S))) == [12]
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(case=records())
+def test_the_futures_of_a_link_are_those_of_chains_of_fixed_links(case: tuple[RecordedTrace, Any]) -> None:
+    """Of one link that runs, 250 s after its start."""
+    record = cut_at(case[0], 600)
+    assume(bool(record.ran.any()))
+    of = Predecessors(np.flatnonzero(record.ran)[:1], np.array([NONE]))
+    start_s = int(record.start_s[of.row[0]])
+    now, end_s = start_s + 250, start_s + 600
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorded_pairs, "infer_parameters", lambda record, until_s: parameters())
+        play = fixed._Play(record, of, 2, 600, 250, None)
+        chain = fixed._Chain(fixed.Player(None), 0, [start_s], 0, iter(()))
+        play.decide(chain, now)
+        # The decision has submitted the link into the branch, so it is prepared again.
+        pair = (start_s, 0, end_s, record.size[of.row[0]], 600, record.user[of.row[0]])
+        starts = np.array([start_s], np.int64)
+        fixed._look(play.cluster, play.branches, now, play.first_extra, starts, play.removed[0], pair, play.observation)
+        expected = play._played(chain, now, end_s)
+        running = Link(600, start_s, start_s, end_s)
+        cluster = LinkCluster(record, of, 8)
+        (found,) = cluster.futures(
+            Chain(0, 600, [running]), now, [running], [], [Link(600, now)], end_s - now + BEYOND_S
+        )
+    assert found.tolist() == expected.tolist()
+
+
+def test_queued_links_have_their_places_in_futures() -> None:
+    """One job a user: a second link starts after the first queued one has run; the first after the running one."""
+    fitted = parameters(max_jobs=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorded_pairs, "infer_parameters", lambda record, until_s: fitted)
+        cluster = LinkCluster(idle(), P, 8)
+        running, waiting = Link(1000, 40, 100, 1100), Link(500, 200)
+        chain = Chain(0, 1000, [running], [waiting])
+        (second,) = cluster.futures(chain, 300, [running], [waiting], [Link(1000, 300)], 10_000)
+        (first,) = cluster.futures(chain, 300, [running], [], [waiting], 10_000)
+    assert set(first.tolist()) == {1101} and set(second.tolist()) == {1602}
+
+
+def test_a_planned_chain_loses_nothing_on_an_idle_cluster() -> None:
+    """Links of 1,000 s follow each other, and the last is one of 600 s, which is enough."""
+    plan = Plan("plan", 0.5, 250)
+    ((chain,),) = played(idle(), P, [plan], parameters(), wanted_s=2500)
+    assert starts_of(chain) == [100, 1101, 2102]
+    assert [link.limit_s for link in chain.started] == [1000, 1000, 600]
