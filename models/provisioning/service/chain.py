@@ -106,7 +106,6 @@ class Player(Protocol):
     """Decides for chains. `name` is unique among the players of a comparison."""
 
     name: str
-    looks_ahead: bool  # whether it asks for futures
 
     def act(self, view: View) -> Move:
         """Decide at one instant; called again after every start of a link, and at `Move.again_s`."""

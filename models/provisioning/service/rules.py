@@ -18,7 +18,6 @@ class SubmitAtEnd:
     """
 
     name: str
-    looks_ahead: bool = False
 
     def act(self, view: View) -> Move:
         """Wait for the end, unless a link is queued."""
@@ -33,7 +32,6 @@ class KeepAhead:
 
     name: str
     ahead: int | None  # links beyond the serving one; None: as many as the wanted service takes, all at once
-    looks_ahead: bool = False
 
     def act(self, view: View) -> Move:
         """Submit as many links as are missing."""

@@ -10,8 +10,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from agent.artifact import Artifact
+from agent.chains.decide import uses_futures
+from features.futures.summary import BEYOND_S, summary
+from models.provisioning.futures.table import is_due
 from models.provisioning.service.chain import WAIT, Move, View
 from simulator.recorded.record import NEVER
+from traces.arrays import Float32s
 
 
 @dataclass(frozen=True)
@@ -22,16 +26,26 @@ class TimedPlayer:
     artifact: Artifact = field(repr=False)
     setting: float | None = None  # None: the artifact's own
     limit: str = "own"  # the user's own, or the "shortest" or "longest" that a link may ask for
-    looks_ahead: bool = False
 
     def act(self, view: View) -> Move:
         """Ask the artifact."""
         if view.chain.queued:
             return Move(again_s=NEVER)
         limit_s = {"own": view.chain.limit_s, "shortest": view.limits_s[0], "longest": view.limits_s[-1]}[self.limit]
-        if view.left_s <= 0 or self.artifact.decide(view.observe(limit_s)[None], self.setting)[0]:
+        if view.left_s <= 0 or self.artifact.decide(self._seen(view, limit_s)[None], self.setting)[0]:
             return Move(submit=(limit_s,))
         return WAIT
+
+    def _seen(self, view: View, limit_s: int) -> Float32s:
+        """The artifact's features; futures are played as often as for a table of pairs."""
+        seen, chain = view.observe(limit_s), view.chain
+        if not uses_futures(self.artifact):
+            return seen
+        if chain.memory is None or is_due(np.array([view.left_s]))[0]:
+            (chain.memory,) = view.futures([limit_s], view.left_s + BEYOND_S)
+        chain.memory = np.maximum(chain.memory, view.now_s)
+        end_s = np.array([chain.covered_until_s])
+        return np.append(seen, summary(chain.memory[None], np.array([view.now_s]), end_s)[0])
 
 
 @dataclass(frozen=True)
@@ -42,7 +56,6 @@ class TimingOracle:
     """
 
     name: str
-    looks_ahead: bool = False
 
     def act(self, view: View) -> Move:
         """Remember the best moment so far; choose it when the last link ends."""

@@ -16,7 +16,7 @@ from models.provisioning.pairs.recorded import Predecessors
 from models.provisioning.protocol import NONE
 from models.provisioning.service.chain import Chain, Link, Move, View
 from models.provisioning.service.links import LinkCluster
-from models.provisioning.service.plan import Plan
+from models.provisioning.service.plan import CAUTION, Plan
 from simulator.recorded.record import NEVER, RecordedTrace
 from tests.models.provisioning.pairs.test_recorded import parameters
 from tests.models.provisioning.service.test_play import P, cut_at, idle, played, starts_of
@@ -49,14 +49,14 @@ def view(
     wanted_left_h: float = 500,
     restart_s: int = 600,
 ) -> View:
-    """A view at 100 h of a chain whose links run for the time left. waits_h: waits in each future, by limit."""
+    """A view at 100 h of a chain whose links run for the time left. waits_h: waits by limit, with caution."""
     now = 100 * HOUR_S
     hours = running or ((80.0, 100 + left_h),)
     started = [Link(48 * HOUR_S, 0, int(a * HOUR_S), int(b * HOUR_S)) for a, b in hours]
     chain = Chain(0, 48 * HOUR_S, started, [Link(int(limit * HOUR_S), now) for limit in queued])
 
     def futures(limits_s: Any, horizon_s: int) -> Any:
-        return now + np.array([waits_h(limit_s / HOUR_S) for limit_s in limits_s]) * HOUR_S
+        return now + np.array([waits_h(limit_s / HOUR_S) for limit_s in limits_s]) * HOUR_S / CAUTION
 
     return View(
         now_s=now,

@@ -15,7 +15,8 @@ from models.provisioning import chains as fixed
 from models.provisioning.pairs import recorded as recorded_pairs
 from models.provisioning.pairs.recorded import Predecessors
 from models.provisioning.policies.reactive import Reactive
-from models.provisioning.protocol import NONE
+from models.provisioning.policies.simulate_ahead import SimulateAhead
+from models.provisioning.protocol import NONE, no_pairs
 from models.provisioning.service.chain import Chain, Link, Move, View, work_of
 from models.provisioning.service.play import Service, play_services
 from models.provisioning.service.rules import KeepAhead, SubmitAtEnd
@@ -23,7 +24,6 @@ from models.provisioning.service.timing import TimedPlayer, TimingOracle
 from simulator.recorded.calibration.judge import ALL
 from simulator.recorded.parameters import Parameters, jobs_of, rules_of
 from simulator.recorded.record import NEVER, RecordedTrace
-from tests.models.pair_tables import random_pairs
 from tests.models.provisioning.pairs.test_recorded import parameters, predecessors
 from tests.models.provisioning.service.plain import play_plainly
 from tests.simulator.recorded.cases import records, twins
@@ -33,7 +33,8 @@ DECISION_S = 250
 RUN_S = 600
 DECISIONS = 20  # of a script
 SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-ARTIFACT, _ = Reactive().fit(random_pairs(0, 2), 0)
+ARTIFACT, _ = Reactive().fit(no_pairs(), 0)
+LOOKING, _ = SimulateAhead().fit(no_pairs(), 0)
 
 
 def played(record: RecordedTrace, of: Predecessors, players: Sequence[Any], fitted: Parameters, **service: Any) -> Any:
@@ -61,16 +62,17 @@ def cut_at(record: RecordedTrace, run_s: int) -> RecordedTrace:
 def test_one_link_at_a_time_of_one_limit_is_the_chain_of_fixed_links(
     case: tuple[RecordedTrace, Any], lead_s: int, slope: float | None
 ) -> None:
-    """Start for start, under an artifact, the reactive rule and the oracle; two chains side by side."""
+    """Start for start, under artifacts (one looks ahead), the reactive rule and the oracle; chains side by side."""
     record, links = cut_at(case[0], RUN_S), 4
     of, fitted = predecessors(record), parameters(points_per_hour=slope)
     assume(len(of.row) > 0)
     lead_h = lead_s / HOUR_S + 1e-6
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recorded_pairs, "infer_parameters", lambda record, until_s: fitted)
-        known = [fixed.Player(ARTIFACT, lead_h), fixed.Player(ARTIFACT, 0.0), fixed.Player(None)]
+        known = [fixed.Player(ARTIFACT, lead_h), fixed.Player(ARTIFACT, 0.0), fixed.Player(None), fixed.Player(LOOKING)]
         expected = fixed.play_chains(record, of, known, links=links, limit_s=RUN_S, decision_s=DECISION_S)
     players = [TimedPlayer("early", ARTIFACT, lead_h), SubmitAtEnd("reactive"), TimingOracle("oracle")]
+    players.append(TimedPlayer("simulate-ahead", LOOKING))
     found = played(record, of, players, fitted, wanted_s=links * RUN_S)
     for of_player, starts in zip(found, expected.tolist(), strict=True):
         assert [starts_of(chain)[:links] for chain in of_player] == starts
@@ -82,7 +84,6 @@ class Scripted:
 
     script: list[tuple[list[int], int, int]]  # limits to submit; position to cancel and to end, or -1
     name: str = "scripted"
-    looks_ahead: bool = False
     asked: int = 0
     seen: list[View] = field(default_factory=list)
 
