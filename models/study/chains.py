@@ -176,18 +176,18 @@ def service_players(
     players: list[tuple[str, ServicePlayer]] = []
     for name in dict.fromkeys((*names.ALWAYS, *policies)):
         if name in (REACTIVE, names.SINGLETON):
-            players.append((name, SubmitAtEnd(name)))
+            players.append((name, SubmitAtEnd()))
         elif name in ahead:
-            players.append((name, KeepAhead(name, ahead[name])))
+            players.append((name, KeepAhead(ahead[name])))
         elif name in (names.SHORTEST, names.LONGEST):
-            players.append((name, TimedPlayer(name, estimate, limit=name)))
+            players.append((name, TimedPlayer(estimate, limit=name)))
         elif name == ORACLE:
-            players.append((name, TimingOracle(name)))
+            players.append((name, TimingOracle()))
         elif name == names.PLAN:
-            players.append((name, Plan(name, weight, decision_s)))
+            players.append((name, Plan(weight, decision_s)))
         elif is_known(name) and name not in {one.name for one in trained}:
-            players.append((name, TimedPlayer(name, make_policy(name).fit(no_pairs(), 0)[0])))
-    return players + [(one.name, TimedPlayer(one.name, one.artifact)) for one in trained]
+            players.append((name, TimedPlayer(make_policy(name).fit(no_pairs(), 0)[0])))
+    return players + [(one.name, TimedPlayer(one.artifact)) for one in trained]
 
 
 def _apart(record: RecordedTrace, predecessors: Predecessors, every_s: int) -> Predecessors:

@@ -103,9 +103,7 @@ class View:
 
 
 class Player(Protocol):
-    """Decides for chains. `name` is unique among the players of a comparison."""
-
-    name: str
+    """Decides for chains."""
 
     def act(self, view: View) -> Move:
         """Decide at one instant; called again after every start of a link, and at `Move.again_s`."""

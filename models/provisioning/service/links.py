@@ -101,6 +101,7 @@ class LinkCluster:
         self, record: RecordedTrace, predecessors: Predecessors, rows: int, fit_span_s: int | None = None
     ) -> None:
         """rows: most links of a chain that run or wait at once."""
+        self.cluster: Any  # of the week
         self.record, self.predecessors, self.rows, self.fit_span_s = record, predecessors, rows, fit_span_s
         self.begin_again()
 
@@ -198,7 +199,7 @@ class LinkCluster:
         self.world, self.place = world, place = week_world(self.record, week_s, extra, self.fit_span_s)
         rows = np.stack([self.predecessors.row, self.predecessors.next_row], axis=1)
         self.week_s, self.first_row = week_s, world.first_extra
-        self.cluster: Any = world.clusters[0]
+        self.cluster = world.clusters[0]
         self.has_priority = bool(self.cluster.beyond.own[0] != NONE)
         self.branches = world.branch(0, observe.RECENT), world.branch(0, observe.RECENT)
         self.removed = np.where(rows == NONE, NONE, place[rows])

@@ -45,7 +45,6 @@ class Plan:
     wherever a gap is expected.
     """
 
-    name: str
     weight: float
     decision_s: int
 

@@ -12,12 +12,11 @@ from simulator.recorded.record import NEVER
 class SubmitAtEnd:
     """Submit a link of the user's own limit when the last one ends.
 
-    As `singleton` it is a chain of jobs of one name with `--dependency=singleton`, each submitted when the one before
-    starts. Slurm's age factor does not grow while a dependency holds (unless PriorityFlags has ACCRUE_ALWAYS), and the
-    dependent job is eligible only when the other has ended. So it starts when a job submitted at that end starts.
+    The row `singleton` is the same player. It is a chain of jobs of one name with `--dependency=singleton`, each
+    submitted when the one before starts. Slurm's age factor does not grow while a dependency holds (unless
+    PriorityFlags has ACCRUE_ALWAYS), and the dependent job is eligible only when the other has ended. So it starts when
+    a job submitted at that end starts.
     """
-
-    name: str
 
     def act(self, view: View) -> Move:
         """Wait for the end, unless a link is queued."""
@@ -30,7 +29,6 @@ class SubmitAtEnd:
 class KeepAhead:
     """Keep links of the user's own limit ahead of the serving one, queued or running; end none of them."""
 
-    name: str
     ahead: int | None  # links beyond the serving one; None: as many as the wanted service takes, all at once
 
     def act(self, view: View) -> Move:

@@ -22,7 +22,6 @@ from traces.arrays import Float32s
 class TimedPlayer:
     """Submits when its artifact does, at the latest when the last link ends."""
 
-    name: str
     artifact: Artifact = field(repr=False)
     setting: float | None = None  # None: the artifact's own
     limit: str = "own"  # the user's own, or the "shortest" or "longest" that a link may ask for
@@ -54,8 +53,6 @@ class TimingOracle:
 
     Of equal ones it takes the earliest. It begins to decide about the next link when the link before has ended.
     """
-
-    name: str
 
     def act(self, view: View) -> Move:
         """Remember the best moment so far; choose it when the last link ends."""

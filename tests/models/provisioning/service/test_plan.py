@@ -23,7 +23,7 @@ from tests.models.provisioning.service.test_play import P, cut_at, idle, played,
 from tests.simulator.recorded.cases import records
 from traces.units import HOUR_S
 
-PLAN = Plan("plan", weight=0.5, decision_s=HOUR_S)
+PLAN = Plan(weight=0.5, decision_s=HOUR_S)
 
 
 def test_the_objective_is_the_expected_loss_for_each_hour_added() -> None:
@@ -165,7 +165,7 @@ def test_queued_links_have_their_places_in_futures() -> None:
 
 def test_a_planned_chain_loses_nothing_on_an_idle_cluster() -> None:
     """Links of 1,000 s follow each other, and the last is one of 600 s, which is enough."""
-    plan = Plan("plan", 0.5, 250)
+    plan = Plan(0.5, 250)
     ((chain,),) = played(idle(), P, [plan], parameters(), wanted_s=2500)
     assert starts_of(chain) == [100, 1101, 2102]
     assert [link.limit_s for link in chain.started] == [1000, 1000, 600]

@@ -71,8 +71,8 @@ def test_one_link_at_a_time_of_one_limit_is_the_chain_of_fixed_links(
         patch.setattr(recorded_pairs, "infer_parameters", lambda record, until_s: fitted)
         known = [fixed.Player(ARTIFACT, lead_h), fixed.Player(ARTIFACT, 0.0), fixed.Player(None), fixed.Player(LOOKING)]
         expected = fixed.play_chains(record, of, known, links=links, limit_s=RUN_S, decision_s=DECISION_S)
-    players = [TimedPlayer("early", ARTIFACT, lead_h), SubmitAtEnd("reactive"), TimingOracle("oracle")]
-    players.append(TimedPlayer("simulate-ahead", LOOKING))
+    players = [TimedPlayer(ARTIFACT, lead_h), SubmitAtEnd(), TimingOracle()]
+    players.append(TimedPlayer(LOOKING))
     found = played(record, of, players, fitted, wanted_s=links * RUN_S)
     for of_player, starts in zip(found, expected.tolist(), strict=True):
         assert [starts_of(chain)[:links] for chain in of_player] == starts
@@ -83,7 +83,6 @@ class Scripted:
     """Does what is written for each decision, as far as it can."""
 
     script: list[tuple[list[int], int, int]]  # limits to submit; position to cancel and to end, or -1
-    name: str = "scripted"
     asked: int = 0
     seen: list[View] = field(default_factory=list)
 
@@ -174,26 +173,22 @@ def idle() -> RecordedTrace:
 P = Predecessors(np.array([1]), np.array([NONE]))
 
 
-def test_a_singleton_chain_starts_when_a_reactive_one_does() -> None:
-    """Without anybody else a link starts a second after it is submitted; 2,500 s of work take three links."""
-    ((reactive,), (singleton,)) = played(
-        idle(), P, [SubmitAtEnd("reactive"), SubmitAtEnd("singleton")], parameters(), wanted_s=2500
-    )
-    assert starts_of(reactive) == starts_of(singleton) == [100, 1101, 2102]
+def test_a_reactive_chain_starts_a_second_after_each_end() -> None:
+    """Without anybody else; 2,500 s of work take three links."""
+    ((reactive,),) = played(idle(), P, [SubmitAtEnd()], parameters(), wanted_s=2500)
+    assert starts_of(reactive) == [100, 1101, 2102]
 
 
 def test_two_ahead_keeps_three_links_and_all_at_once_as_many_as_the_work_takes() -> None:
     """On an idle cluster they start at once, and again when they end; three at a time, and four in all at 3,500 s."""
-    two, every = played(
-        idle(), P, [KeepAhead("two", 2), KeepAhead("all", None)], parameters(max_jobs=None), wanted_s=3500
-    )
+    two, every = played(idle(), P, [KeepAhead(2), KeepAhead(None)], parameters(max_jobs=None), wanted_s=3500)
     assert starts_of(two[0]) == [100, 351, 351, 1352, 1352, 1603, 2604, 2604, 2855]
     assert two[0].most_queued == 2
     assert starts_of(every[0])[:4] == [100, 351, 351, 351] and every[0].most_queued == 3
 
 
 def test_a_limit_of_running_jobs_keeps_queued_links_waiting() -> None:
-    (two,) = played(idle(), P, [KeepAhead("two", 2)], parameters(max_jobs=1), wanted_s=2500)
+    (two,) = played(idle(), P, [KeepAhead(2)], parameters(max_jobs=1), wanted_s=2500)
     assert starts_of(two[0]) == [100, 1101, 2102] and two[0].most_queued == 2
 
 
@@ -207,7 +202,7 @@ def test_a_link_that_is_handed_over_frees_its_nodes() -> None:
 
 def test_a_chosen_start_may_lie_before_the_decision() -> None:
     """The oracle chooses at the end, and what it chose had started a second after 850."""
-    (oracle,) = played(idle(), P, [TimingOracle("oracle")], parameters(), decision_s=333, wanted_s=1900)
+    (oracle,) = played(idle(), P, [TimingOracle()], parameters(), decision_s=333, wanted_s=1900)
     starts = [link.start_s for link in oracle[0].started]
     assert starts[:2] == [100, 1101]
 
