@@ -25,7 +25,7 @@ from traces.units import HOUR_S
 
 if TYPE_CHECKING:
     from models.provisioning.pairs.recorded import Predecessors
-    from models.provisioning.service.chain import Player as ServicePlayer
+    from models.provisioning.service.chain import ChainPlayer
     from models.provisioning.service.play import Service
     from simulator.recorded.record import RecordedTrace
 
@@ -164,7 +164,7 @@ def service_rows(
 
 def service_players(
     policies: Sequence[str], trained: Sequence[TrainedPolicy], weight: float, decision_s: int
-) -> list[tuple[str, ServicePlayer]]:
+) -> list[tuple[str, ChainPlayer]]:
     """The players of those policies and of the ones that are always played, each with the name of its row."""
     from models.provisioning.registry import is_known, make_policy
     from models.provisioning.service.plan import Plan
@@ -173,7 +173,7 @@ def service_players(
 
     ahead = {names.TWO_AHEAD: 2, names.ALL_AT_ONCE: None}
     estimate = make_policy("start-estimate").fit(no_pairs(), 0)[0]
-    players: list[tuple[str, ServicePlayer]] = []
+    players: list[tuple[str, ChainPlayer]] = []
     for name in dict.fromkeys((*names.ALWAYS, *policies)):
         if name in (REACTIVE, names.SINGLETON):
             players.append((name, SubmitAtEnd()))

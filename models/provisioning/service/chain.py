@@ -52,7 +52,7 @@ WAIT = Move()
 
 
 @dataclass
-class Chain:
+class ServiceChain:
     """A chain under one player."""
 
     number: int  # of the predecessor that its first link replaces
@@ -77,11 +77,11 @@ class Chain:
 
 
 @dataclass(frozen=True)
-class View:
+class ServiceView:
     """What a player may use at a decision."""
 
     now_s: int
-    chain: Chain
+    chain: ServiceChain
     running: Sequence[Link]
     limits_s: tuple[int, ...]  # that a link may ask for, s, rising
     wanted_left_s: int  # work that is still to be done at `now_s`
@@ -102,16 +102,16 @@ class View:
         return self.chain.covered_until_s - self.now_s
 
 
-class Player(Protocol):
+class ChainPlayer(Protocol):
     """Decides for chains."""
 
-    def act(self, view: View) -> Move:
+    def act(self, view: ServiceView) -> Move:
         """Decide at one instant; called again after every start of a link, and at `Move.again_s`."""
         ...
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkDone:
     """The work of a chain, from its first start to the end of its links or of its work; times in s."""
 
     done_s: int  # work done
@@ -123,7 +123,7 @@ class Work:
     is_finished: bool
 
 
-def work_of(started: Sequence[Link], wanted_s: int, restart_s: int) -> Work:
+def work_of(started: Sequence[Link], wanted_s: int, restart_s: int) -> WorkDone:
     """The work that links (in order of start) do until `wanted_s` of it is done. See the module for the rules."""
     at = started[0].start_s
     done, lost, restarts, interruptions = 0, 0, 0, []
@@ -141,4 +141,4 @@ def work_of(started: Sequence[Link], wanted_s: int, restart_s: int) -> Work:
             break
         at, done = link.end_s, done + more
     held = sum(max(min(link.end_s, at) - link.start_s, 0) for link in started)
-    return Work(done, at, tuple(interruptions), restarts, lost, held, done >= wanted_s)
+    return WorkDone(done, at, tuple(interruptions), restarts, lost, held, done >= wanted_s)

@@ -9,7 +9,7 @@ import numpy as np
 
 from features.bootstrap import block_count, interval, resampled_means, seed_weights, start_weights
 from features.conventions import INDICATIVE_BELOW_BLOCKS
-from models.provisioning.service.chain import Chain, work_of
+from models.provisioning.service.chain import ServiceChain, work_of
 from models.provisioning.service.play import Service
 from traces.arrays import Float64s, Int64s
 from traces.units import DAY_S, HOUR_S
@@ -19,7 +19,7 @@ LOST, OVERLAP = "lost_h_per_day", "overlap_h_per_day"
 MEASURES = (LOST, OVERLAP, "restarts_per_day", "node_hours_ratio", "undisturbed_days_share", "most_queued")
 
 
-def measures_of(chain: Chain, service: Service) -> dict[str, float]:
+def measures_of(chain: ServiceChain, service: Service) -> dict[str, float]:
     """The MEASURES of one chain. A day is a day of work done; until the work was finished.
 
     lost_h_per_day: hours of interruption and of restarts. overlap_h_per_day: hours that links held nodes beside the
@@ -48,7 +48,7 @@ def measures_of(chain: Chain, service: Service) -> dict[str, float]:
 
 
 def service_figures(
-    played: Mapping[str, Sequence[Sequence[Chain]]],
+    played: Mapping[str, Sequence[Sequence[ServiceChain]]],
     timing: Sequence[str],
     submit_s: Int64s,
     service: Service,

@@ -30,7 +30,7 @@ from models.provisioning.futures.recorded import (
 )
 from models.provisioning.pairs.injected import write_observation
 from models.provisioning.pairs.recorded import Predecessors, week_of, week_world
-from models.provisioning.service.chain import Chain, Link
+from models.provisioning.service.chain import Link, ServiceChain
 from simulator.cluster import NONE, advance, copy, place_of, visible_state
 from simulator.compiled import njit
 from simulator.recorded.branch import RecordedBranch, RecordedCluster, key_beyond
@@ -110,14 +110,16 @@ class LinkCluster:
         self.week_s = NONE
         self._workspace: FuturesWorkspace | None = None  # of the week, once futures are played in it
 
-    def first_start(self, chain: Chain, now_s: int, running: Sequence[Link], queued: Sequence[Link]) -> tuple[int, Any]:
+    def first_start(
+        self, chain: ServiceChain, now_s: int, running: Sequence[Link], queued: Sequence[Link]
+    ) -> tuple[int, Any]:
         """When the first queued link starts, epoch s, and the positions of those that start in that second."""
         row = self.anchor(chain, now_s, running, queued)
         submit_s, started = np.array([link.submit_s for link in queued], np.int64), np.zeros(len(queued), np.int64)
         start_s = _first_start(self.cluster, self.branches[1], now_s, row, submit_s, started)
         return int(start_s), tuple(np.flatnonzero(started).tolist())
 
-    def observation(self, chain: Chain, now_s: int, running: Sequence[Link], limit_s: int) -> Float32s:
+    def observation(self, chain: ServiceChain, now_s: int, running: Sequence[Link], limit_s: int) -> Float32s:
         """The observation before a link of that limit is submitted. The branch stays as `anchor` leaves it."""
         row = self.anchor(chain, now_s, running, [Link(limit_s, now_s)])
         last, seen = chain.started[-1], np.zeros(len(observe.FEATURES), np.float32)
@@ -129,7 +131,7 @@ class LinkCluster:
 
     def futures(
         self,
-        chain: Chain,
+        chain: ServiceChain,
         now_s: int,
         running: Sequence[Link],
         queued: Sequence[Link],
@@ -154,7 +156,7 @@ class LinkCluster:
             play_futures(workspace, self.branches[1], submission, CYCLES_S, found)
         return starts
 
-    def _futures_workspace(self, job: int, chain: Chain) -> FuturesWorkspace:
+    def _futures_workspace(self, job: int, chain: ServiceChain) -> FuturesWorkspace:
         """The workspace of the week; a replaced job that arrives again in a future runs as long as its limit."""
         if self._workspace is None:
             most = most_arrivals(self.record.submit_s, CYCLES_S, HORIZON_S)
@@ -168,7 +170,7 @@ class LinkCluster:
     def _known(self) -> RunTimeHistory:
         return history_of(self.record)
 
-    def anchor(self, chain: Chain, now_s: int, running: Sequence[Link], queued: Sequence[Link]) -> int:
+    def anchor(self, chain: ServiceChain, now_s: int, running: Sequence[Link], queued: Sequence[Link]) -> int:
         """Put the running links into the record at `now_s`; return the row that the first queued one has then."""
         self._turn_to(now_s)
         job = int(self.predecessors.row[chain.number])

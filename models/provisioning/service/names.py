@@ -15,10 +15,6 @@ TWO_AHEAD, SINGLETON, ALL_AT_ONCE = "two-ahead", "singleton", "all-at-once"
 BY_HAND = (REACTIVE, SINGLETON, TWO_AHEAD, ALL_AT_ONCE)  # decide without looking
 ALWAYS = (*BY_HAND, *(name for name in RULES if name != REACTIVE), SHORTEST, LONGEST, ORACLE)  # in every table
 
-LIMITS_S = tuple(hours * HOUR_S for hours in (2, 4, 8, 12, 24, 48))  # that a link may ask for, unless others are given
-RESTART_S = 600  # lost in each link after the first, unless given
-OVERLAP_WEIGHT = 0.5  # hours lost that an hour of overlap is worth, as in Mirage's older environment
-
 
 def check_service_policies(names: Sequence[str]) -> None:
     """Raise InputError, listing the known names, for a policy that cannot play a chain of a wanted service."""

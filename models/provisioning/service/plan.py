@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.provisioning.service.chain import Move, View
+from models.provisioning.service.chain import Move, ServiceView
 from simulator.recorded.record import NEVER
 from traces.arrays import Float64s, Int64s
 from traces.units import DAY_S, HOUR_S
@@ -48,7 +48,7 @@ class Plan:
     weight: float
     decision_s: int
 
-    def act(self, view: View) -> Move:
+    def act(self, view: ServiceView) -> Move:
         """Hand over, else submit the best candidate now, else wait for the better moment."""
         chain, now = view.chain, view.now_s
         alive = [place for place, link in enumerate(view.running) if link.end_s > now]
@@ -67,7 +67,7 @@ class Plan:
             return Move(submit=(limit_s,))
         return Move(again_s=now + int(min(max(delay_s // 2, self.decision_s), LOOKS_EVERY_S)))
 
-    def _best(self, view: View, covered_s: Int64s, known_s: int) -> tuple[int, int]:
+    def _best(self, view: ServiceView, covered_s: Int64s, known_s: int) -> tuple[int, int]:
         """The limit and the delay of the best candidate, s; of equal delays, the shortest."""
         now = view.now_s
         left_s = int(covered_s.max()) - now
@@ -92,7 +92,7 @@ class Plan:
         rate: Float64s = np.where(added_s > 0, lost_s / np.maximum(added_s, 1), np.inf)
         return rate
 
-    def _limits(self, view: View, needed_s: int) -> Sequence[int]:
+    def _limits(self, view: ServiceView, needed_s: int) -> Sequence[int]:
         """The limits worth asking for, rising, for work of `needed_s` after the links known so far."""
         limits_s = [limit_s for limit_s in view.limits_s if limit_s >= LEAST_RESTARTS * view.restart_s]
         enough = [limit_s for limit_s in limits_s if limit_s >= needed_s + view.restart_s]

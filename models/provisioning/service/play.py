@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from models.provisioning.pairs.recorded import Predecessors
-from models.provisioning.service.chain import Chain, Link, Move, Player, View, work_of
+from models.provisioning.service.chain import ChainPlayer, Link, Move, ServiceChain, ServiceView, work_of
 from models.provisioning.service.links import LinkCluster
 from simulator.recorded.record import NEVER, RecordedTrace
 from traces.counted import counted
@@ -49,16 +49,16 @@ class Service:
 def play_services(
     record: RecordedTrace,
     predecessors: Predecessors,
-    players: Sequence[Player],
+    players: Sequence[ChainPlayer],
     service: Service,
     fit_span_s: int | None = None,
-) -> list[list[Chain]]:
+) -> list[list[ServiceChain]]:
     """Play a chain for each predecessor under each player; returns the chains by player, in their order."""
     own_s = record.limit_s[predecessors.row]
     rows = int(-(-service.wanted_s // min(int(own_s.min(initial=DAY_S)), *service.limits_s))) + ROOM
     play = _Play(LinkCluster(record, predecessors, rows, fit_span_s), service)
     chains = [[_first(record, int(row), k) for k, row in enumerate(predecessors.row)] for _ in players]
-    queue: list[tuple[int, int, Chain, Player]] = []
+    queue: list[tuple[int, int, ServiceChain, ChainPlayer]] = []
     order = 0
     for player, of_player in zip(players, chains, strict=True):
         for chain in of_player:
@@ -78,11 +78,11 @@ def play_services(
     return chains
 
 
-def _first(record: RecordedTrace, row: int, number: int) -> Chain:
+def _first(record: RecordedTrace, row: int, number: int) -> ServiceChain:
     """A chain whose first link runs as the recorded job did."""
     limit_s, start_s = int(record.limit_s[row]), int(record.start_s[row])
     link = Link(limit_s, int(record.submit_s[row]), start_s, start_s + limit_s)
-    return Chain(number, limit_s, [link])
+    return ServiceChain(number, limit_s, [link])
 
 
 class _Play:
@@ -91,13 +91,13 @@ class _Play:
     def __init__(self, cluster: LinkCluster, service: Service) -> None:
         self.cluster, self.service = cluster, service
 
-    def wait(self, chain: Chain, now: int, again_s: int | None = None) -> None:
+    def wait(self, chain: ServiceChain, now: int, again_s: int | None = None) -> None:
         """Set the chain's next decision: the first instant after `now`, and not before `again_s`."""
         decision_s, end_s = self.service.decision_s, chain.covered_until_s
         after = now + 1 if again_s is None else max(now + 1, again_s)
         chain.ask_s = after + (end_s - after) % decision_s if after < NEVER else NEVER
 
-    def go_on(self, chain: Chain, player: Player, now: int) -> bool:
+    def go_on(self, chain: ServiceChain, player: ChainPlayer, now: int) -> bool:
         """Process the chain's next event, at `now`; returns whether the chain goes on after it."""
         work = work_of(chain.started, self.service.wanted_s, self.service.restart_s)
         if now >= NEVER or (work.is_finished and work.until_s <= now):
@@ -113,7 +113,7 @@ class _Play:
         self.wait(chain, now, move.again_s)
         return True
 
-    def _start(self, chain: Chain, now: int) -> None:
+    def _start(self, chain: ServiceChain, now: int) -> None:
         """Let the links that are due start."""
         for place in chain.due:
             link = chain.queued[place]
@@ -122,7 +122,7 @@ class _Play:
         chain.queued = [link for place, link in enumerate(chain.queued) if place not in chain.due]
         self._settle(chain, now)
 
-    def _do(self, chain: Chain, move: Move, now: int) -> None:
+    def _do(self, chain: ServiceChain, move: Move, now: int) -> None:
         """Carry out a player's actions."""
         running = chain.running(now)
         for place in move.end:
@@ -140,16 +140,16 @@ class _Play:
         if start_s <= now:
             self._start(chain, start_s)
 
-    def _settle(self, chain: Chain, now: int) -> None:
+    def _settle(self, chain: ServiceChain, now: int) -> None:
         """Simulate when the next queued link starts, after the chain has changed."""
         chain.memory, chain.due_s, chain.due = None, NEVER, ()
         if chain.queued:
             chain.due_s, chain.due = self.cluster.first_start(chain, now, chain.running(now), chain.queued)
         self.wait(chain, now)
 
-    def _view(self, chain: Chain, now: int, done_s: int) -> View:
+    def _view(self, chain: ServiceChain, now: int, done_s: int) -> ServiceView:
         running, cluster = chain.running(now), self.cluster
-        return View(
+        return ServiceView(
             now_s=now,
             chain=chain,
             running=running,

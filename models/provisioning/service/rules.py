@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models.provisioning.service.chain import Move, View
+from models.provisioning.service.chain import Move, ServiceView
 from simulator.recorded.record import NEVER
 
 
@@ -18,7 +18,7 @@ class SubmitAtEnd:
     a job submitted at that end starts.
     """
 
-    def act(self, view: View) -> Move:
+    def act(self, view: ServiceView) -> Move:
         """Wait for the end, unless a link is queued."""
         if view.chain.queued:
             return Move(again_s=NEVER)
@@ -31,7 +31,7 @@ class KeepAhead:
 
     ahead: int | None  # links beyond the serving one; None: as many as the wanted service takes, all at once
 
-    def act(self, view: View) -> Move:
+    def act(self, view: ServiceView) -> Move:
         """Submit as many links as are missing."""
         limit_s = view.chain.limit_s
         there = len(view.chain.queued) + sum(link.end_s > view.now_s for link in view.running)

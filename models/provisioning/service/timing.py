@@ -13,7 +13,7 @@ from agent.artifact import Artifact
 from agent.chains.decide import uses_futures
 from features.futures.summary import BEYOND_S, summary
 from models.provisioning.futures.table import is_due
-from models.provisioning.service.chain import WAIT, Move, View
+from models.provisioning.service.chain import WAIT, Move, ServiceView
 from simulator.recorded.record import NEVER
 from traces.arrays import Float32s
 
@@ -26,7 +26,7 @@ class TimedPlayer:
     setting: float | None = None  # None: the artifact's own
     limit: str = "own"  # the user's own, or the "shortest" or "longest" that a link may ask for
 
-    def act(self, view: View) -> Move:
+    def act(self, view: ServiceView) -> Move:
         """Ask the artifact."""
         if view.chain.queued:
             return Move(again_s=NEVER)
@@ -35,7 +35,7 @@ class TimedPlayer:
             return Move(submit=(limit_s,))
         return WAIT
 
-    def _seen(self, view: View, limit_s: int) -> Float32s:
+    def _seen(self, view: ServiceView, limit_s: int) -> Float32s:
         """The artifact's features; futures are played as often as for a table of pairs."""
         seen, chain = view.observe(limit_s), view.chain
         if not uses_futures(self.artifact):
@@ -54,7 +54,7 @@ class TimingOracle:
     Of equal ones it takes the earliest. It begins to decide about the next link when the link before has ended.
     """
 
-    def act(self, view: View) -> Move:
+    def act(self, view: ServiceView) -> Move:
         """Remember the best moment so far; choose it when the last link ends."""
         chain, now = view.chain, view.now_s
         if chain.queued:

@@ -205,8 +205,6 @@ def evaluate(
 ) -> None:
     """Compare trained policies on the same chained pairs. Settings are chosen between the fit's end and --from.
 
-    Over 50 lines: a parameter for each option.
-
     For policies --fitted-on another cluster (with that cluster's nodes and pair sizes), settings are chosen on the
     declared select window of --cluster.
 

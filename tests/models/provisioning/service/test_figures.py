@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models.provisioning.service.chain import Chain, Link
+from models.provisioning.service.chain import Link, ServiceChain
 from models.provisioning.service.figures import measures_of, service_figures
 from models.provisioning.service.play import Service
 from reports.text.service import format_services
@@ -14,10 +14,10 @@ from traces.units import DAY_S, HOUR_S
 SERVICE = Service(2 * DAY_S, HOUR_S, 600, (DAY_S,))
 
 
-def chain(*hours: tuple[float, float], most_queued: int = 1) -> Chain:
+def chain(*hours: tuple[float, float], most_queued: int = 1) -> ServiceChain:
     """A chain whose links ran between these hours."""
     links = [Link(int((b - a) * HOUR_S), int(a * HOUR_S), int(a * HOUR_S), int(b * HOUR_S)) for a, b in hours]
-    return Chain(0, DAY_S, links, most_queued=most_queued)
+    return ServiceChain(0, DAY_S, links, most_queued=most_queued)
 
 
 def test_measures_of_a_chain() -> None:

@@ -14,7 +14,7 @@ from models.provisioning import chains as fixed
 from models.provisioning.pairs import recorded as recorded_pairs
 from models.provisioning.pairs.recorded import Predecessors
 from models.provisioning.protocol import NONE
-from models.provisioning.service.chain import Chain, Link, Move, View
+from models.provisioning.service.chain import Link, Move, ServiceChain, ServiceView
 from models.provisioning.service.links import LinkCluster
 from models.provisioning.service.plan import CAUTION, Plan
 from simulator.recorded.record import NEVER, RecordedTrace
@@ -48,17 +48,17 @@ def view(
     limits_h: tuple[float, ...] = (2, 12, 48),
     wanted_left_h: float = 500,
     restart_s: int = 600,
-) -> View:
+) -> ServiceView:
     """A view at 100 h of a chain whose links run for the time left. waits_h: waits by limit, with caution."""
     now = 100 * HOUR_S
     hours = running or ((80.0, 100 + left_h),)
     started = [Link(48 * HOUR_S, 0, int(a * HOUR_S), int(b * HOUR_S)) for a, b in hours]
-    chain = Chain(0, 48 * HOUR_S, started, [Link(int(limit * HOUR_S), now) for limit in queued])
+    chain = ServiceChain(0, 48 * HOUR_S, started, [Link(int(limit * HOUR_S), now) for limit in queued])
 
     def futures(limits_s: Any, horizon_s: int) -> Any:
         return now + np.array([waits_h(limit_s / HOUR_S) for limit_s in limits_s]) * HOUR_S / CAUTION
 
-    return View(
+    return ServiceView(
         now_s=now,
         chain=chain,
         running=chain.running(now),
@@ -145,7 +145,7 @@ def test_the_futures_of_a_link_are_those_of_chains_of_fixed_links(case: tuple[Re
         running = Link(600, start_s, start_s, end_s)
         cluster = LinkCluster(record, of, 8)
         (found,) = cluster.futures(
-            Chain(0, 600, [running]), now, [running], [], [Link(600, now)], end_s - now + BEYOND_S
+            ServiceChain(0, 600, [running]), now, [running], [], [Link(600, now)], end_s - now + BEYOND_S
         )
     assert found.tolist() == expected.tolist()
 
@@ -157,7 +157,7 @@ def test_queued_links_have_their_places_in_futures() -> None:
         patch.setattr(recorded_pairs, "infer_parameters", lambda record, until_s: fitted)
         cluster = LinkCluster(idle(), P, 8)
         running, waiting = Link(1000, 40, 100, 1100), Link(500, 200)
-        chain = Chain(0, 1000, [running], [waiting])
+        chain = ServiceChain(0, 1000, [running], [waiting])
         (second,) = cluster.futures(chain, 300, [running], [waiting], [Link(1000, 300)], 10_000)
         (first,) = cluster.futures(chain, 300, [running], [], [waiting], 10_000)
     assert set(first.tolist()) == {1101} and set(second.tolist()) == {1602}

@@ -17,7 +17,7 @@ from models.provisioning.pairs.recorded import Predecessors
 from models.provisioning.policies.reactive import Reactive
 from models.provisioning.policies.simulate_ahead import SimulateAhead
 from models.provisioning.protocol import NONE, no_pairs
-from models.provisioning.service.chain import Chain, Link, Move, View, work_of
+from models.provisioning.service.chain import Link, Move, ServiceChain, ServiceView, work_of
 from models.provisioning.service.play import Service, play_services
 from models.provisioning.service.rules import KeepAhead, SubmitAtEnd
 from models.provisioning.service.timing import TimedPlayer, TimingOracle
@@ -44,7 +44,7 @@ def played(record: RecordedTrace, of: Predecessors, players: Sequence[Any], fitt
         return play_services(record, of, players, Service(**asked))
 
 
-def starts_of(chain: Chain) -> list[int]:
+def starts_of(chain: ServiceChain) -> list[int]:
     return [link.start_s for link in chain.started]
 
 
@@ -84,7 +84,7 @@ class Scripted:
 
     script: list[tuple[list[int], int, int]]  # limits to submit; position to cancel and to end, or -1
     asked: int = 0
-    seen: list[View] = field(default_factory=list)
+    seen: list[ServiceView] = field(default_factory=list)
 
     def actions(self, decision: int, queued: int, running: int) -> tuple[list[int], list[int], list[int]]:
         limits, cancel, end = self.script[decision % len(self.script)]
@@ -92,7 +92,7 @@ class Scripted:
             limits = []
         return limits, [cancel] if 0 <= cancel < queued else [], [end] if 0 <= end < running else []
 
-    def act(self, view: View) -> Move:
+    def act(self, view: ServiceView) -> Move:
         if self.asked == DECISIONS:
             return Move(again_s=NEVER)
         self.seen.append(view)
