@@ -192,6 +192,7 @@ CHAINS = ("evaluate", "--world", "calibrated", "--from", "2026-03-02", "--to", "
         ((*CHAINS, "10d", "--policies", "reactive", "--restart-cost", "5h"), "--restart-cost 18000 s is over a third"),
         ((*CHAINS, "10d", "--policies", "reactive", "--limits", ","), "--limits is empty"),
         ((*CHAINS, "10d", "--policies", "forest"), "baton train"),
+        ((*CHAINS, "10d", "--policies", "plan", "--chain", "5"), "--chain 5 with --chains 10d"),
         (
             ("evaluate", "--policies", "forest", "--from", "2026-03-02", "--to", "2026-03-03", "--hidden", "x,held"),
             "--hidden 'x'; give one or several of recent, limits, nodes, held",

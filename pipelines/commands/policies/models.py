@@ -215,7 +215,8 @@ def evaluate(
     with options.output(json) as out:
         bounds, unseen = _bounds(from_, to), _unseen(hidden)
         check_chain(chain, world)
-        asked = None if chains is None else service_of(chains, restart_cost, limits, overlap_weight, world)
+        others = {"--chain": chain, "--hidden": hidden, "--fitted-in": fitted_in, "--fitted-on": fitted_on}
+        asked = None if chains is None else service_of(chains, restart_cost, limits, overlap_weight, world, others)
         names, fitted_names = (_chosen(policies), []) if asked is None else service_policies(policies)
         trained_on = fitted_on or cluster
         options.check_tracking(folder, trained_on if CHAMPION in names else None)

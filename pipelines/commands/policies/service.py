@@ -39,8 +39,13 @@ class ServiceAsked(NamedTuple):
     overlap_weight: float
 
 
-def service_of(chains: str, restart_cost: str, limits: str, weight: float, world: str) -> ServiceAsked:
-    """Parse the options of a service. Raises InputError for impossible ones."""
+def service_of(
+    chains: str, restart_cost: str, limits: str, weight: float, world: str, others: dict[str, Any]
+) -> ServiceAsked:
+    """Parse the options of a service. Raises InputError for impossible ones, and for `others` that are given."""
+    for option, value in others.items():
+        if value is not None:
+            raise InputError(f"{option} {value} with --chains {chains}; leave out one of them")
     if world != CHAINS_IN:
         raise InputError(f"--chains {chains} with --world {world}; chains are played in --world {CHAINS_IN}")
     limits_s = tuple(sorted({options.duration_s(text) for text in options.names(limits)}))
