@@ -181,6 +181,8 @@ def service_players(
             players.append((name, KeepAhead(ahead[name])))
         elif name in (names.SHORTEST, names.LONGEST):
             players.append((name, TimedPlayer(estimate, limit=name)))
+        elif name == names.HAND_OVER:
+            players.append((name, TimedPlayer(estimate, limit=names.LONGEST, hands_over=True)))
         elif name == ORACLE:
             players.append((name, TimingOracle()))
         elif name == names.PLAN:

@@ -110,6 +110,15 @@ class ChainPlayer(Protocol):
         ...
 
 
+def hand_over(view: ServiceView) -> Move | None:
+    """End all running links but the one that ends last; None if only one runs."""
+    alive = [place for place, link in enumerate(view.running) if link.end_s > view.now_s]
+    if len(alive) < 2:
+        return None
+    kept = max(alive, key=lambda place: view.running[place].end_s)
+    return Move(end=tuple(place for place in alive if place != kept))
+
+
 @dataclass(frozen=True)
 class WorkDone:
     """The work of a chain, from its first start to the end of its links or of its work; times in s."""

@@ -11,9 +11,17 @@ from traces.units import DAY_S, HOUR_S
 
 PLAN = "plan"
 SHORTEST, LONGEST = "shortest", "longest"  # always that limit, at the moment of start-estimate
+HAND_OVER = "longest-hand-over"  # as LONGEST, and ends the older link when the newer one starts early
 TWO_AHEAD, SINGLETON, ALL_AT_ONCE = "two-ahead", "singleton", "all-at-once"
 BY_HAND = (REACTIVE, SINGLETON, TWO_AHEAD, ALL_AT_ONCE)  # decide without looking
-ALWAYS = (*BY_HAND, *(name for name in RULES if name != REACTIVE), SHORTEST, LONGEST, ORACLE)  # in every table
+ALWAYS = (
+    *BY_HAND,
+    *(name for name in RULES if name != REACTIVE),
+    SHORTEST,
+    LONGEST,
+    HAND_OVER,
+    ORACLE,
+)  # in every table
 
 
 def check_service_policies(names: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.provisioning.service.chain import Move, ServiceView
+from models.provisioning.service.chain import Move, ServiceView, hand_over
 from simulator.recorded.record import NEVER
 from traces.arrays import Float64s, Int64s
 from traces.units import DAY_S, HOUR_S
@@ -51,10 +51,8 @@ class Plan:
     def act(self, view: ServiceView) -> Move:
         """Hand over, else submit the best candidate now, else wait for the better moment."""
         chain, now = view.chain, view.now_s
-        alive = [place for place, link in enumerate(view.running) if link.end_s > now]
-        if len(alive) > 1:
-            kept = max(alive, key=lambda place: view.running[place].end_s)
-            return Move(end=tuple(place for place in alive if place != kept), again_s=now + 1)
+        if (move := hand_over(view)) is not None:
+            return move
         queued_s = sum(link.limit_s for link in chain.queued)
         if len(chain.queued) >= AHEAD or view.wanted_left_s <= max(view.left_s, 0) + queued_s:
             return Move(again_s=NEVER)

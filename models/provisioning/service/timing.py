@@ -13,7 +13,7 @@ from agent.artifact import Artifact
 from agent.chains.decide import uses_futures
 from features.futures.summary import BEYOND_S, summary
 from models.provisioning.futures.table import is_due
-from models.provisioning.service.chain import WAIT, Move, ServiceView
+from models.provisioning.service.chain import WAIT, Move, ServiceView, hand_over
 from simulator.recorded.record import NEVER
 from traces.arrays import Float32s
 
@@ -25,9 +25,12 @@ class TimedPlayer:
     artifact: Artifact = field(repr=False)
     setting: float | None = None  # None: the artifact's own
     limit: str = "own"  # the user's own, or the "shortest" or "longest" that a link may ask for
+    hands_over: bool = False  # to a link that starts early, instead of letting both run
 
     def act(self, view: ServiceView) -> Move:
         """Ask the artifact."""
+        if self.hands_over and (move := hand_over(view)) is not None:
+            return move
         if view.chain.queued:
             return Move(again_s=NEVER)
         limit_s = {"own": view.chain.limit_s, "shortest": view.limits_s[0], "longest": view.limits_s[-1]}[self.limit]

@@ -200,6 +200,14 @@ def test_a_link_that_is_handed_over_frees_its_nodes() -> None:
     assert work_of(chain.started, 1200, 0).interruptions == ((600, 601),)
 
 
+def test_a_player_that_hands_over_ends_the_older_link() -> None:
+    """Both submit 500 s before the end, at 600; the link that starts at 601 is seen at 851, its next decision."""
+    players = [TimedPlayer(ARTIFACT, 500 / HOUR_S + 1e-6, hands_over=hands_over) for hands_over in (False, True)]
+    (keeps,), (hands,) = played(idle(), P, players, parameters(), wanted_s=1500)
+    assert (keeps.started[0].end_s, hands.started[0].end_s) == (1100, 851)
+    assert starts_of(keeps)[:2] == starts_of(hands)[:2] == [100, 601]
+
+
 def test_a_chosen_start_may_lie_before_the_decision() -> None:
     """The oracle chooses at the end, and what it chose had started a second after 850."""
     (oracle,) = played(idle(), P, [TimingOracle()], parameters(), decision_s=333, wanted_s=1900)
