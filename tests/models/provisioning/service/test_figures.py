@@ -42,7 +42,7 @@ def test_rows_hold_paired_differences_to_the_best_policy_of_timing() -> None:
     service = Service(2 * DAY_S, 0, 600, (DAY_S,))
     late = [chain((0, 24), (26, 50)), chain((0, 24), (24, 48))]
     early = [chain((0, 24), (20, 44), (44, 68)), chain((0, 24), (20, 44), (44, 68))]
-    plan = [chain((0, 24), (25, 49)), chain((0, 24), (24, 48))]
+    plan = [chain((0, 24), (26, 50)), chain((0, 24), (26, 50))]
     submit_s = np.array([0, 8 * DAY_S])
     rows = service_figures(
         {"late": [late], "early": [early], "plan": [plan]}, ["late", "early"], submit_s, service, 1.0
@@ -50,12 +50,12 @@ def test_rows_hold_paired_differences_to_the_best_policy_of_timing() -> None:
     by_name = {row["policy"]: row for row in rows}
     assert {row["difference_to_best_timing"]["policy"] for row in rows} == {"late"}
     beside = by_name["plan"]["difference_to_best_timing"]
-    assert beside["lost_h_per_day"] == pytest.approx(-0.25) and beside["ci95"] == [-0.5, 0.0]
+    assert beside["lost_h_per_day"] == pytest.approx(0.5) and beside["ci95"] == [0.0, 1.0]  # chain by chain
     assert by_name["late"]["ci95"] == [0.0, 1.0] and by_name["late"]["n"] == 2 and by_name["late"]["unfinished"] == 0
     assert by_name["early"]["overlap_h_per_day"] == 2.0 and by_name["early"]["cost_h_per_day"] == 2.0
     weightless = service_figures({"late": [late], "early": [early]}, ["late", "early"], submit_s, service, 0.0)
     assert {row["difference_to_best_timing"]["policy"] for row in weightless} == {"early"}
     about = {"wanted_h": 48.0, "restart_s": 0, "world": "calibrated", "overlap_weight": 1.0, "beyond_log": 1}
     text = format_services([{**row, **about} for row in rows])
-    assert "chains of 2 days of work, a restart costs 0 min" in text and text.splitlines()[2].startswith("plan")
+    assert "chains of 2 days of work, a restart costs 0 min" in text and text.splitlines()[2].startswith("late")
     assert text.endswith("1 of 2 chains continued after the last submission of the log")

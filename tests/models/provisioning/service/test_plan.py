@@ -105,7 +105,7 @@ def test_it_queues_a_second_link_where_the_first_will_not_do() -> None:
     slow = lambda limit_h: [9.0, 9.0]  # noqa: E731
     asked = view(slow, queued=(2,), queued_waits_h=(6, 6))
     assert submitted_h(PLAN.act(asked)) == [48]
-    assert PLAN.act(view(lambda limit_h: [1.0, 1.0], queued=(2,), queued_waits_h=(6, 6))).submit == ()
+    assert PLAN.act(view(lambda limit_h: [6.5, 6.5], queued=(2,), queued_waits_h=(6, 6))).submit == ()
     assert PLAN.act(view(slow, queued=(2, 2))) == Move(again_s=NEVER)
 
 

@@ -179,6 +179,20 @@ def test_a_reactive_chain_starts_a_second_after_each_end() -> None:
     assert starts_of(reactive) == [100, 1101, 2102]
 
 
+def test_links_have_the_priority_of_the_job_that_the_first_one_replaces() -> None:
+    """Also where the usual priority is none: 500 points are an hour of waiting, so the job before has to let it go."""
+    columns = {
+        "submit_s": (0, 10, 40, 600, 60_000), "start_s": (0, 31, 100, 1200, 60_000),
+        "end_s": (30, 60, 1100, 2200, 60_010), "size": (6, 1, 6, 6, 1), "limit_s": (100, 100, 1000, 1000, 100),
+        "user": (2, 2, 0, 1, 2), "priority": (0, 0, 500, 0, 0),
+    }  # fmt: skip
+    arrays = {name: np.array(column, np.int64) for name, column in columns.items()}
+    record = RecordedTrace(**arrays, job_key=["wide", "small", "p", "other", "last"])
+    of = Predecessors(np.array([2]), np.array([NONE]))
+    ((chain,),) = played(record, of, [SubmitAtEnd()], parameters(), wanted_s=1900)
+    assert starts_of(chain) == [100, 1101]
+
+
 def test_two_ahead_keeps_three_links_and_all_at_once_as_many_as_the_work_takes() -> None:
     """On an idle cluster they start at once, and again when they end; three at a time, and four in all at 3,500 s."""
     two, every = played(idle(), P, [KeepAhead(2), KeepAhead(None)], parameters(max_jobs=None), wanted_s=3500)
