@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,9 +39,8 @@ class Plan:
     it. This is the renewal-reward rate if each later handover were like this one. The player submits if no candidate
     with x > 0 has a lower J than the best with x = 0. All candidates meet the same futures (common random numbers).
 
-    Candidates are pruned: limits under LEAST_RESTARTS restart costs, limits longer than the shortest that finishes the
-    work, and limits L with restart / L above the lowest J found for a longer limit, because J(L, x) is no lower
-    wherever a gap is expected.
+    Candidates are pruned: limits under LEAST_RESTARTS restart costs, and limits L with restart / L above the lowest J
+    found for a longer limit, because J(L, x) is no lower wherever a gap is expected.
     """
 
     weight: float
@@ -60,18 +58,19 @@ class Plan:
         if chain.queued:
             first = view.queued_futures(max(view.left_s, 0) + DAY_S)
             covered_s = np.maximum(first + chain.queued[0].limit_s, covered_s)
-        limit_s, delay_s = self._best(view, covered_s, max(view.left_s, 0) + queued_s)
+        limit_s, delay_s = self._best(view, covered_s)
         if delay_s == 0:
             return Move(submit=(limit_s,))
         return Move(again_s=now + int(min(max(delay_s // 2, self.decision_s), LOOKS_EVERY_S)))
 
-    def _best(self, view: ServiceView, covered_s: Int64s, known_s: int) -> tuple[int, int]:
+    def _best(self, view: ServiceView, covered_s: Int64s) -> tuple[int, int]:
         """The limit and the delay of the best candidate, s; of equal delays, the shortest."""
         now = view.now_s
         left_s = int(covered_s.max()) - now
         delays_s = np.arange(0, left_s + 1, self.decision_s)
         best = (np.inf, 0, 0)
-        for limit_s in reversed(self._limits(view, view.wanted_left_s - known_s)):
+        useful = [limit_s for limit_s in view.limits_s if limit_s >= LEAST_RESTARTS * view.restart_s]
+        for limit_s in reversed(useful):
             if view.restart_s / limit_s >= best[0]:
                 break
             (start_s,) = view.futures([limit_s], left_s + DAY_S)
@@ -89,9 +88,3 @@ class Plan:
         added_s = (limit_s + gaps_s).mean(axis=1)
         rate: Float64s = np.where(added_s > 0, lost_s / np.maximum(added_s, 1), np.inf)
         return rate
-
-    def _limits(self, view: ServiceView, needed_s: int) -> Sequence[int]:
-        """The limits worth asking for, rising, for work of `needed_s` after the links known so far."""
-        limits_s = [limit_s for limit_s in view.limits_s if limit_s >= LEAST_RESTARTS * view.restart_s]
-        enough = [limit_s for limit_s in limits_s if limit_s >= needed_s + view.restart_s]
-        return [limit_s for limit_s in limits_s if limit_s <= enough[0]] if enough else limits_s or view.limits_s[-1:]

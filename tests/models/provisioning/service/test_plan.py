@@ -109,8 +109,8 @@ def test_it_queues_a_second_link_where_the_first_will_not_do() -> None:
     assert PLAN.act(view(slow, queued=(2, 2))) == Move(again_s=NEVER)
 
 
-def test_it_asks_for_no_more_than_the_work_takes() -> None:
-    assert submitted_h(PLAN.act(view(lambda limit_h: [7.0], wanted_left_h=6 + 3))) == [12]
+def test_it_submits_nothing_once_the_links_known_finish_the_work() -> None:
+    assert submitted_h(PLAN.act(view(lambda limit_h: [7.0], wanted_left_h=6 + 3))) == [48]
     assert PLAN.act(view(lambda limit_h: [7.0], wanted_left_h=6)) == Move(again_s=NEVER)
     queued = PLAN.act(view(lambda limit_h: [70.0], queued=(12,), wanted_left_h=6 + 12))
     assert queued == Move(again_s=NEVER)
@@ -164,8 +164,8 @@ def test_queued_links_have_their_places_in_futures() -> None:
 
 
 def test_a_planned_chain_loses_nothing_on_an_idle_cluster() -> None:
-    """Links of 1,000 s follow each other, and the last is one of 600 s, which is enough."""
+    """Links of 1,000 s follow each other."""
     plan = Plan(0.5, 250)
     ((chain,),) = played(idle(), P, [plan], parameters(), wanted_s=2500)
     assert starts_of(chain) == [100, 1101, 2102]
-    assert [link.limit_s for link in chain.started] == [1000, 1000, 600]
+    assert [link.limit_s for link in chain.started] == [1000, 1000, 1000]
