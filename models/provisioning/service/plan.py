@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from features.observe import AT
 from models.provisioning.service.chain import Move, ServiceView, hand_over
 from simulator.recorded.record import NEVER
 from traces.arrays import Float64s, Int64s
@@ -13,7 +14,8 @@ from traces.units import DAY_S, HOUR_S
 
 AHEAD = 2  # most links queued at once
 LOOKS_EVERY_S = 2 * HOUR_S  # longest time between two plans
-CAUTION = 1.5  # factor on the waits in futures, chosen on January 2023 of the A100 trace
+# Factors on the waits in futures and on the start estimate, chosen on January 2023 of the A100 trace.
+CAUTION, ESTIMATES = 1.5, 2.0
 LEAST_RESTARTS = 3  # a limit is worth asking for from this many restart costs on
 
 
@@ -22,10 +24,11 @@ class Plan:
     """Plans the next link at each decision, and hands over to a link as soon as it is seen to run.
 
     A candidate is a limit L and a delay x: a link of limit L, submitted x from now (x = 0: at once), at most AHEAD
-    links queued. In future k let W_k(L) be CAUTION x the wait of a link of limit L submitted now: futures are too
-    short, and the wait is taken to be the same after a delay. Let C_k be the time until which the links submitted so
-    far cover the work: the end of the last running link, or, with a link queued, that link's start in future k plus its
-    limit. The gap of the candidate is
+    links queued. In future k let W_k(L) be CAUTION x the wait of a link of limit L submitted now. In one more future it
+    is ESTIMATES x the start estimate by limits, because waits in futures are too short in the tail. The wait is taken
+    to be the same after a delay. Let C_k be the time until which the links submitted so far cover the work: the end of
+    the last running link, or, with a link queued, that link's start in future k plus its limit (its latest start for
+    the additional future). The gap of the candidate is
 
         g_k = now + x + W_k(L) - C_k,
 
@@ -57,7 +60,7 @@ class Plan:
         covered_s = np.array([max(chain.covered_until_s, now)])
         if chain.queued:
             first = view.queued_futures(max(view.left_s, 0) + DAY_S)
-            covered_s = np.maximum(first + chain.queued[0].limit_s, covered_s)
+            covered_s = np.maximum(np.append(first, first.max()) + chain.queued[0].limit_s, covered_s)
         limit_s, delay_s = self._best(view, covered_s)
         if delay_s == 0:
             return Move(submit=(limit_s,))
@@ -74,8 +77,9 @@ class Plan:
             if view.restart_s / limit_s >= best[0]:
                 break
             (start_s,) = view.futures([limit_s], left_s + DAY_S)
-            start_s = now + np.rint(CAUTION * (start_s - now)).astype(np.int64)
-            losses = self.losses(start_s - covered_s, delays_s, limit_s, view.restart_s)
+            estimate_s = HOUR_S * float(view.observe(limit_s)[AT.start_estimate_h])
+            wait_s = np.rint(np.append(CAUTION * (start_s - now), ESTIMATES * estimate_s)).astype(np.int64)
+            losses = self.losses(now + wait_s - covered_s, delays_s, limit_s, view.restart_s)
             at = int(np.argmin(losses))
             best = min(best, (float(losses[at]), limit_s, int(delays_s[at])))
         return best[1], best[2]

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from features.futures.summary import BEYOND_S
+from features.observe import AT, FEATURES
 from models.provisioning import chains as fixed
 from models.provisioning.pairs import recorded as recorded_pairs
 from models.provisioning.pairs.recorded import Predecessors
 from models.provisioning.protocol import NONE
 from models.provisioning.service.chain import Link, Move, ServiceChain, ServiceView
 from models.provisioning.service.links import LinkCluster
-from models.provisioning.service.plan import CAUTION, Plan
+from models.provisioning.service.plan import CAUTION, ESTIMATES, Plan
 from simulator.recorded.record import NEVER, RecordedTrace
 from tests.models.provisioning.pairs.test_recorded import parameters
 from tests.models.provisioning.service.test_play import P, cut_at, idle, played, starts_of
@@ -48,8 +49,12 @@ def view(
     limits_h: tuple[float, ...] = (2, 12, 48),
     wanted_left_h: float = 500,
     restart_s: int = 600,
+    estimate_h: float | None = None,
 ) -> ServiceView:
-    """A view at 100 h of a chain whose links run for the time left. waits_h: waits by limit, with caution."""
+    """A view at 100 h of a chain whose links run for the time left. waits_h: waits by limit, with caution.
+
+    The start estimate is the longest of the waits, or `estimate_h`.
+    """
     now = 100 * HOUR_S
     hours = running or ((80.0, 100 + left_h),)
     started = [Link(48 * HOUR_S, 0, int(a * HOUR_S), int(b * HOUR_S)) for a, b in hours]
@@ -58,6 +63,12 @@ def view(
     def futures(limits_s: Any, horizon_s: int) -> Any:
         return now + np.array([waits_h(limit_s / HOUR_S) for limit_s in limits_s]) * HOUR_S / CAUTION
 
+    def estimate(limit_s: int) -> Any:
+        seen = np.zeros(len(FEATURES), np.float32)
+        longest_h = max(waits_h(limit_s / HOUR_S)) if estimate_h is None else estimate_h
+        seen[AT.start_estimate_h] = longest_h / ESTIMATES
+        return seen
+
     return ServiceView(
         now_s=now,
         chain=chain,
@@ -65,7 +76,7 @@ def view(
         limits_s=tuple(int(limit * HOUR_S) for limit in limits_h),
         wanted_left_s=int(wanted_left_h * HOUR_S),
         restart_s=restart_s,
-        observe=lambda limit_s: np.zeros(0, np.float32),
+        observe=estimate,
         futures=futures,
         queued_futures=lambda horizon_s: now + np.array(queued_waits_h) * HOUR_S,
         would_start=lambda limit_s: 0,
@@ -85,6 +96,13 @@ def test_where_nothing_waits_it_submits_at_the_end_and_not_before() -> None:
 
 def test_where_waits_exceed_the_time_left_it_submits_at_once() -> None:
     assert submitted_h(PLAN.act(view(lambda limit_h: [7.0, 9.0]))) == [48]
+
+
+def test_the_start_estimate_is_one_more_future() -> None:
+    """No future has a wait; by limits the link waits for ten hours, and a restart is cheap against that."""
+    no_wait = lambda limit_h: [0.0] * 16  # noqa: E731
+    assert submitted_h(PLAN.act(view(no_wait, estimate_h=10.0))) == [48]
+    assert PLAN.act(view(no_wait, estimate_h=0.0)).submit == ()
 
 
 def test_a_shorter_link_that_starts_in_time_is_better_than_a_long_wait() -> None:
