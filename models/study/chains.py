@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from features.bootstrap import block_count, interval, resampled_means, seed_weights, start_weights
-from features.conventions import INDICATIVE_BELOW_BLOCKS, ORACLE, REACTIVE, RULES, interruption_h, overlap_h
+from features.conventions import INDICATIVE_BELOW_BLOCKS, ORACLE, REACTIVE, interruption_h, overlap_h
 from models.provisioning.comparison.outcomes import play
 from models.provisioning.protocol import TrainedPolicy, no_pairs
 from models.provisioning.service import names
@@ -135,6 +135,7 @@ def service_rows(
     the fits of those that learn, at their own settings. A chain begins where a predecessor of the report window did, at
     most one in the scenario's `every_s`. Limits above the longest that the record holds before the window are left out.
     """
+    from models.provisioning.registry import is_known
     from models.provisioning.service.figures import service_figures
     from models.provisioning.service.play import play_services
     from simulator.recorded.parameters import LEAST_FIT_S
@@ -151,7 +152,7 @@ def service_rows(
     by_name: dict[str, list[Any]] = {}
     for (name, _), of_player in zip(players, chains, strict=True):
         by_name.setdefault(name, []).append(of_player)
-    timing = [name for name in by_name if name in RULES or name in {one.name for one in trained}]
+    timing = [name for name in by_name if is_known(name)]
     rows = service_figures(by_name, timing, record.submit_s[predecessors.row], service, weight)
     beyond = {
         name: sum(chain.started[-1].start_s > record.submit_s[-1] for seed in seeds for chain in seed)

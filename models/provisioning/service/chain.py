@@ -62,7 +62,6 @@ class ServiceChain:
     due_s: int = NEVER  # when the first of the queued links starts, by the latest simulation
     due: tuple[int, ...] = ()  # positions of the links that start then
     ask_s: int = NEVER  # the next decision
-    cancelled: int = 0
     most_queued: int = 0
     memory: Any = None  # of the player, until the chain changes
 

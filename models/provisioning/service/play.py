@@ -128,7 +128,6 @@ class _Play:
         for place in move.end:
             running[place].end_s = now
         chain.queued = [link for place, link in enumerate(chain.queued) if place not in move.cancel]
-        chain.cancelled += len(move.cancel)
         chain.queued += [Link(limit_s, now) for limit_s in move.submit]
         chain.most_queued = max(chain.most_queued, len(chain.queued))
         if move.chosen is None:
