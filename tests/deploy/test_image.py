@@ -25,7 +25,7 @@ def buildah(tmp_path_factory: pytest.TempPathFactory) -> Buildah:
     if os.environ.get("BATON_LIVE") != "full":
         pytest.skip("builds an image, 10 minutes: BATON_LIVE=full")
     if os.geteuid() != 0 or not (shutil.which("buildah") and shutil.which("debootstrap")):
-        pytest.skip("needs root, buildah and debootstrap")
+        pytest.skip("needs root, buildah and debootstrap (apt-get install buildah debootstrap)")
     store = tmp_path_factory.mktemp("store")
     at = ["buildah", "--root", str(store / "root"), "--runroot", str(store / "run"), "--storage-driver", "vfs"]
 
@@ -58,13 +58,14 @@ def image(buildah: Buildah, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def volumes() -> list[str]:
-    """The folders of this machine's own settings of pip, and those that they name, as volumes."""
-    settings = {Path.home() / ".config/pip", Path("/etc/xdg/pip")}
+    """The folders of this machine's own settings of pip, and what they name, as volumes."""
+    settings = {one for one in (Path.home() / ".config/pip", Path("/etc/xdg/pip")) if one.is_dir()}
     for line in subprocess.run(["pip", "config", "list"], capture_output=True, text=True, check=True).stdout.split():
         word = Path(line.split("=")[-1].strip("'").removeprefix("file://"))
         word = word.parent if word.name == "simple" else word  # an index, whose files lie beside it
-        settings |= {word} if word.is_absolute() and word.is_dir() else set()
-    return [word for one in sorted(settings) if one.is_dir() for word in ("-v", f"{one}:{one}:ro")]
+        if word.is_absolute() and word.exists() and not settings.intersection(word.parents):
+            settings.add(word)
+    return [word for one in sorted(settings) for word in ("-v", f"{one}:{one}:ro")]
 
 
 def test_the_image_runs_the_services_without_rights_and_holds_only_baton(buildah: Buildah, image: str) -> None:
