@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from models.deployment import FILE, VARIABLE, Deployment, read_deployment
+from models.deployment import FILE, VARIABLE, DagsterOptions, Deployment, read_deployment
 from models.engine.engines import engine_of
 from models.engine.local import each_here
 from traces.cache.closure import ROOT
@@ -24,6 +24,8 @@ REFUSED = [
     ("[dagster]\nhome = 3\n", "dagster.home = 3 is not text"),
     ("[dagster]\nat_once = '2'\n", "dagster.at_once = '2' is not a whole number"),
     ("[dagster]\nat_once = 0\n", "dagster.at_once and dagster.steps_at_once must be 1 to 250"),
+    ("[dagster]\nat_once = 251\n", "dagster.at_once and dagster.steps_at_once must be 1 to 250"),
+    ("[dagster]\nsteps_at_once = 0\n", "dagster.at_once and dagster.steps_at_once must be 1 to 250"),
     ("[dagster]\nsteps_at_once = 251\n", "dagster.at_once and dagster.steps_at_once must be 1 to 250"),
     ("[dagster]\nhome = '/x'\nat_once = 2\n", "dagster.at_once does not go with dagster.home: set concurrency.runs"),
     ("[tracking]\nuri = 'https://me:hunter-2@host'\n", "tracking.uri holds a password: set MLFLOW_TRACKING_PASSWORD"),
@@ -77,6 +79,13 @@ def test_what_is_wrong_is_named_with_the_file(tmp_path: Path, text: str, line: s
         read_deployment(tmp_path)
     assert line in str(refusal.value) and str(refusal.value).startswith(f"{tmp_path / FILE}: ")
     assert "\n" not in str(refusal.value) and "hunter-2" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("options", [DagsterOptions("", 250, 250), DagsterOptions("/x", steps_at_once=2)])
+def test_dagster_has_as_many_runs_and_steps_at_once_as_declared(tmp_path: Path, options: DagsterOptions) -> None:
+    given = f"at_once = {options.at_once}" if not options.home else f"home = '{options.home}'"
+    (tmp_path / FILE).write_text(f"[dagster]\n{given}\nsteps_at_once = {options.steps_at_once}\n")
+    assert read_deployment(tmp_path).dagster == options
 
 
 def test_without_a_file_the_work_runs_here_and_nothing_of_slurm_is_imported(tmp_path: Path) -> None:

@@ -87,6 +87,8 @@ def test_a_run_whose_step_has_just_ended_is_not_taken_for_dead(tmp_path: Path, m
 
     with dg.DagsterInstance.from_config(str(home.prepared_home(data))) as instance:
         run = instance.create_run_for_job(whole, status=dg.DagsterRunStatus.STARTED)
+        assert killed.settle(instance, data) == [], "it has no event yet"
+        instance.report_engine_event("a step began", run)
         time.sleep(2)
         instance.report_engine_event("a step ended", run)
         later_s = time.time() + killed.GRACE_S
