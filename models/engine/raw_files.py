@@ -13,7 +13,8 @@ from traces.readers.staged import GivenFile, Ingestion, StagedFile, read_steadil
 if TYPE_CHECKING:
     from traces.ingest import EachFile
 
-BYTE_S = 3e-8  # rough time for each stored byte
+BYTE_S = 3e-8  # rough time for each byte of text
+PACKED = {".gz": 8, ".zst": 8}  # bytes of text, roughly, for each byte of a compressed file
 MOST_PROCESSES = 4  # each holds rows of one file
 
 
@@ -21,7 +22,7 @@ def files_on_engine(root: Path) -> EachFile:
     """Return the function that reads the files of an ingest as tasks of the engine of the data folder `root`."""
 
     def each(reading: Ingestion, files: Sequence[GivenFile]) -> Iterator[tuple[int, StagedFile]]:
-        sizes = [given.raw.path.stat().st_size if given.raw.path.is_file() else 0 for given in files]
+        sizes = [_text_bytes(given.raw.path) for given in files]
         tasks = [
             Task(f"the reading of {given.raw.path}", given, f"up to {1 << size.bit_length()} bytes")
             for given, size in zip(files, sizes, strict=True)
@@ -29,3 +30,8 @@ def files_on_engine(root: Path) -> EachFile:
         yield from engine_of(root)(Work(read_steadily, tasks, reading, about_s=BYTE_S * sum(sizes)), MOST_PROCESSES)
 
     return each
+
+
+def _text_bytes(path: Path) -> int:
+    """Return roughly how many bytes of text the file holds; 0 for a pipe."""
+    return path.stat().st_size * PACKED.get(path.suffix, 1) if path.is_file() else 0

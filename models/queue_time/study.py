@@ -34,7 +34,7 @@ from traces.units import HOUR_S
 
 RIVALS = ("limits",)  # methods that every other is compared with, as well as the best naive one
 LEAST_JUDGED = 20
-ROW_S = 2e-3  # rough time of a learner's fits for each row; a naive method takes no time
+ROW_S = 5e-4  # rough time of a learner's fits for each row; a naive method takes no time
 MOST_PROCESSES = 8  # each holds the rows of all fits
 
 

@@ -48,7 +48,7 @@ from traces.progress import Progress
 
 _FIRST_ROOM = 1024  # jobs waiting at once; doubled if there are more
 CHUNK = 256  # pairs
-DECISION_S = 0.0002  # rough time of a decision under a quick scheduler
+DECISION_S = 4e-5  # rough time of a decision: 1e-5 if few jobs wait, 2e-4 if many do
 
 # The agent runs these functions as plain Python; here numba compiles them.
 for _function in (world_snapshot, *observe.CALLED_BY_FILL):

@@ -24,7 +24,7 @@ from simulator.recorded.record import NEVER
 from traces.arrays import Bools, Float64s, Int64s
 from traces.units import DAY_S, HOUR_S
 
-REPLAY_S = 2e-5  # rough time of a replay for each job of the record
+REPLAY_S = 5e-6  # rough time of a replay for each job of the record: 1e-6 in a quiet cluster, 2e-5 in a busy one
 PARTS = 3  # the window is divided into so many, to show whether they agree
 SHOWN_NAMES = 20  # of a dimension, those with most jobs
 SIZES = ((1, "1"), (4, "2-4"), (16, "5-16"), (NEVER, "17-up"))  # most nodes of a class, and its name

@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from models.engine import raw_files
+from models.engine.local import each_here
 from models.engine.work import Work
 from traces.clusters import ClusterSettings
 from traces.errors import InputError, WorkError
@@ -81,6 +82,24 @@ def raw_files_in(data: Path) -> list[str]:
     """The digests of the files in the order in which they were given."""
     described = [json.loads(path.read_bytes()) for path in data.glob("lake/lab/*/file.json")]
     return [one["sha256"] for one in sorted(described, key=lambda one: one["ingested_s"])]
+
+
+def test_a_compressed_file_is_expected_to_take_as_long_as_its_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected_s = []
+
+    def each(work: Work, most: int) -> Iterator[tuple[int, Any]]:
+        expected_s.append(work.about_s)
+        yield from each_here(work, most)
+
+    monkeypatch.setattr(raw_files, "engine_of", lambda _root: each)
+    for name, compress in (("text", False), ("gz", True)):
+        log = generate_slurm(
+            tmp_path / name, jobs=None, weeks=1, nodes=4, gpus_per_node=4, seed=1, steps=False, compress=compress
+        )
+        read(log, tmp_path / "data" / name, raw_files.files_on_engine(tmp_path))
+    assert 0.5 < expected_s[1] / expected_s[0] < 2
 
 
 def test_a_lost_task_leaves_the_lake_as_it_was(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
