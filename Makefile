@@ -7,6 +7,8 @@ RAW   ?=
 FLAGS ?=
 PROOF ?=
 PORT  ?= 3000
+KILLS ?= 60
+JOBS  ?= 4000000
 MLFLOW_PORT ?= 5000
 export PORT MLFLOW_PORT
 export DAGSTER_DISABLE_TELEMETRY := 1
@@ -100,11 +102,12 @@ mutants: setup   ## find small code changes that no test notices (hours; MODULES
 bench: setup     ## run all benchmarks in bench/, each against a named peer in the same run
 	for b in bench/bench_*.py; do $(BIN)/python $$b || exit 1; done
 
-scale: s3        ## kill ingests, fits, pushes, replays and releases over and over, then measure 4 million jobs (hours)
-	BATON_KILLS=60 BATON_LIVE=full $(BIN)/pytest -q $(KILLED)
-	$(BIN)/python bench/bench_memory.py --jobs 4000000
+scale: s3        ## kill ingests, fits, pushes, replays and releases KILLS times, then measure JOBS jobs (hours)
+	BATON_KILLS=$(KILLS) BATON_LIVE=full $(BIN)/pytest -q $(KILLED)
+	$(BIN)/python bench/bench_memory.py --jobs $(JOBS)
 KILLED := $(addprefix tests/,traces/store/test_killed.py traces/lake/test_killed_push.py models/test_killed_work.py \
   models/study/test_killed.py models/release/test_at_once.py models/engine live/test_engine.py)
+# A trial of both halves: make scale KILLS=4 JOBS=40000 BATON_RESULTS=build
 
 dev: setup       ## serve the Dagster UI on http://127.0.0.1:3000
 	export DAGSTER_HOME="$$(realpath "$${DAGSTER_HOME:-$$($(BIN)/baton dagster-home)}")"; \
