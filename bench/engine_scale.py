@@ -32,7 +32,7 @@ from bench.results import FOLDER, Benchmark, BenchmarkRun
 from models.engine import engines
 from models.engine.scratch import chunks
 from models.engine.slurm import chunk_s
-from models.engine.work import Work
+from models.engine.work import Engine, Work
 from models.provisioning.registry import LOOKING_AHEAD, POLICIES
 from pipelines.cli import main as baton
 from simulator.gpu.registry import IN_RECORDED_MACHINE
@@ -89,8 +89,8 @@ class Step:
         return self.stretch * self.driver_s + simulate(tasks_s, workers, start_s)
 
 
-def measure(step: Step, data: Path) -> None:
-    """Run the command in this process, with an engine that measures."""
+def measuring(step: Step) -> Engine:
+    """Return the engine that runs the tasks one after the other in this process and keeps their times."""
 
     def each(work: Work, _most: int) -> Iterator[tuple[int, Any]]:
         began = time.process_time()
@@ -105,7 +105,12 @@ def measure(step: Step, data: Path) -> None:
             times.append(time.process_time() - began)
             yield at, result
 
-    engines.engine_on = lambda _options: each  # type: ignore[assignment]
+    return each
+
+
+def measure(step: Step, data: Path) -> None:
+    """Run the command in this process, with an engine that measures."""
+    engines.engine_on = lambda options: measuring(step)
     began = time.process_time()
     try:
         baton(["--data", str(data), *map(str, step.arguments)])
