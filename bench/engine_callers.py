@@ -143,7 +143,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--raw", type=Path, required=True, help="folder of the A100 log")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--file-jobs", type=int, default=100_000, help="of each generated dump")
+    parser.add_argument("--file-jobs", type=int, default=150_000, help="of each generated dump")
     parser.add_argument("--work", action="append", help="first word of a work, such as recorded; by default all")
     options = parser.parse_args()
     record = BenchmarkRun(ABOUT)
