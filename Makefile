@@ -105,6 +105,7 @@ bench: setup     ## run all benchmarks in bench/, each against a named peer in t
 scale: s3        ## kill ingests, fits, pushes, replays and releases KILLS times, then measure JOBS jobs (hours)
 	BATON_KILLS=$(KILLS) BATON_LIVE=full $(BIN)/pytest -q $(KILLED)
 	$(BIN)/python bench/bench_memory.py --jobs $(JOBS)
+	$(BIN)/python bench/bench_memory.py --jobs $(JOBS) --clusters 10 --at-once 2
 KILLED := $(addprefix tests/,traces/store/test_killed.py traces/lake/test_killed_push.py models/test_killed_work.py \
   models/study/test_killed.py models/release/test_at_once.py models/engine live/test_engine.py)
 # A trial of both halves: make scale KILLS=4 JOBS=40000 BATON_RESULTS=build
