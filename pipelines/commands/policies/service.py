@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
 
 import typer
 
-from models.provisioning.scenario import LEAST_RECORDED_LIMIT_S
-from models.provisioning.service.names import check_service, check_service_policies
 from models.provisioning.worlds import CHAINS_IN
 from pipelines import options
 from traces.errors import InputError
@@ -43,6 +41,9 @@ def service_of(
     chains: str, restart_cost: str, limits: str, weight: float, world: str, others: dict[str, Any]
 ) -> ServiceAsked:
     """Parse the options of a service. Raises InputError for impossible ones, and for `others` that are given."""
+    from models.provisioning.scenario import LEAST_RECORDED_LIMIT_S
+    from models.provisioning.service.names import check_service
+
     for option, value in others.items():
         if value is not None:
             raise InputError(f"{option} {value} with --chains {chains}; leave out one of them")
@@ -59,6 +60,7 @@ def service_of(
 def service_policies(text: str) -> tuple[list[str], list[str]]:
     """Parse --policies: all names, and those of them that are fitted. Raises InputError for an unknown one."""
     from models.provisioning.registry import is_known, make_policy
+    from models.provisioning.service.names import check_service_policies
 
     names = options.names(text)
     if not names:
