@@ -67,7 +67,7 @@ def served(command: Sequence[str], environment: Mapping[str, str], answers_at: s
         yield url
     finally:
         os.killpg(server.pid, signal.SIGTERM)
-        server.wait(30)
+        server.wait(90)
 
 
 def opened(
