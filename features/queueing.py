@@ -232,14 +232,13 @@ def queueing_by(delays: pl.DataFrame, timezone: str) -> pl.DataFrame:
         "all": pl.lit("all"),
         "hour_of_week": ((local.dt.weekday().cast(pl.Int64) - 1) * 24 + local.dt.hour()).cast(pl.Int16),
         "week": local.dt.truncate("1w").dt.date(),
-        "month": local.dt.truncate("1mo").dt.date(),
+        "month": local.dt.strftime("%Y-%m"),
     }
-    texts = {"month": pl.col("value").dt.strftime("%Y-%m")}
     rows = delays.lazy()  # which groups only the columns that it reads: a third of the memory
     parts = [
         rows.group_by(keys.get(dimension, pl.col(dimension)).alias("value"))
         .agg(pl.col("cluster").first(), *_summary())
-        .with_columns(texts.get(dimension, pl.col("value").cast(pl.String)), pl.lit(dimension).alias("dimension"))
+        .with_columns(pl.col("value").cast(pl.String), pl.lit(dimension).alias("dimension"))
         .sort("value")
         .collect()
         for dimension in DIMENSIONS

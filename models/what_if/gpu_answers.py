@@ -171,7 +171,10 @@ def keep(
     every: list[PlannedGpuReplay],
     outcomes: list[SchedulerOutcome],
 ) -> None:
-    """Store the answer to a question given by hand; the previous answer stays until the new one is complete."""
+    """Store the answer to a question given by hand.
+
+    After a kill between its two tables neither answer counts, and the next run answers the question again.
+    """
     from models.what_if.differences import frames
 
     facts = b"" if question.facts is None else question.facts.read_bytes()

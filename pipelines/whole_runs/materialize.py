@@ -41,10 +41,8 @@ def materialize(
     at_once = min(read_deployment(folder.root).dagster.at_once, len(logs))
     if at_once < 2 or any(STANDARD_INPUT in log.paths for log in logs):  # only this process has the standard input
         for log in logs:
-            yield (
-                log.settings.name,
-                _error(folder, log, reading, job, "tables and report" if log is logs[-1] else "tables"),
-            )
+            part: Part = "tables and report" if log is logs[-1] else "tables"
+            yield log.settings.name, _error(folder, log, reading, job, part)
         return
     with ProcessPoolExecutor(at_once, get_context("spawn"), initializer=end_with_parent) as pool:
         made = [pool.submit(_in_child, folder, log, reading, job) for log in logs]
@@ -52,7 +50,7 @@ def materialize(
             try:
                 error = future.result()
             except BrokenProcessPool:
-                error = WorkError("a process of this run was killed, perhaps for its memory; run again to resume")
+                error = WorkError("the process of a cluster was killed; memory may have run out; run again to resume")
             yield log.settings.name, error
     yield logs[-1].settings.name, _error(folder, logs[-1], reading, job, "report")
 

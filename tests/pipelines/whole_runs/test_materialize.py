@@ -87,7 +87,7 @@ def test_after_a_cluster_is_killed_the_command_says_so_and_the_next_one_goes_on(
     _, err = process.communicate(timeout=300)
     assert process.returncode == 1
     assert err.splitlines()[-1].endswith(
-        "a process of this run was killed, perhaps for its memory; run again to resume"
+        "the process of a cluster was killed; memory may have run out; run again to resume"
     )
     again = analyze(data)
     _, err = again.communicate(timeout=300)
