@@ -32,6 +32,9 @@ LEAST_S, CHUNK_S = 10.0, 60.0  # length of a chunk; a job costs about 2 s to sta
 MOST_CHUNKS = 500  # of equal lengths; of unequal tasks there may be twice as many, and an array holds 1,000 by default
 OUT_OF_MEMORY = "OUT_OF_MEMORY"
 FORGOTTEN = "forgotten by slurmctld"  # killed before it saved the job; sacct calls such a job RUNNING for ever
+NOT_LAUNCHED = "its node could not launch it"  # Slurm then holds the job until an administrator releases it
+MOST_LAUNCHES = 4  # of a task, as jobs that no node launched
+HELD_LAUNCH = "launch failed requeued held"  # the reason in squeue; newer versions write _ for the blanks
 KILLED = "9"  # signal, as the kernel and Slurm without cgroups end what uses too much memory; srun exits with it
 
 
@@ -88,6 +91,7 @@ class _Run:
     stored: StoredWork
     jobs: dict[str, list[int]] = field(default_factory=dict)
     lost: Counter[int] = field(default_factory=Counter)  # by task
+    unlaunched: Counter[int] = field(default_factory=Counter)  # jobs that were not launched, by their first task
     seconds: dict[str, float] = field(default_factory=dict)  # by kind of task
     asked_s: float = field(default_factory=time.monotonic)
     absent: set[str] = field(default_factory=set)  # jobs that squeue did not have the last time
@@ -171,9 +175,12 @@ class _Run:
         found = {job: one for job, one in _states(list(self.jobs)).items() if one.state in ENDED}
         active = _active()
         if active is not None:  # a job may end between the two questions, but not be absent twice without a record
-            absent = self.jobs.keys() - active - found.keys()
+            absent = self.jobs.keys() - active.keys() - found.keys()
             found |= dict.fromkeys(absent & self.absent, _State(FORGOTTEN, False))
             self.absent = absent
+            held = [job for job in self.jobs if active.get(job, "").replace("_", " ") == HELD_LAUNCH]
+            found |= dict.fromkeys(held, _State(NOT_LAUNCHED, False))
+            _scancel(held)
         return found
 
     def report(self) -> None:
@@ -191,6 +198,13 @@ class _Run:
         suspect, *rest = self.jobs[job]
         name = self.work.tasks[suspect].name
         self.forget(job)
+        if ended.state == NOT_LAUNCHED:
+            self.unlaunched[suspect] += 1
+            if self.unlaunched[suspect] >= MOST_LAUNCHES:
+                raise WorkError(f"{name}: no node could launch it, tried {MOST_LAUNCHES} times (last as job {job})")
+            say(f"Slurm: job {job}: {NOT_LAUNCHED}; submitting it again")
+            self.submit([[suspect, *rest]])
+            return
         self.lost[suspect] += 1
         if self.lost[suspect] > 1:
             killed = ": out of memory?" if ended.is_killed else ""
@@ -211,8 +225,7 @@ class _Run:
 
     def cancel(self) -> None:
         """Cancel the jobs that are left, and keep the times for the next estimate."""
-        if self.jobs:
-            subprocess.run(["scancel", "--quiet", *self.jobs], check=False)  # noqa: S607 - found as sbatch is
+        _scancel(list(self.jobs))
         for job in list(self.jobs):
             self.forget(job)
         if self.seconds:
@@ -237,8 +250,13 @@ def _states(jobs: list[str]) -> dict[str, _State]:
     return {job: found[job] for job in jobs if job in found}
 
 
-def _active() -> set[str] | None:
-    """Ask squeue for our jobs that did not end; None if the controller does not answer."""
-    command = ["squeue", "--noheader", "--array", "--me", "--format=%i"]
+def _scancel(jobs: list[str]) -> None:
+    if jobs:
+        subprocess.run(["scancel", "--quiet", *jobs], check=False)  # noqa: S607 - found as sbatch is
+
+
+def _active() -> dict[str, str] | None:
+    """Ask squeue for our jobs that did not end, with the reason why each waits; None if it does not answer."""
+    command = ["squeue", "--noheader", "--array", "--me", "--format=%i|%r"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return None if done.returncode else set(done.stdout.split())
+    return None if done.returncode else dict(line.strip().split("|", 1) for line in done.stdout.splitlines())

@@ -260,16 +260,21 @@ def test_a_job_that_reaches_its_limit_runs_once_more(slurm: Slurm, scratch: Scra
 def test_a_killed_controller_costs_at_most_one_more_run(slurm: Slurm, scratch: Scratch, tmp_path: Path) -> None:
     """Killed soon after a job begins, it forgets the job, and sacct calls the job RUNNING for ever.
 
-    It gives the job's number to the next job and drains the node that knows this number, so no test follows on this
-    Slurm.
+    It gives the job's number to the next job. A node that knows the number is drained and does not launch that job,
+    which is then held: here an operator resumes the node, and the engine submits the tasks once more.
     """
     options = json.dumps(asdict(replace(OPTIONS, scratch=str(scratch.root))))
     program = [sys.executable, "-m", "tests.live.tasks", options, str(tmp_path), "5", "5"]
     driver = subprocess.Popen(program, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    slurm.wait(20, (tmp_path / "1.runs").exists, "the second task")
-    os.kill(slurm.pid("slurmctld"), signal.SIGKILL)
-    slurm.daemon("slurmctld")
-    out, _err = driver.communicate(timeout=90)
+    try:
+        slurm.wait(20, (tmp_path / "1.runs").exists, "the second task")
+        os.kill(slurm.pid("slurmctld"), signal.SIGKILL)
+        slurm.daemon("slurmctld")
+        resume = ("scontrol", "update", "NodeName=n1,n2", "State=RESUME")
+        slurm.wait(120, lambda: driver.poll() is not None or bool(slurm.run(*resume)), "the driver", every=2)
+        out, _err = driver.communicate()
+    finally:
+        driver.kill()
     assert json.loads(out) == [[0, 0], [1, 1]]
     assert all((tmp_path / f"{place}.runs").read_text() in ("x", "xx") for place in (0, 1))
     slurm.wait(20, lambda: not slurm.run("squeue", "-h").strip(), "the controller to see the jobs end")
