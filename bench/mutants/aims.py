@@ -102,11 +102,7 @@ AIMS: dict[str, tuple[str, ...]] = {
     },
     "models/provisioning/pairs/recorded.py": ("tests/models/provisioning/pairs/test_recorded.py",),
     "models/provisioning/pairs/recorded_waits.py": ("tests/models/provisioning/pairs/test_recorded_waits.py",),
-    "models/provisioning/chains.py": (
-        "tests/models/provisioning/test_chains.py",
-        f"{AHEAD}::test_links_that_run_run_to_their_limits_in_futures",
-        f"{AHEAD}::test_a_chains_own_job_runs_to_the_links_limit_if_it_arrives_again",
-    ),
+    "models/provisioning/service/timing.py": ("tests/models/provisioning/service/test_timing.py", AHEAD),
     "models/provisioning/pairs/injected.py": (
         f"{PAIRS}::test_decisions_are_ten_minutes_apart_and_the_last_is_the_exact_end",
         f"{PAIRS}::test_a_limit_shorter_than_the_time_between_decisions_is_refused",
@@ -133,11 +129,7 @@ AIMS: dict[str, tuple[str, ...]] = {
     "models/study/windows.py": ("tests/models/study/test_windows.py",),
     "models/study/support.py": ("tests/models/study/test_support.py",),
     "models/study/world_error.py": ("tests/models/study/test_world_error.py",),
-    "models/study/chains.py": (
-        "tests/models/study/test_chains.py",
-        "tests/models/provisioning/test_chains.py::test_figures_of_chains",
-        "tests/models/provisioning/test_chains.py::test_figures_of_chains_are_those_of_the_twin",
-    ),
+    "models/study/chains.py": ("tests/models/study/test_chains.py",),
     "models/study/comparisons.py": ("tests/models/study/test_comparisons.py",),
     "models/study/pair_tables.py": (
         "tests/models/study/test_pair_tables.py",

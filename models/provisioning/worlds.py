@@ -24,9 +24,3 @@ def check_pairs(pairs: str | None, world: str) -> None:
     if pairs not in (None, PAIRS[world]):
         allowed = " and ".join(f"--pairs {name} with --world {one}" for one, name in PAIRS.items())
         raise InputError(f"--pairs {pairs} with --world {world}; allowed are {allowed}")
-
-
-def check_chain(links: int | None, world: str) -> None:
-    """Raise InputError for chains of jobs in a world that has none; `links` None means no chain."""
-    if links is not None and world != CHAINS_IN:
-        raise InputError(f"--chain {links} with --world {world}; chains are played in --world {CHAINS_IN}")

@@ -1,7 +1,6 @@
-"""Play a study's policies on chains of links: which chains, at which settings, with which losses.
+"""Play a study's policies on chains of a wanted service: which chains, at which settings, with which losses.
 
-Chains of a number of links (`models.provisioning.chains`) and of a wanted service (`models.provisioning.service`) are
-played only in the recorded world and are not stored.
+Chains (`models.provisioning.service`) are played only in the recorded world and are not stored.
 """
 
 from __future__ import annotations
@@ -11,114 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from features.bootstrap import block_count, interval, resampled_means, seed_weights, start_weights
-from features.conventions import INDICATIVE_BELOW_BLOCKS, ORACLE, REACTIVE, interruption_h, overlap_h
+from features.conventions import ORACLE, REACTIVE
 from models.provisioning.comparison.outcomes import play
 from models.provisioning.protocol import TrainedPolicy, no_pairs
 from models.provisioning.service import names
 from models.study.cluster import Study
 from models.study.pair_tables import predecessors_in
 from models.study.windows import Window
-from traces.arrays import Float64s, Int64s
 from traces.errors import InputError
 from traces.units import HOUR_S
 
 if TYPE_CHECKING:
+    from agent.artifact import Artifact
     from models.provisioning.pairs.recorded import Predecessors
-    from models.provisioning.service.chain import ChainPlayer
+    from models.provisioning.service.chain import ChainPlayer, ServiceChain
     from models.provisioning.service.play import Service
     from simulator.recorded.record import RecordedTrace
-
-
-def chain_rows(
-    study: Study, trained: Sequence[TrainedPolicy], report: Window, select: Window | None, links: int
-) -> list[dict[str, Any]]:
-    """A row for each policy and one for the oracle: the losses on chains of `links` links, in hours.
-
-    A chain begins where each predecessor of the report window did. Settings are those of least cost (weight 1) on the
-    pairs of the select window; without one they are the artifacts' own. `beyond_log` is the number of chains that
-    continue after the log's last submission, when no jobs arrive any more.
-    """
-    from models.provisioning.chains import Player, play_chains
-    from simulator.recorded.parameters import LEAST_FIT_S
-
-    study = study.seeing(str(one.artifact.manifest["policy"]) for one in trained)
-    scenario = study.scenario
-    record, predecessors = predecessors_in(study.data, scenario, report)
-    if not len(predecessors.row):
-        raise InputError(f"cluster {scenario.cluster!r}: no chain begins between {report}; give a wider window")
-    settings = _settings(study, trained, select)
-    players = [Player(one.artifact, settings[one.name]) for one in trained] + [Player(None)]
-    beginnings = record.submit_s[predecessors.row]
-    start_s = play_chains(
-        record,
-        predecessors,
-        players,
-        links=links,
-        limit_s=scenario.limit_s,
-        decision_s=report.decision_s,
-        fit_span_s=None if scenario.from_s is None else LEAST_FIT_S,
-    )
-    names = np.array([*(one.name for one in trained), ORACLE])
-    of_all = {"world": scenario.world, "links": links, "limit_h": scenario.limit_s / HOUR_S}
-    rows = []
-    for name in dict.fromkeys(names.tolist()):
-        of_policy = start_s[names == name]
-        beyond = (of_policy[..., -1] > record.submit_s[-1]).any(axis=0)
-        measured = figures(of_policy, beginnings, scenario.limit_s)
-        setting = settings.get(name)
-        rows.append({"policy": name, "setting": setting, **of_all, **measured, "beyond_log": int(beyond.sum())})
-    return rows
-
-
-def figures(start_s: Int64s, submit_s: Int64s, limit_s: int) -> dict[str, Any]:
-    """Figures of chains whose links started at `start_s`, (seeds, chains, links), and ran for `limit_s`.
-
-    n, blocks, indicative, seeds; interruption_h and overlap_h per link (of all but the first), chain_interruption_h and
-    chain_overlap_h; at_work_share, of the time between a chain's first start and its last end; ci95 of each by 7-day
-    blocks over `submit_s`, (chains,) the submissions of the jobs that the first links replace. None for a single block.
-    """
-    gap_h = (start_s[..., 1:] - start_s[..., :-1] - limit_s) / HOUR_S
-    lost_h, doubled_h = interruption_h(gap_h).sum(axis=-1), overlap_h(gap_h).sum(axis=-1)
-    span_h = (start_s[..., -1] + limit_s - start_s[..., 0]) / HOUR_S
-    after_first = gap_h.shape[-1]
-    values = {
-        "interruption_h": lost_h / after_first,
-        "overlap_h": doubled_h / after_first,
-        "chain_interruption_h": lost_h,
-        "chain_overlap_h": doubled_h,
-        "at_work_share": 1.0 - lost_h / span_h,
-    }
-    blocks = block_count(submit_s, int(submit_s.min()))
-    weights = start_weights(submit_s)
-    return {
-        "n": len(submit_s),
-        "blocks": blocks,
-        "indicative": blocks < INDICATIVE_BELOW_BLOCKS,
-        "seeds": len(start_s),
-        **{name: float(value.mean()) for name, value in values.items()},
-        "ci95": {name: _interval(value, weights) for name, value in values.items()},
-    }
-
-
-def _interval(values: Float64s, starts: Float64s | None) -> list[float] | None:
-    """Interval of the mean of `values`, (seeds, chains)."""
-    if starts is None:
-        return None
-    return interval(resampled_means(values[:, None], starts, seed_weights(len(values)))[:, 0])
-
-
-def _settings(study: Study, trained: Sequence[TrainedPolicy], select: Window | None) -> Mapping[str, float]:
-    """The setting of each policy at which its chains are played."""
-    pairs = None if select is None else study.pairs(select).known_before(select.until_s)
-    settings = {}
-    for name in dict.fromkeys(one.name for one in trained):
-        artifacts = [one.artifact for one in trained if one.name == name]
-        settings[name] = float(artifacts[0].manifest["default_setting"])
-        if pairs is not None and len(pairs):
-            outcome = play(pairs, artifacts, name)
-            settings[name] = outcome.settings[int(np.argmin(outcome.cost_h(1.0).mean(axis=(0, 2))))]
-    return settings
 
 
 def service_rows(
@@ -126,18 +33,21 @@ def service_rows(
     policies: Sequence[str],
     trained: Sequence[TrainedPolicy],
     report: Window,
+    select: Window | None,
     service: Service,
     weight: float,
 ) -> list[dict[str, Any]]:
     """A row for each policy on chains of a wanted service (`models.provisioning.service.figures`).
 
     policies: names of `models.provisioning.service.names` to play in addition to those that are always played; trained:
-    the fits of those that learn, at their own settings. A chain begins where a predecessor of the report window did, at
-    most one in the scenario's `every_s`. Limits above the longest that the record holds before the window are left out.
+    the fits of those that learn. Settings are those of `chosen_settings`. A chain begins where a predecessor of the
+    report window did, at most one in the scenario's `every_s`. Limits above the longest that the record holds before
+    the window are left out. `beyond_log` is the number of chains that continue after the log's last submission, when no
+    jobs arrive any more. Raises InputError if no chain begins in the window.
     """
-    from models.provisioning.registry import is_known
     from models.provisioning.service.figures import service_figures
     from models.provisioning.service.play import play_services
+    from models.provisioning.service.timing import TimedPlayer
     from simulator.recorded.parameters import LEAST_FIT_S
 
     record, predecessors = predecessors_in(study.data, study.scenario, report)
@@ -146,51 +56,102 @@ def service_rows(
         raise InputError(f"cluster {study.scenario.cluster!r}: no chain begins between {report}; give a wider window")
     known = record.submit_s < report.from_s
     service = service.within(int(record.limit_s[known].max(initial=0)))
-    players = service_players(policies, trained, weight, service.decision_s)
+    artifacts = timing_artifacts(policies, trained)
+    settings = chosen_settings(study, artifacts, select, weight)
+    players = service_players(policies, artifacts, settings, weight, service.decision_s)
     span_s = None if study.scenario.from_s is None else LEAST_FIT_S
     chains = play_services(record, predecessors, [player for _, player in players], service, span_s)
     by_name: dict[str, list[Any]] = {}
     for (name, _), of_player in zip(players, chains, strict=True):
         by_name.setdefault(name, []).append(of_player)
-    timing = [name for name in by_name if is_known(name)]
+    timing = [name for name in by_name if name in (REACTIVE, *artifacts)]
     rows = service_figures(by_name, timing, record.submit_s[predecessors.row], service, weight)
-    beyond = {
-        name: sum(chain.started[-1].start_s > record.submit_s[-1] for seed in seeds for chain in seed)
-        for name, seeds in by_name.items()
+    played_at = {name: player.setting for name, player in players if isinstance(player, TimedPlayer)}
+    about = {
+        "world": study.scenario.world,
+        "wanted_h": service.wanted_s / HOUR_S,
+        "restart_s": service.restart_s,
+        "limits_h": [limit_s / HOUR_S for limit_s in service.limits_s],
+        "overlap_weight": weight,
     }
-    about = {"world": study.scenario.world, "wanted_h": service.wanted_s / HOUR_S, "restart_s": service.restart_s}
-    limits = {"limits_h": [limit_s / HOUR_S for limit_s in service.limits_s], "overlap_weight": weight}
-    return [{**row, **about, **limits, "beyond_log": beyond[row["policy"]]} for row in rows]
+    last_s = int(record.submit_s[-1])
+    for row in rows:
+        name = row["policy"]
+        row |= about | {"setting": played_at.get(name), "beyond_log": _beyond(by_name[name], last_s)}
+    return rows
+
+
+def _beyond(seeds: Sequence[Sequence[ServiceChain]], last_s: int) -> int:
+    """How many chains continue after `last_s` with at least one seed."""
+    return sum(any(chain.started[-1].start_s > last_s for chain in of_seeds) for of_seeds in zip(*seeds, strict=True))
+
+
+def timing_artifacts(policies: Sequence[str], trained: Sequence[TrainedPolicy]) -> dict[str, list[Artifact]]:
+    """The artifacts of the policies that choose only the moment, by name: a rule's, and those of each fit.
+
+    Without reactive, which submits at the end and has no setting.
+    """
+    from models.provisioning.registry import is_known, make_policy
+
+    fitted: dict[str, list[Artifact]] = {}
+    for one in trained:
+        fitted.setdefault(one.name, []).append(one.artifact)
+    rules = [name for name in dict.fromkeys((*names.ALWAYS, *policies)) if is_known(name) and name != REACTIVE]
+    return {name: [make_policy(name).fit(no_pairs(), 0)[0]] for name in rules if name not in fitted} | fitted
+
+
+def chosen_settings(
+    study: Study, artifacts: Mapping[str, Sequence[Artifact]], select: Window | None, weight: float
+) -> dict[str, float]:
+    """The setting of each policy, by name: that of least interruption + weight x overlap on pairs of the select window.
+
+    Only pairs count whose outcome was known at the window's end. Without a select window, or without such pairs, it is
+    the artifacts' own.
+    """
+    own = {name: float(of_policy[0].manifest["default_setting"]) for name, of_policy in artifacts.items()}
+    if select is None:
+        return own
+    study = study.seeing(str(one.manifest["policy"]) for of_policy in artifacts.values() for one in of_policy)
+    pairs = study.pairs(select).known_before(select.until_s)
+    if not len(pairs):
+        return own
+    outcomes = [play(pairs, of_policy, name) for name, of_policy in artifacts.items()]
+    return {
+        outcome.policy: outcome.settings[int(np.argmin(outcome.cost_h(weight).mean(axis=(0, 2))))]
+        for outcome in outcomes
+    }
 
 
 def service_players(
-    policies: Sequence[str], trained: Sequence[TrainedPolicy], weight: float, decision_s: int
+    policies: Sequence[str],
+    artifacts: Mapping[str, Sequence[Artifact]],
+    settings: Mapping[str, float],
+    weight: float,
+    decision_s: int,
 ) -> list[tuple[str, ChainPlayer]]:
-    """The players of those policies and of the ones that are always played, each with the name of its row."""
-    from models.provisioning.registry import is_known, make_policy
+    """The players of those policies and of the ones that are always played, each with the name of its row.
+
+    artifacts, settings: by name, of the policies that choose only the moment; they come last, a player for each seed.
+    """
     from models.provisioning.service.plan import Plan
     from models.provisioning.service.rules import KeepAhead, SubmitAtEnd
     from models.provisioning.service.timing import TimedPlayer, TimingOracle
 
-    ahead = {names.TWO_AHEAD: 2, names.ALL_AT_ONCE: None}
-    estimate = make_policy("start-estimate").fit(no_pairs(), 0)[0]
-    players: list[tuple[str, ChainPlayer]] = []
-    for name in dict.fromkeys((*names.ALWAYS, *policies)):
-        if name in (REACTIVE, names.SINGLETON):
-            players.append((name, SubmitAtEnd()))
-        elif name in ahead:
-            players.append((name, KeepAhead(ahead[name])))
-        elif name in (names.SHORTEST, names.LONGEST):
-            players.append((name, TimedPlayer(estimate, limit=name)))
-        elif name == names.HAND_OVER:
-            players.append((name, TimedPlayer(estimate, limit=names.LONGEST, hands_over=True)))
-        elif name == ORACLE:
-            players.append((name, TimingOracle()))
-        elif name == names.PLAN:
-            players.append((name, Plan(weight, decision_s)))
-        elif is_known(name) and name not in {one.name for one in trained}:
-            players.append((name, TimedPlayer(make_policy(name).fit(no_pairs(), 0)[0])))
-    return players + [(one.name, TimedPlayer(one.artifact)) for one in trained]
+    (estimate,), setting = artifacts[names.MOMENT], settings[names.MOMENT]
+    by_hand: dict[str, ChainPlayer] = {
+        REACTIVE: SubmitAtEnd(),
+        names.SINGLETON: SubmitAtEnd(),
+        names.TWO_AHEAD: KeepAhead(2),
+        names.ALL_AT_ONCE: KeepAhead(None),
+        names.SHORTEST: TimedPlayer(estimate, setting, limit=names.SHORTEST),
+        names.LONGEST: TimedPlayer(estimate, setting, limit=names.LONGEST),
+        names.HAND_OVER: TimedPlayer(estimate, setting, limit=names.LONGEST, hands_over=True),
+        ORACLE: TimingOracle(),
+        names.PLAN: Plan(weight, decision_s),
+    }
+    asked = [name for name in dict.fromkeys((*names.ALWAYS, *policies)) if name in by_hand]
+    timed = [(name, TimedPlayer(one, settings[name])) for name, of_policy in artifacts.items() for one in of_policy]
+    return [*((name, by_hand[name]) for name in asked), *timed]
 
 
 def _apart(record: RecordedTrace, predecessors: Predecessors, every_s: int) -> Predecessors:

@@ -39,6 +39,11 @@ def is_development(study: Study, window: Window) -> bool:
     return until_s is not None and window.from_s < until_s
 
 
+def select_window(known_s: int, report: Window) -> Window | None:
+    """The window from `known_s` (epoch s) to the report window, whose pairs choose settings; None if it is empty."""
+    return Window(known_s, report.from_s, report.decision_s) if known_s < report.from_s else None
+
+
 def warnings_about(study: Study, report: Window, fitted_until_s: int) -> list[str]:
     """Reasons why a comparison on that window is weaker than it looks, a sentence each."""
     warnings = []

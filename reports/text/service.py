@@ -10,14 +10,15 @@ from traces.counted import counted
 
 _HEADINGS = (
     "policy", "lost h/day", "95 %", "overlap h/day", "node hours", "restarts/day", "quiet days", "queued",
-    "to best", "95 %",
+    "to best", "95 %", "setting",
 )  # fmt: skip
 
 
 def format_services(rows: Sequence[Mapping[str, Any]]) -> str:
     """Format one line per policy, the least lost + weight x overlap first.
 
-    'to best' is the difference of lost h/day to the best policy that chooses only the moment.
+    'to best' is the difference of lost h/day to the best policy that chooses only the moment; 'setting' is that of a
+    policy of timing.
     """
     first = rows[0]
     note = ", intervals only indicative" if first["indicative"] else ""
@@ -53,6 +54,7 @@ def _service_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
         f"{row['most_queued']:.1f}",
         f"{beside['lost_h_per_day']:+.2f}",
         _ends(beside["ci95"]),
+        "-" if row["setting"] is None else f"{row['setting']:g}",
     )
 
 

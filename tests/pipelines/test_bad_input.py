@@ -180,10 +180,6 @@ CHAINS = ("evaluate", "--world", "calibrated", "--from", "2026-03-02", "--to", "
         (("evaluate", "--policies", "magic", "--from", "2026-03-02", "--to", "2026-03-03"), "reactive, average-wait"),
         (("evaluate", "--policies", "forest", "--from", "2026-03-02", "--to", "2026-03-03"), "baton train"),
         (("evaluate", "--policies", "forest", "--from", "2026-03-03", "--to", "2026-03-02"), "not before"),
-        (
-            ("evaluate", "--policies", "forest", "--from", "2026-03-02", "--to", "2026-03-03", "--chain", "5"),
-            "calibrated",
-        ),
         ((*CHAINS, "10d", "--policies", "magic"), "unknown policy 'magic' for --chains; known: plan, reactive"),
         ((*CHAINS, "10d", "--policies", ","), "--policies is empty"),
         ((*CHAINS, "10d", "--policies", "reactive", "--world", "plain"), "--chains 10d with --world plain"),
@@ -192,7 +188,7 @@ CHAINS = ("evaluate", "--world", "calibrated", "--from", "2026-03-02", "--to", "
         ((*CHAINS, "10d", "--policies", "reactive", "--restart-cost", "5h"), "--restart-cost 18000 s is over a third"),
         ((*CHAINS, "10d", "--policies", "reactive", "--limits", ","), "--limits is empty"),
         ((*CHAINS, "10d", "--policies", "forest"), "baton train"),
-        ((*CHAINS, "10d", "--policies", "plan", "--chain", "5"), "--chain 5 with --chains 10d"),
+        ((*CHAINS, "10d", "--policies", "plan", "--hidden", "held"), "--hidden held with --chains 10d"),
         (
             ("evaluate", "--policies", "forest", "--from", "2026-03-02", "--to", "2026-03-03", "--hidden", "x,held"),
             "--hidden 'x'; give one or several of recent, limits, nodes, held",

@@ -10,7 +10,8 @@ from traces.errors import InputError
 from traces.units import DAY_S, HOUR_S
 
 PLAN = "plan"
-SHORTEST, LONGEST = "shortest", "longest"  # always that limit, at the moment of start-estimate
+MOMENT = "start-estimate"  # the policy of pairs at whose moment and setting the next three submit
+SHORTEST, LONGEST = "shortest", "longest"  # always that limit
 HAND_OVER = "longest-hand-over"  # as LONGEST, and ends the older link when the newer one starts early
 TWO_AHEAD, SINGLETON, ALL_AT_ONCE = "two-ahead", "singleton", "all-at-once"
 BY_HAND = (REACTIVE, SINGLETON, TWO_AHEAD, ALL_AT_ONCE)  # decide without looking

@@ -54,7 +54,7 @@ class TimedPlayer:
 class TimingOracle:
     """Knows when a link submitted at each instant will start; takes the one of least interruption + overlap.
 
-    Of equal ones it takes the earliest. It begins to decide about the next link when the link before has ended.
+    Of equal ones it takes the earliest. It chooses the next link when the last one ends, and no other until then.
     """
 
     def act(self, view: ServiceView) -> Move:
@@ -62,8 +62,6 @@ class TimingOracle:
         chain, now = view.chain, view.now_s
         if chain.queued:
             return Move(again_s=NEVER)
-        if len(chain.started) > 1 and now < (before_s := chain.started[-2].end_s):
-            return Move(again_s=before_s)
         start_s = view.would_start(chain.limit_s)
         found = abs(start_s - chain.covered_until_s), start_s, now
         chain.memory = min(chain.memory or (np.iinfo(np.int64).max, 0, 0), found)

@@ -18,7 +18,6 @@ def print_comparison(out: TextIO, answer: dict[str, Any], json: bool) -> None:
 def _comparison_text(answer: dict[str, Any]) -> str:
     """Format the results of `evaluate` as text."""
     from models.provisioning.registry import is_releasable
-    from reports.text.chains import format_chains
     from reports.text.comparison import format_table, world_words
     from reports.text.hidden import format_hidden
     from reports.text.promises import format_promises
@@ -28,5 +27,4 @@ def _comparison_text(answer: dict[str, Any]) -> str:
     compared = dict.fromkeys(row["policy"] for row in answer["results"] if not is_releasable(row["policy"]))
     text += f"compared, not released: {', '.join(compared)}\n" if compared else ""
     text += f"\n{format_promises(answer['promises'])}\n" if answer["promises"] else ""
-    text += f"\n{format_chains(answer['chains'])}\n" if answer["chains"] else ""
     return text + (f"\n{format_hidden(answer['hidden'])}\n" if answer["hidden"] else "")

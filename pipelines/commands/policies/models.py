@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from models.provisioning.worlds import check_chain
 from pipelines import completion, options
 from pipelines.commands.policies.compared import print_comparison
 from pipelines.commands.policies.service import (
@@ -69,10 +68,6 @@ FittedOn = Annotated[
         autocompletion=completion.clusters,
         help="Cluster that the policies were trained on, if not --cluster.",
     ),
-]
-Chain = Annotated[
-    int | None,
-    typer.Option("--chain", min=2, help="Also evaluate chains of this many jobs of --limit (world calibrated)."),
 ]
 Hidden = Annotated[
     str | None,
@@ -194,7 +189,6 @@ def evaluate(
     decide_every: DecideEvery = None,
     fitted_in: FittedIn = None,
     fitted_on: FittedOn = None,
-    chain: Chain = None,
     chains: Chains = None,
     restart_cost: RestartCost = "10m",
     limits: LimitsOfLinks = "2h,4h,8h,12h,24h,48h",
@@ -205,8 +199,8 @@ def evaluate(
 ) -> None:
     """Compare trained policies on the same chained pairs. Settings are chosen between the fit's end and --from.
 
-    For policies --fitted-on another cluster (with that cluster's nodes and pair sizes), settings are chosen on the
-    declared select window of --cluster.
+    For policies --fitted-on another cluster (with that cluster's nodes and pair sizes), and for --chains without a
+    learner, settings are chosen between the start of --cluster's select window and --from.
 
     The comparison always includes the rules that learn nothing, each learner untrained, the oracle, and, for recorded
     pairs, what their users did.
@@ -214,8 +208,7 @@ def evaluate(
     folder = options.data_folder(context, data)
     with options.output(json) as out:
         bounds, unseen = _bounds(from_, to), _unseen(hidden)
-        check_chain(chain, world)
-        others = {"--chain": chain, "--hidden": hidden, "--fitted-in": fitted_in, "--fitted-on": fitted_on}
+        others = {"--hidden": hidden, "--fitted-in": fitted_in, "--fitted-on": fitted_on}
         asked = None if chains is None else service_of(chains, restart_cost, limits, overlap_weight, world, others)
         names, fitted_names = (_chosen(policies), []) if asked is None else service_policies(policies)
         trained_on = fitted_on or cluster
@@ -225,21 +218,20 @@ def evaluate(
         judge = partial(_study, folder, cluster, capacity, pair_nodes, limit, scheduler, submitter, decide_every)
         study = judge(world, pairs, every)
         if asked is not None:
-            evaluate_service(out, study, names, _trained(study, fitted_names)[0], bounds, asked, json)
+            evaluate_service(out, study, names, _trained(study, fitted_names), bounds, asked, json)
             return
         fitted = study if fitted_in in (None, world) else judge(fitted_in, None, every)
         if trained_on != cluster:
             elsewhere = (None, None, limit, scheduler, (None, None, None), decide_every)
             fitted = _study(folder, trained_on, *elsewhere, fitted_in or world, None, None)
-        print_comparison(out, _compared(study, fitted, names, bounds, unseen, chain), json)
+        print_comparison(out, _compared(study, fitted, names, bounds, unseen), json)
 
 
 def _compared(
-    study: Study, fitted: Study, names: list[str], bounds: tuple[int, int], unseen: list[str], chain: int | None
+    study: Study, fitted: Study, names: list[str], bounds: tuple[int, int], unseen: list[str]
 ) -> dict[str, Any]:
     """Build the output of `evaluate --json`: policies of `fitted` on the pairs of `study` within `bounds`."""
     from models.study import comparisons
-    from models.study.chains import chain_rows
     from models.study.windows import Window
     from models.study.world_error import world_error
 
@@ -249,14 +241,13 @@ def _compared(
     known_s = fitted_until_s if is_at_home else study.windows.select.from_s
     for warning in comparisons.warnings_about(study, report, known_s):
         options.say(f"warning: {warning}")
-    select = Window(known_s, report.from_s, report.decision_s) if known_s < report.from_s else None
+    select = comparisons.select_window(known_s, report)
     compared = comparisons.compare_on(study, trained, report, select)
     if is_at_home:  # training runs of another cluster keep that cluster's figures
         comparisons.remember_comparison(study, trained, compared, report, select)
     return {
         "results": compared.results,
         "world_error": world_error(study, report),
-        "chains": [] if chain is None else chain_rows(study, trained, report, select, chain),
         "hidden": comparisons.hidden_rows(study, trained, report, select, unseen) if unseen else [],
         "promises": comparisons.promise_rows(study, trained, report, select),
         "fitted_in": fitted.scenario.world,

@@ -73,12 +73,16 @@ def evaluate_service(
     out: TextIO,
     study: Study,
     policies: Sequence[str],
-    trained: Sequence[TrainedPolicy],
+    trained: tuple[Sequence[TrainedPolicy], int],
     bounds: tuple[int, int],
     asked: ServiceAsked,
     json: bool,
 ) -> None:
-    """Play the chains that begin within `bounds` (epoch s) and write their rows."""
+    """Play the chains that begin within `bounds` (epoch s) and write their rows.
+
+    trained: the fits of learners, and the latest end of their fit windows, epoch s; 0 without a learner. Settings are
+    chosen from that end to the bounds; without a learner, from the start of the cluster's select window.
+    """
     from models.provisioning.service.play import Service
     from models.study import comparisons
     from models.study.chains import service_rows
@@ -87,9 +91,11 @@ def evaluate_service(
 
     report = Window(*bounds, study.scenario.decide_every_s)
     service = Service(asked.wanted_s, asked.restart_s, report.decision_s, asked.limits_s)
-    for warning in comparisons.warnings_about(study, report, 0):
+    fits, fitted_until_s = trained
+    for warning in comparisons.warnings_about(study, report, fitted_until_s):
         options.say(f"warning: {warning}")
-    rows = service_rows(study, policies, trained, report, service, asked.overlap_weight)
+    select = comparisons.select_window(fitted_until_s or study.windows.select.from_s, report)
+    rows = service_rows(study, policies, fits, report, select, service, asked.overlap_weight)
     answer: dict[str, Any] = {"chains": rows, "is_development_window": comparisons.is_development(study, report)}
     if json:
         options.write_json(out, answer)

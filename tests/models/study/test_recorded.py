@@ -14,13 +14,13 @@ import pytest
 from agent.chains.decide import ReleasedPolicy
 from features.observe import AT, HIDDEN_TOGETHER
 from models.provisioning import registry
-from models.provisioning.policies.reactive import Reactive
-from models.provisioning.protocol import NONE, TrainedPolicy
+from models.provisioning.protocol import NONE
 from models.provisioning.scenario import CALIBRATED, PLAIN, RECORDED_WAIT
-from models.provisioning.service.names import ALWAYS, PLAN
+from models.provisioning.service.names import ALWAYS, HAND_OVER, LONGEST, PLAN, SHORTEST
+from models.provisioning.service.play import Service
 from models.release.policies.publish import publish
 from models.study import fits, inputs
-from models.study.chains import chain_rows
+from models.study.chains import chosen_settings, service_rows, timing_artifacts
 from models.study.cluster import Study, open_study
 from models.study.comparisons import compare_on
 from models.study.futures import owners_of
@@ -173,27 +173,19 @@ def test_the_error_of_a_world_is_kept(data: DataFolder, world: str, monkeypatch:
 
 
 def test_chains_begin_where_the_pairs_did(data: DataFolder) -> None:
-    """Two links under reactive, which never overlap, and under the oracle, which loses no more."""
+    """Reactive never overlaps, and the oracle loses and overlaps no more than reactive loses."""
     study = study_of(data, CUT)
     window = Window(study.usable.from_s, study.usable.from_s + 5 * DAY_S, 6 * HOUR_S)
-    artifact, _ = Reactive().fit(study.pairs(window), 0)
-    reactive, oracle = chain_rows(study, [TrainedPolicy("reactive", 0, artifact, "", 0.0)], window, None, 2)
-    assert (reactive["policy"], oracle["policy"], reactive["limit_h"]) == ("reactive", "oracle", 12.0)
-    assert reactive["n"] == oracle["n"] == len(study.pairs(window)) > 5
-    assert reactive["overlap_h"] == 0 < reactive["interruption_h"] == reactive["chain_interruption_h"]
-    assert oracle["interruption_h"] + oracle["overlap_h"] <= reactive["interruption_h"]
-    lost_h = reactive["chain_interruption_h"]
-    assert reactive["at_work_share"] >= 24 / (24 + lost_h) - 1e-9  # of a mean of shares, by convexity
+    service = Service(3 * DAY_S, 0, window.decision_s, (12 * HOUR_S,))
+    close = replace(study, scenario=replace(study.scenario, every_s=0))
+    rows = {row["policy"]: row for row in service_rows(close, [], [], window, None, service, 1.0)}
+    assert {row["n"] for row in rows.values()} == {len(study.pairs(window))} and len(study.pairs(window)) > 5
+    reactive, oracle = rows["reactive"], rows["oracle"]
+    assert reactive["overlap_h_per_day"] == 0 < reactive["lost_h_per_day"] == reactive["cost_h_per_day"]
+    assert oracle["cost_h_per_day"] < reactive["cost_h_per_day"]
+    empty = Window(window.from_s - 400 * DAY_S, window.from_s - 399 * DAY_S)
     with pytest.raises(InputError, match="no chain begins"):
-        chain_rows(study, [], Window(window.from_s - 400 * DAY_S, window.from_s - 399 * DAY_S), None, 2)
-
-
-def test_chains_are_of_the_calibrated_world_alone(data: DataFolder, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["evaluate", "--cluster", CUT, "--policies", "reactive", "--data", str(data.root), "--chain", "5"]
-    with pytest.raises(SystemExit) as stopped:
-        main([*asked, "--from", "2026-01-01", "--to", "2026-01-02", "--world", PLAIN])
-    assert stopped.value.code == 2
-    assert "--chain 5 with --world plain; chains are played in --world calibrated" in capsys.readouterr().err
+        service_rows(study, [], [], empty, None, service, 1.0)
 
 
 def test_chains_of_a_wanted_service(data: DataFolder, capfd: pytest.CaptureFixture[str]) -> None:
@@ -202,6 +194,10 @@ def test_chains_of_a_wanted_service(data: DataFolder, capfd: pytest.CaptureFixtu
     window = ["--from", instants.text(until_s - 10 * DAY_S), "--to", instants.text(until_s)]
     asked = ["evaluate", "--cluster", CUT, "--data", str(data.root), "--world", CALIBRATED, *window, "--chains", "2d"]
     asked += ["--policies", "plan", "--every", "24h", "--decide-every", "2h"]
+    study = study_of(data, CUT)
+    study = replace(study, scenario=replace(study.scenario, decide_every_s=2 * HOUR_S))
+    select = Window(study.windows.select.from_s, until_s - 10 * DAY_S, 2 * HOUR_S)
+    settings = chosen_settings(study, timing_artifacts([], []), select, 0.5)
     with pytest.raises(SystemExit) as stopped:
         main([*asked, "--json"])
     assert stopped.value.code == 0
@@ -209,6 +205,8 @@ def test_chains_of_a_wanted_service(data: DataFolder, capfd: pytest.CaptureFixtu
     assert set(rows) == {PLAN, *ALWAYS} and {row["n"] for row in rows.values()} == {6}
     best = rows["reactive"]["difference_to_best_timing"]["policy"]
     beside = rows["two-ahead"]["difference_to_best_timing"]
+    assert {name: rows[name]["setting"] for name in settings} == settings and set(settings.values()) != {1.0}
+    assert {rows[name]["setting"] for name in (SHORTEST, LONGEST, HAND_OVER)} == {settings["start-estimate"]}
     lost = {name: row["lost_h_per_day"] for name, row in rows.items()}
     assert beside["lost_h_per_day"] == pytest.approx(lost["two-ahead"] - lost[best]) and len(beside["ci95"]) == 2
     assert rows[best]["difference_to_best_timing"]["ci95"] == [0.0, 0.0]
@@ -299,8 +297,13 @@ def test_policies_that_look_ahead_are_fitted_and_compared(data: DataFolder, capf
     compared = {row["policy"] for row in json.loads(out)["results"]}
     assert code == 0 and {"simulate-ahead", "xgboost-ahead", "start-estimate"} <= compared
     assert len(list((data.artifacts / "pairs" / CUT).glob("*-futures-*.npz"))) > len(kept)
-    code, out, _ = answer("evaluate", *calibrated, *window, "--chain", "2")
-    assert code == 0 and {row["policy"] for row in json.loads(out)["chains"]} >= {"simulate-ahead", "xgboost-ahead"}
+    code, out, _ = answer("evaluate", *calibrated, *window, "--chains", "1d", "--every", "24h")
+    assert code == 0
+    settings = {row["policy"]: row["setting"] for row in json.loads(out)["chains"]}
+    trained, fitted_until_s = fits.last_fit(study, "xgboost-ahead")
+    select = Window(fitted_until_s, from_s, study.scenario.decide_every_s)
+    chosen = chosen_settings(study, timing_artifacts(["simulate-ahead"], trained), select, 0.5)
+    assert {name: settings[name] for name in chosen} == chosen and {"simulate-ahead", "xgboost-ahead"} <= set(chosen)
 
 
 def test_injected_futures_know_whose_the_jobs_are(data: DataFolder) -> None:

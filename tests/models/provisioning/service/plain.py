@@ -23,6 +23,7 @@ from tests.twins.recorded import (
 )
 
 Actions = tuple[list[int], list[int], list[int]]  # limits to submit, positions to cancel and to end
+PlainLinkTimes = tuple[int, int, int, int]  # limit, submission, start and end of a link, s
 
 
 def first_starts(
@@ -106,11 +107,11 @@ class PlainLink:
 
 def play_plainly(
     others: list[PlainRecordedJob], row: int, next_row: int, rules: RecordedRules, key_at: Callable[[int], int],
-    act: Callable[[int, int, int], Actions], decision_s: int, until_s: int,
-) -> list[tuple[int, int, int, int]]:  # fmt: skip
-    """Play one chain until `until_s`; returns (limit, submission, start, end) of its links, in order of start.
+    act: Callable[[int, int, int, int], Actions], decision_s: int, until_s: int,
+) -> list[PlainLinkTimes]:  # fmt: skip
+    """Play one chain until `until_s`; returns its links in order of start.
 
-    act(decision number, queued, running) returns what to submit, cancel and end.
+    act(decision number, queued, running, time to the end of the last link) returns what to submit, cancel and end.
     """
     job = next(job for job in others if job.row == row)
     started = [PlainLink(job.limit_s, job.submit_s, job.start_s, job.start_s + job.limit_s)]
@@ -129,7 +130,7 @@ def play_plainly(
                 started.append(link)
         else:
             running = [link for link in started if link.end_s >= now]
-            submit, cancel, end = act(decisions, len(queued), len(running))
+            submit, cancel, end = act(decisions, len(queued), len(running), end_s - now)
             decisions += 1
             if not (submit or cancel or end):
                 continue
@@ -139,15 +140,47 @@ def play_plainly(
             queued += [PlainLink(limit_s, now, NEVER, NEVER) for limit_s in submit]
         due_s, due = NEVER, []
         if queued:
-            plain = {}
-            for place, link in enumerate([link for link in started if link.end_s >= now] + queued):
-                is_queued = link.start_s == NEVER
-                one = replace(
-                    job, row=10_000 + place, submit_s=link.submit_s, start_s=0 if is_queued else link.start_s,
-                    end_s=link.limit_s if is_queued else link.end_s, limit_s=link.limit_s, key=key_at(link.submit_s),
-                )  # fmt: skip
-                plain[one] = link
-            waiting = [one for one, link in plain.items() if link.start_s == NEVER]
-            running_now = [one for one, link in plain.items() if link.start_s < NEVER]
-            due_s, begun = first_starts(others, [row, next_row], running_now, waiting, now, rules)
-            due = [plain[one] for one in begun]
+            running = [link for link in started if link.end_s >= now]
+            due_s, due = _first_links(others, job, [row, next_row], rules, key_at, running, queued, now)
+
+
+def play_oracle_plainly(
+    others: list[PlainRecordedJob], row: int, next_row: int, rules: RecordedRules, key_at: Callable[[int], int],
+    decision_s: int, links: int,
+) -> list[PlainLinkTimes]:  # fmt: skip
+    """Play one chain of that many links, each submitted when |its start - the end before| is least; returns its links.
+
+    Every instant between the start and the end of a link is tried, but none up to the end of the link before it.
+    """
+    job = next(job for job in others if job.row == row)
+    started = [PlainLink(job.limit_s, job.submit_s, job.start_s, job.start_s + job.limit_s)]
+    while len(started) < links:
+        last, best = started[-1], (NEVER, NEVER, NEVER)
+        for now in range(last.end_s, last.start_s, -decision_s):
+            if len(started) == 1 or now > started[-2].end_s:
+                running = [link for link in started if link.end_s >= now]
+                queued = [PlainLink(job.limit_s, now, NEVER, NEVER)]
+                start_s, _ = _first_links(others, job, [row, next_row], rules, key_at, running, queued, now)
+                best = min(best, (abs(start_s - last.end_s), start_s, now))
+        _, start_s, submit_s = best
+        started.append(PlainLink(job.limit_s, submit_s, start_s, start_s + job.limit_s))
+    return [(link.limit_s, link.submit_s, link.start_s, link.end_s) for link in started]
+
+
+def _first_links(
+    others: list[PlainRecordedJob], job: PlainRecordedJob, out: list[int], rules: RecordedRules,
+    key_at: Callable[[int], int], running: list[PlainLink], queued: list[PlainLink], now: int,
+) -> tuple[int, list[PlainLink]]:  # fmt: skip
+    """When the first of the queued links starts, and those that start then; links request what `job` does."""
+    plain = {}
+    for place, link in enumerate(running + queued):
+        is_queued = link.start_s == NEVER
+        one = replace(
+            job, row=10_000 + place, submit_s=link.submit_s, start_s=0 if is_queued else link.start_s,
+            end_s=link.limit_s if is_queued else link.end_s, limit_s=link.limit_s, key=key_at(link.submit_s),
+        )  # fmt: skip
+        plain[one] = link
+    waiting = [one for one, link in plain.items() if link.start_s == NEVER]
+    running_now = [one for one, link in plain.items() if link.start_s < NEVER]
+    start_s, begun = first_starts(others, out, running_now, waiting, now, rules)
+    return start_s, [plain[one] for one in begun]

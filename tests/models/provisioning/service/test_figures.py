@@ -31,6 +31,31 @@ def test_measures_of_a_chain() -> None:
     assert found["undisturbed_days_share"] == pytest.approx(2 / 3)  # three days begin within 52 h
 
 
+def test_measures_are_those_of_the_twin() -> None:
+    """Random links that start on whole hours, hour by hour; a restart takes an hour, 40 hours of work are wanted."""
+    rng, seen = np.random.default_rng(0), set()
+    for _ in range(200):
+        starts = np.sort(np.append(0, rng.integers(1, 80, 5)))
+        hours = list(zip(starts.tolist(), (starts + rng.integers(1, 24, 6)).tolist(), strict=True))
+        found = measures_of(chain(*hours), Service(40 * HOUR_S, HOUR_S, 600, (DAY_S,)))
+        done, lost, held, restarts = 0, 0, 0, 0
+        serving: tuple[int, int] | None = None
+        for hour in range(max(end for _, end in hours)):
+            if done == 40:
+                break
+            running = [link for link in hours if link[0] <= hour < link[1]]
+            takes_over = serving is not None and serving not in running and len(running) > 0
+            if running and serving not in running:
+                serving = running[0]
+            works = len(running) > 0 and not takes_over
+            done, lost, held, restarts = done + works, lost + (not works), held + len(running), restarts + takes_over
+        seen.add((done == 40, restarts > 2, lost > restarts))
+        days = done / 24
+        figures = [found[name] for name in ("lost_h_per_day", "restarts_per_day", "node_hours_ratio")]
+        assert figures == pytest.approx([lost / days, restarts / days, held / done]), hours
+    assert len(seen) > 4
+
+
 def test_an_interruption_of_ten_minutes_disturbs_no_day() -> None:
     brief = measures_of(chain((0, 24), (24 + 1 / 6, 60)), SERVICE)
     longer = measures_of(chain((0, 24), (24 + 1 / 5, 60)), SERVICE)
@@ -56,6 +81,9 @@ def test_rows_hold_paired_differences_to_the_best_policy_of_timing() -> None:
     weightless = service_figures({"late": [late], "early": [early]}, ["late", "early"], submit_s, service, 0.0)
     assert {row["difference_to_best_timing"]["policy"] for row in weightless} == {"early"}
     about = {"wanted_h": 48.0, "restart_s": 0, "world": "calibrated", "overlap_weight": 1.0, "beyond_log": 1}
-    text = format_services([{**row, **about} for row in rows])
+    settings = {"late": 0.25, "early": 12.0, "plan": None}
+    text = format_services([{**row, **about, "setting": settings[row["policy"]]} for row in rows])
     assert "chains of 2 days of work, a restart costs 0 min" in text and text.splitlines()[2].startswith("late")
+    lines = {line.split()[0]: line.split()[-1] for line in text.splitlines()[1:5]}
+    assert lines == {"policy": "setting", "late": "0.25", "early": "12", "plan": "-"}
     assert text.endswith("1 of 2 chains continued after the last submission of the log")

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 
 from features.futures.summary import BEYOND_S
 from features.observe import AT, FEATURES
-from models.provisioning import chains as fixed
+from models.provisioning.futures.table import is_fresh, starts_ahead
 from models.provisioning.pairs import recorded as recorded_pairs
 from models.provisioning.pairs.recorded import Predecessors
 from models.provisioning.protocol import NONE
@@ -19,7 +19,7 @@ from models.provisioning.service.chain import Link, Move, ServiceChain, ServiceV
 from models.provisioning.service.links import LinkCluster
 from models.provisioning.service.plan import CAUTION, ESTIMATES, Plan
 from simulator.recorded.record import NEVER, RecordedTrace
-from tests.models.provisioning.pairs.test_recorded import parameters
+from tests.models.provisioning.pairs.test_recorded import built, parameters
 from tests.models.provisioning.service.test_play import P, cut_at, idle, played, starts_of
 from tests.simulator.recorded.cases import records
 from traces.units import HOUR_S
@@ -143,29 +143,22 @@ def test_a_limit_that_restarts_eat_up_is_not_asked_for() -> None:
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(case=records())
-def test_the_futures_of_a_link_are_those_of_chains_of_fixed_links(case: tuple[RecordedTrace, Any]) -> None:
-    """Of one link that runs, 250 s after its start."""
+def test_the_futures_of_a_link_are_those_of_the_pair_table(case: tuple[RecordedTrace, Any]) -> None:
+    """Start for start, at each decision for which the table plays them anew."""
     record = cut_at(case[0], 600)
     assume(bool(record.ran.any()))
     of = Predecessors(np.flatnonzero(record.ran)[:1], np.array([NONE]))
-    start_s = int(record.start_s[of.row[0]])
-    now, end_s = start_s + 250, start_s + 600
+    table = built(record, parameters(), of=of)
+    start_s, end_s = int(table.predecessor_start_s[0]), int(table.predecessor_end_s[0])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recorded_pairs, "infer_parameters", lambda record, until_s: parameters())
-        play = fixed._Play(record, of, 2, 600, 250, None)
-        chain = fixed._Chain(fixed.Player(None), 0, [start_s], 0, iter(()))
-        play.decide(chain, now)
-        # The decision has submitted the link into the branch, so it is prepared again.
-        pair = (start_s, 0, end_s, record.size[of.row[0]], 600, record.user[of.row[0]])
-        starts = np.array([start_s], np.int64)
-        fixed._look(play.cluster, play.branches, now, play.first_extra, starts, play.removed[0], pair, play.observation)
-        expected = play._played(chain, now, end_s)
+        expected = starts_ahead(table, record, of)
         running = Link(600, start_s, start_s, end_s)
-        cluster = LinkCluster(record, of, 8)
-        (found,) = cluster.futures(
-            ServiceChain(0, 600, [running]), now, [running], [], [Link(600, now)], end_s - now + BEYOND_S
-        )
-    assert found.tolist() == expected.tolist()
+        chain, cluster = ServiceChain(0, 600, [running]), LinkCluster(record, of, 8)
+        for k in np.flatnonzero(is_fresh(table)).tolist():
+            now = int(table.decision_s[k])
+            (found,) = cluster.futures(chain, now, [running], [], [Link(600, now)], end_s - now + BEYOND_S)
+            assert found.tolist() == expected[k].tolist()
 
 
 def test_queued_links_have_their_places_in_futures() -> None:

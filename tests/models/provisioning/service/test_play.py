@@ -1,8 +1,8 @@
-"""Chains of a wanted service: against chains of fixed links, against the twin, and by hand."""
+"""Chains of a wanted service: against the twin, and by hand."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,11 +11,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from models.provisioning import chains as fixed
 from models.provisioning.pairs import recorded as recorded_pairs
 from models.provisioning.pairs.recorded import Predecessors
 from models.provisioning.policies.reactive import Reactive
-from models.provisioning.policies.simulate_ahead import SimulateAhead
 from models.provisioning.protocol import NONE, no_pairs
 from models.provisioning.service.chain import Link, Move, ServiceChain, ServiceView, work_of
 from models.provisioning.service.play import Service, play_services
@@ -25,7 +23,7 @@ from simulator.recorded.calibration.judge import ALL
 from simulator.recorded.parameters import Parameters, jobs_of, rules_of
 from simulator.recorded.record import NEVER, RecordedTrace
 from tests.models.provisioning.pairs.test_recorded import parameters, predecessors
-from tests.models.provisioning.service.plain import play_plainly
+from tests.models.provisioning.service.plain import play_oracle_plainly, play_plainly
 from tests.simulator.recorded.cases import records, twins
 from traces.units import HOUR_S
 
@@ -34,7 +32,6 @@ RUN_S = 600
 DECISIONS = 20  # of a script
 SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 ARTIFACT, _ = Reactive().fit(no_pairs(), 0)
-LOOKING, _ = SimulateAhead().fit(no_pairs(), 0)
 
 
 def played(record: RecordedTrace, of: Predecessors, players: Sequence[Any], fitted: Parameters, **service: Any) -> Any:
@@ -57,25 +54,44 @@ def cut_at(record: RecordedTrace, run_s: int) -> RecordedTrace:
     )
 
 
+def keys_of(record: RecordedTrace, row: int, slope: float | None) -> Callable[[int], int]:
+    """The twin's priority of a link in place of `row`, by its submission."""
+    first_s = int(record.submit_s[0])
+
+    def key_at(submit_s: int) -> int:
+        if slope is None:
+            return first_s - submit_s
+        return int(HOUR_S * record.priority[row] + np.rint(-slope * (submit_s - first_s)))
+
+    return key_at
+
+
 @SLOW
-@given(case=records(), lead_s=st.sampled_from([0, 250, 500]), slope=st.sampled_from([None, 500.0]))
-def test_one_link_at_a_time_of_one_limit_is_the_chain_of_fixed_links(
+@given(case=records(), lead_s=st.sampled_from([250, 500]), slope=st.sampled_from([None, 500.0]))
+def test_a_policy_of_timing_starts_every_link_when_the_twin_does(
     case: tuple[RecordedTrace, Any], lead_s: int, slope: float | None
 ) -> None:
-    """Start for start, under artifacts (one looks ahead), the reactive rule and the oracle; chains side by side."""
+    """An artifact, the reactive rule and the oracle; chains side by side, each without its user's next job."""
     record, links = cut_at(case[0], RUN_S), 4
     of, fitted = predecessors(record), parameters(points_per_hour=slope)
     assume(len(of.row) > 0)
-    lead_h = lead_s / HOUR_S + 1e-6
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recorded_pairs, "infer_parameters", lambda record, until_s: fitted)
-        known = [fixed.Player(ARTIFACT, lead_h), fixed.Player(ARTIFACT, 0.0), fixed.Player(None), fixed.Player(LOOKING)]
-        expected = fixed.play_chains(record, of, known, links=links, limit_s=RUN_S, decision_s=DECISION_S)
-    players = [TimedPlayer(ARTIFACT, lead_h), SubmitAtEnd(), TimingOracle()]
-    players.append(TimedPlayer(LOOKING))
+    players = [TimedPlayer(ARTIFACT, lead_s / HOUR_S + 1e-6), SubmitAtEnd(), TimingOracle()]
     found = played(record, of, players, fitted, wanted_s=links * RUN_S)
-    for of_player, starts in zip(found, expected.tolist(), strict=True):
-        assert [starts_of(chain)[:links] for chain in of_player] == starts
+    logged, rules = twins(record, jobs_of(record, slope)), rules_of(fitted, ALL)
+    for number, (row, next_row) in enumerate(zip(of.row.tolist(), of.next_row.tolist(), strict=True)):
+        early, reactive, oracle = (
+            [(link.limit_s, link.submit_s, link.start_s, link.end_s) for link in of_player[number].started[:links]]
+            for of_player in found
+        )
+        key_at = keys_of(record, row, slope)
+        for expected, least_s in ((early, lead_s), (reactive, 0)):
+
+            def act(decision: int, queued: int, running: int, left_s: int, least_s: int = least_s) -> Any:
+                return ([RUN_S] if not queued and left_s <= least_s else []), [], []
+
+            until_s = expected[-1][2]
+            assert play_plainly(logged, row, next_row, rules, key_at, act, DECISION_S, until_s) == expected
+        assert play_oracle_plainly(logged, row, next_row, rules, key_at, DECISION_S, links) == oracle
 
 
 @dataclass
@@ -86,7 +102,7 @@ class Scripted:
     asked: int = 0
     seen: list[ServiceView] = field(default_factory=list)
 
-    def actions(self, decision: int, queued: int, running: int) -> tuple[list[int], list[int], list[int]]:
+    def actions(self, decision: int, queued: int, running: int, left_s: int) -> tuple[list[int], list[int], list[int]]:
         limits, cancel, end = self.script[decision % len(self.script)]
         if queued + running + len(limits) > 8:
             limits = []
@@ -96,7 +112,7 @@ class Scripted:
         if self.asked == DECISIONS:
             return Move(again_s=NEVER)
         self.seen.append(view)
-        submit, cancel, end = self.actions(self.asked, len(view.chain.queued), len(view.running))
+        submit, cancel, end = self.actions(self.asked, len(view.chain.queued), len(view.running), view.left_s)
         self.asked += 1
         return Move(tuple(submit), tuple(cancel), tuple(end))
 
@@ -121,19 +137,12 @@ def test_every_start_is_that_of_the_twin(
     assume(len(of.row) > 0)
     player = Scripted(script)
     ((chain,),) = played(record, of, [player], fitted, wanted_s=2500)
-    row, first_s = int(of.row[0]), int(record.submit_s[0])
-
-    def key_at(submit_s: int) -> int:
-        if slope is None:
-            return first_s - submit_s
-        return int(HOUR_S * record.priority[row] + np.rint(-slope * (submit_s - first_s)))
-
+    row = int(of.row[0])
     logged = twins(record, jobs_of(record, slope))
     rules = rules_of(fitted, ALL)
     until_s = player.seen[-1].now_s
-    expected = play_plainly(
-        logged, row, int(of.next_row[0]), rules, key_at, Scripted(script).actions, DECISION_S, until_s
-    )
+    key_at, actions = keys_of(record, row, slope), Scripted(script).actions
+    expected = play_plainly(logged, row, int(of.next_row[0]), rules, key_at, actions, DECISION_S, until_s)
     found = [
         (link.limit_s, link.submit_s, link.start_s, link.end_s) for link in chain.started if link.start_s <= until_s
     ]
