@@ -102,7 +102,12 @@ AIMS: dict[str, tuple[str, ...]] = {
     },
     "models/provisioning/pairs/recorded.py": ("tests/models/provisioning/pairs/test_recorded.py",),
     "models/provisioning/pairs/recorded_waits.py": ("tests/models/provisioning/pairs/test_recorded_waits.py",),
-    "models/provisioning/service/timing.py": ("tests/models/provisioning/service/test_timing.py", AHEAD),
+    "models/provisioning/service/timing.py": (
+        "tests/models/provisioning/service/test_timing.py",
+        "tests/models/provisioning/service/test_play.py::test_a_player_that_hands_over_ends_the_older_link",
+        f"{AHEAD}::test_links_that_run_run_to_their_limits_in_futures",
+        f"{AHEAD}::test_a_chains_own_job_runs_to_the_links_limit_if_it_arrives_again",
+    ),
     "models/provisioning/pairs/injected.py": (
         f"{PAIRS}::test_decisions_are_ten_minutes_apart_and_the_last_is_the_exact_end",
         f"{PAIRS}::test_a_limit_shorter_than_the_time_between_decisions_is_refused",

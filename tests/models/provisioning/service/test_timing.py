@@ -204,3 +204,10 @@ def test_an_artifact_decides_for_a_link_as_for_a_pair_at_the_players_setting() -
     players = [TimedPlayer(ARTIFACT, setting) for setting in (0.05, 0.1, 0.2, None)]
     found = [starts[0][1] for starts in first_links(quiet(), players, 2)]
     assert found == [1101, 851, 601, 1101]
+
+
+def test_a_player_of_one_limit_submits_links_of_that_limit() -> None:
+    """The user's own, or the shortest or longest that a link may ask for; each submits 500 s before the end."""
+    players = [TimedPlayer(ARTIFACT, 0.2, limit=limit) for limit in ("own", "shortest", "longest")]
+    found = played(quiet(), P, players, parameters(), wanted_s=2 * LINK_S, limits_s=(300, 400, 3000, 5000))
+    assert [chain.started[1].limit_s for (chain,) in found] == [LINK_S, 300, 5000]
