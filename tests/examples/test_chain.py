@@ -1,96 +1,132 @@
-"""The job script of the chain's example: it waits for its predecessor, resumes, and never leaves half a checkpoint."""
+"""The helpers for links of a chain, and the chain of the examples: no link starts early or leaves half a checkpoint."""
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from agent.chains import chain as chains
-from tests.conftest import REPOSITORY
-
-EXAMPLE = REPOSITORY / "examples" / "chain"
-ENOUGH_S = 30.0
-
-
-def link(folder: Path, number: int, steps: int = 100000) -> subprocess.Popen[str]:
-    """A link of the chain, running."""
-    environment = {
-        **os.environ, "BATON_CHAIN_DIR": str(folder), "BATON_LINK": str(number), "BATON_LINKS": "9",
-        "STEPS": str(steps), "STEP_S": "0.01", "SAVE_EVERY": "5",
-    }  # fmt: skip
-    return subprocess.Popen(
-        ["/bin/sh", str(EXAMPLE / "train.sh")], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True,
-    )  # fmt: skip
+from examples.chain import baton_chain
+from examples.chain.baton_chain import Link
+from tests.examples.links import ENOUGH_S, SCRIPTS, WAITING, start_link
 
 
-def saved(folder: Path) -> int:
-    try:
-        return int((folder / "checkpoint").read_text())
-    except FileNotFoundError:
-        return 0
+@pytest.fixture(autouse=True)
+def _own_signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The handlers of this process come back, and it is no job of a Slurm that runs the tests."""
+    numbers = (signal.SIGUSR1, signal.SIGTERM)
+    handlers = [signal.getsignal(number) for number in numbers]
+    for name in ("SLURM_JOB_ID", "SLURM_JOB_END_TIME", "BATON_CHAIN_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    yield
+    for number, handler in zip(numbers, handlers, strict=True):
+        signal.signal(number, handler)
 
 
-def wait_for(step: int, folder: Path) -> None:
-    end = time.monotonic() + ENOUGH_S
-    while saved(folder) < step:
-        assert time.monotonic() < end, f"no step {step} within {ENOUGH_S:g} s"
-        time.sleep(0.01)
+def test_it_is_one_short_file_of_the_standard_library() -> None:
+    text = (SCRIPTS / "baton_chain.py").read_text(encoding="utf-8")
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = {node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name for node in nodes}
+    assert len(text.splitlines()) <= 100 and {name.split(".")[0] for name in names} <= sys.stdlib_module_names
+    assert chains.Chain.more_status == baton_chain.MORE == 85
 
 
-def test_a_link_that_is_told_to_end_saves_and_asks_for_more(tmp_path: Path) -> None:
-    first = link(tmp_path, 1)
-    wait_for(5, tmp_path)
-    first.send_signal(signal.SIGUSR1)
-    assert first.wait(ENOUGH_S) == chains.Chain.more_status == 85
-    reached = saved(tmp_path)
-    second = link(tmp_path, 2, steps=reached + 7)
-    out, _ = second.communicate(timeout=ENOUGH_S)
-    assert second.returncode == 0 and saved(tmp_path) == reached + 7
-    assert out.startswith(f"link 2 of 9 resumes at step {reached}\n")
+@pytest.mark.parametrize(
+    ("answer", "left_s"),
+    [
+        ("1-02:03:04", 93784), ("2:03:04", 7384), ("05:07", 307), ("0:09", 9),
+        ("UNLIMITED", float("inf")), ("INVALID", float("inf")), ("", float("inf")), (None, float("inf")),
+    ],
+)  # fmt: skip
+def test_the_time_left_is_what_squeue_says(
+    answer: str | None, left_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    squeue = tmp_path / "squeue"
+    text = "exit 1" if answer is None else f'[ "$*" = "-h -j 17 -o %L" ] && echo "{answer}"'
+    squeue.write_text(f"#!/bin/sh\n{text}\n")
+    squeue.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert Link().time_left_s() == float("inf"), "asked outside Slurm"
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    assert Link().time_left_s() == pytest.approx(left_s, abs=2)
+    monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + 500))
+    assert Link().time_left_s() == pytest.approx(500, abs=2)
 
 
-def test_a_link_waits_until_its_predecessor_has_ended_and_then_goes_on(tmp_path: Path) -> None:
-    first = link(tmp_path, 1)
-    wait_for(5, tmp_path)
-    second = link(tmp_path, 2, steps=10)
-    time.sleep(0.3)
-    assert second.poll() is None
-    first.kill()  # as Slurm does at the limit
-    first.wait()
-    out, _ = second.communicate(timeout=ENOUGH_S)
-    assert second.returncode == 0
-    at = int(out.split()[-1])
-    assert at >= 5, "it began before its predecessor had ended"
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
+def test_a_signal_saves_and_ends(number: signal.Signals, tmp_path: Path) -> None:
+    with Link(folder=tmp_path) as link:
+        assert not link.must_end() and not link.should_save()
+        os.kill(os.getpid(), number)
+        assert link.must_end() and link.should_save()
+
+
+def test_the_end_of_the_limit_and_the_time_since_the_last_save_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + 100))
+    assert Link(margin_s=200).must_end() and not Link(margin_s=50).must_end()
+    link = Link(save_every_s=0.05, margin_s=0, folder=tmp_path)
+    assert not link.should_save()
+    time.sleep(0.06)
+    assert link.should_save() and not link.must_end()
+    with link.replacing("checkpoint") as part:
+        part.write_text("state")
+    assert not link.should_save() and (tmp_path / "checkpoint").read_text() == "state"
+
+
+def test_a_save_that_fails_leaves_the_old_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").write_text("old")
+    with suppress(ZeroDivisionError), Link(folder=tmp_path).replacing("checkpoint") as part:
+        part.write_text("half")
+        raise ZeroDivisionError
+    assert (tmp_path / "checkpoint").read_text() == "old"
+
+
+def test_a_link_that_waits_until_its_own_limit_asks_for_another(tmp_path: Path) -> None:
+    first = start_link(tmp_path, "train.sh")
+    first.until("step 10")
+    first.signal(signal.SIGSTOP)
+    second = start_link(tmp_path, "train.sh", SLURM_JOB_END_TIME="1")
+    assert second.ends() == baton_chain.MORE and second.said.strip() == WAITING
+    first.signal(signal.SIGKILL)
+    first.ends()
+
+
+SAVING = """
+from baton_chain import Link
+with Link() as link:
+    for number in range(10**9):
+        with link.replacing("checkpoint") as part:
+            part.write_text(f"{number % 10}" * 3_000_000)
+"""
 
 
 def test_killed_at_any_time_the_checkpoint_is_whole(tmp_path: Path) -> None:
-    reached = 0
+    env = os.environ | {"PYTHONPATH": str(SCRIPTS), "BATON_CHAIN_DIR": str(tmp_path)}
     for number in range(8):
-        running = link(tmp_path, number)
-        wait_for(reached + 5, tmp_path)
-        time.sleep(0.013 * number)
-        running.kill()
-        running.wait()
-        assert saved(tmp_path) % 5 == 0 and saved(tmp_path) > reached
-        reached = saved(tmp_path)
+        (tmp_path / "checkpoint").unlink(missing_ok=True)
+        with subprocess.Popen([sys.executable, "-c", SAVING], env=env) as link:
+            end = time.monotonic() + ENOUGH_S
+            while not (tmp_path / "checkpoint").exists():
+                assert time.monotonic() < end
+                time.sleep(0.001)
+            time.sleep(0.011 * number)
+            link.kill()
+        text = (tmp_path / "checkpoint").read_text()
+        assert len(text) == 3_000_000 and len(set(text)) == 1
 
 
 def test_the_chain_file_is_one() -> None:
-    chain = chains.make(chains.from_file(EXAMPLE / "chain.toml"))
+    chain = chains.make(chains.from_file(SCRIPTS / "chain.toml"))
     assert (chain.links, chain.limit_s, chain.options, chain.name) == (5, 12 * 3600, ("--partition=gpu",), "train")
-
-
-def test_without_a_chain_it_says_what_is_missing() -> None:
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("BATON_")}
-    command = ["/bin/sh", str(EXAMPLE / "train.sh")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode != 0 and "is set by baton-agent run" in done.stderr
-
-
-pytestmark = pytest.mark.skipif(not Path("/usr/bin/flock").exists(), reason="no flock (util-linux)")
