@@ -196,7 +196,8 @@ class LinkCluster:
         week_s = int(week_of(np.array([now_s]))[0])
         if week_s == self.week_s:
             return
-        extra = Extra(*(np.full(self.rows, value, np.int64) for value in (1, 1, 0, 0)))
+        last_user = self.record.users - 1  # the week has room for every user, also for one without jobs around it
+        extra = Extra(*(np.full(self.rows, value, np.int64) for value in (1, 1, last_user, 0)))
         self._workspace = None
         self.world, self.place = world, place = week_world(self.record, week_s, extra, self.fit_span_s)
         rows = np.stack([self.predecessors.row, self.predecessors.next_row], axis=1)

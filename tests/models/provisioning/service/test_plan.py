@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from simulator.recorded.record import NEVER, RecordedTrace
 from tests.models.provisioning.pairs.test_recorded import built, parameters
 from tests.models.provisioning.service.test_play import P, cut_at, idle, played, starts_of
 from tests.simulator.recorded.cases import records
-from traces.units import HOUR_S
+from traces.units import DAY_S, HOUR_S
 
 PLAN = Plan(weight=0.5, decision_s=HOUR_S)
 
@@ -172,6 +173,19 @@ def test_queued_links_have_their_places_in_futures() -> None:
         (second,) = cluster.futures(chain, 300, [running], [waiting], [Link(1000, 300)], 10_000)
         (first,) = cluster.futures(chain, 300, [running], [], [waiting], 10_000)
     assert set(first.tolist()) == {1101} and set(second.tolist()) == {1602}
+
+
+def test_a_week_in_which_the_user_has_no_job_has_room_for_its_links() -> None:
+    """The user of the chain has the last number, and the jobs around the week are those of others."""
+    later_s = 30 * DAY_S
+    record = replace(idle(), user=np.array([0, 2, 1]), submit_s=np.array([0, 40, later_s]))
+    record = replace(record, start_s=np.array([0, 100, later_s]), end_s=np.array([30, 1100, later_s + 10]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorded_pairs, "infer_parameters", lambda record, until_s: parameters())
+        cluster = LinkCluster(record, P, 8)
+        running = Link(1000, later_s, later_s, later_s + 1000)
+        cluster.anchor(ServiceChain(0, 1000, [running]), later_s + 500, [running], [])
+    assert cluster.branches[1].state.user_jobs.tolist() == [0, 0, 1]
 
 
 def test_a_planned_chain_loses_nothing_on_an_idle_cluster() -> None:
