@@ -1,4 +1,4 @@
-"""The plan of a chain: its objective by hand, its moves on given futures, and the futures that it is given."""
+"""The plan of a simulated chain: its moves on given futures, and the futures that it is given."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
+from agent.chains.plan import CAUTION, ESTIMATES
 from features.futures.summary import BEYOND_S
 from features.observe import AT, FEATURES
 from models.provisioning.futures.table import is_fresh, starts_ahead
@@ -18,7 +19,7 @@ from models.provisioning.pairs.recorded import Predecessors
 from models.provisioning.protocol import NONE
 from models.provisioning.service.chain import Link, Move, ServiceChain, ServiceView
 from models.provisioning.service.links import LinkCluster
-from models.provisioning.service.plan import CAUTION, ESTIMATES, Plan
+from models.provisioning.service.plan import Plan
 from simulator.recorded.record import NEVER, RecordedTrace
 from tests.models.provisioning.pairs.test_recorded import built, parameters
 from tests.models.provisioning.service.test_play import P, cut_at, idle, played, starts_of
@@ -26,18 +27,6 @@ from tests.simulator.recorded.cases import records
 from traces.units import DAY_S, HOUR_S
 
 PLAN = Plan(weight=0.5, decision_s=HOUR_S)
-
-
-def test_the_objective_is_the_expected_loss_for_each_hour_added() -> None:
-    """Gaps of 3 and -1 h at once, 4 and 0 h an hour later; a restart costs 0.5 h, half an hour of both jobs 0.25 h."""
-    gap_s = np.array([3, -1]) * HOUR_S
-    now, later = PLAN.losses(gap_s, np.array([0, HOUR_S]), 10 * HOUR_S, HOUR_S // 2)
-    assert now == pytest.approx(((3 + 0 + 0.25) / 2 + 0.5) / (10 + 1))
-    assert later == pytest.approx((4 / 2 + 0.5) / (10 + 2))
-
-
-def test_a_link_that_would_add_nothing_is_never_best() -> None:
-    assert PLAN.losses(np.array([-5 * HOUR_S]), np.array([0]), HOUR_S, 600).tolist() == [np.inf]
 
 
 def view(

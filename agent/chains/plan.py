@@ -1,0 +1,156 @@
+"""Plan the next link of a chain: which time limit to ask for, and when to submit. Arithmetic on simulated futures.
+
+The simulated chains (`models.provisioning.service.plan`) and the agent (`agent.chains.planner`) plan with it.
+
+A candidate is a limit L and a delay x: a link of limit L, submitted x from now (x = 0: at once). In future k let W_k(L)
+be CAUTION x the wait of a link of limit L submitted now. In one more future it is ESTIMATES x the start estimate by
+limits, because waits in futures are too short in the tail. The wait is taken to be the same after a delay. Let C_k be
+the time until which the links submitted so far cover the work: the end of the last running link, or, with a link
+queued, that link's start in future k plus its limit (its latest start for the additional future). The gap of the
+candidate is
+
+    g_k = now + x + W_k(L) - C_k,
+
+an interruption if positive. If negative, the new link takes over g_k early and the serving one is ended, so that
+nothing is lost but part of the serving link's limit. In both cases the work is covered for L + g_k longer than without
+the candidate. The candidate's objective is the expected loss for each hour that it adds:
+
+    J(L, x) = mean_k(max(g_k, 0) + restart + weight x half a decision interval x [g_k < 0]) / mean_k(L + g_k).
+
+`restart` is the cost of taking over; half a decision interval is how long both links run before anybody sees it. This
+is the renewal-reward rate if each later handover were like this one. The next link is submitted if no candidate with
+x > 0 has a lower J than the best with x = 0. All candidates meet the same futures (common random numbers).
+
+Candidates are pruned: limits under LEAST_RESTARTS restart costs, and limits L with restart / L above the lowest J found
+for a longer limit, because J(L, x) is no lower wherever a gap is expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from traces.arrays import Float64s, Int64s
+from traces.units import DAY_S, HOUR_S
+
+AHEAD = 2  # most links queued at once
+LOOKS_EVERY_S = 2 * HOUR_S  # longest time between two plans
+# Factors on the waits in futures and on the start estimate, chosen on January 2023 of the A100 trace.
+CAUTION, ESTIMATES = 1.5, 2.0
+LEAST_RESTARTS = 3  # a limit is worth asking for from this many restart costs on
+DRAWS = 400  # of futures, for an interval
+
+
+@dataclass(frozen=True)
+class PlanTerms:
+    """What a plan is made for. Times in seconds."""
+
+    limits_s: tuple[int, ...]  # that a link may ask for, rising
+    restart_s: int  # lost in each link after the first
+    weight: float  # hours lost that an hour of overlap is worth
+    decision_s: int  # between two decisions
+
+    @property
+    def useful_s(self) -> tuple[int, ...]:
+        """The limits that restarts do not use up, rising."""
+        return tuple(limit_s for limit_s in self.limits_s if limit_s >= LEAST_RESTARTS * self.restart_s)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A limit at its best delay, s. rate: its J. gap_s, start_s: (futures,) gap, s, and start, epoch s."""
+
+    limit_s: int
+    delay_s: int
+    rate: float
+    restart_s: int
+    gap_s: Int64s = field(repr=False)
+    start_s: Int64s = field(repr=False)
+
+    @property
+    def expectation(self) -> dict[str, Any]:
+        """What to expect if each handover were like this one, for the journal and for people.
+
+        lost_h_per_day: hours of interruption and restarts for a day of work. ci95: the interval of that mean, from
+        draws of futures. restarts_per_day. start_s: median start, epoch s; start_range_s: in the shortest and longest
+        tenth of futures. None where the link would do no work.
+        """
+        lost_s = np.maximum(self.gap_s, 0) + self.restart_s
+        work_s = self.limit_s + np.minimum(self.gap_s, 0) - self.restart_s
+        drawn = np.random.default_rng(0).integers(0, len(lost_s), (DRAWS, len(lost_s)))
+        drawn_lost_s, drawn_work_s = lost_s[drawn].mean(axis=1), work_s[drawn].mean(axis=1)
+        day_h, does_work = DAY_S / HOUR_S, bool((drawn_work_s > 0).all())
+        low, high = np.quantile(drawn_lost_s / np.maximum(drawn_work_s, 1), (0.025, 0.975)) * day_h
+        first_s, median_s, last_s = (int(at_s) for at_s in np.quantile(self.start_s, (0.1, 0.5, 0.9)))
+        return {
+            "limit_s": self.limit_s,
+            "delay_s": self.delay_s,
+            "lost_h_per_day": float(day_h * lost_s.mean() / work_s.mean()) if does_work else None,
+            "ci95": [float(low), float(high)] if does_work else None,
+            "restarts_per_day": float(DAY_S / work_s.mean()) if does_work else None,
+            "start_s": median_s,
+            "start_range_s": [first_s, last_s],
+        }
+
+
+def cautious_s(wait_s: Int64s, estimate_s: float | None) -> Int64s:
+    """The waits W_k of a limit, s: those in futures with caution, then the start estimate's unless it is not known."""
+    waits = CAUTION * wait_s if estimate_s is None else np.append(CAUTION * wait_s, ESTIMATES * estimate_s)
+    return np.rint(waits).astype(np.int64)
+
+
+def covered_until(covered_s: int, queued_start_s: Int64s | None = None, queued_limit_s: int = 0) -> Int64s:
+    """The times C_k, epoch s, (1,) or (futures + 1,). covered_s: end of the last running link, or now if that is later.
+
+    queued_start_s: (futures,), epoch s, starts of the queued link; None if none is queued.
+    """
+    covered = np.array([covered_s])
+    if queued_start_s is None:
+        return covered
+    return np.maximum(np.append(queued_start_s, queued_start_s.max()) + queued_limit_s, covered)
+
+
+def candidates(
+    terms: PlanTerms, now_s: int, covered_s: Int64s, waits: Callable[[int, int], Int64s], *, prune: bool = True
+) -> list[Candidate]:
+    """Each useful limit, from the longest, at its best delay; of equal delays, the shortest. covered_s: the C_k.
+
+    waits(limit_s, horizon_s): the W_k of a limit (`cautious_s`); the simulation may end after the horizon.
+    """
+    left_s = int(covered_s.max()) - now_s
+    delays_s = np.arange(0, left_s + 1, terms.decision_s)
+    found: list[Candidate] = []
+    for limit_s in reversed(terms.useful_s):
+        if prune and found and terms.restart_s / limit_s >= min(one.rate for one in found):
+            break
+        wait_s = waits(limit_s, left_s + DAY_S)
+        gap_s = now_s + wait_s - covered_s
+        losses = plan_losses(terms, gap_s, delays_s, limit_s)
+        at = int(np.argmin(losses))
+        delay_s = int(delays_s[at])
+        start_s = now_s + delay_s + wait_s
+        found.append(Candidate(limit_s, delay_s, float(losses[at]), terms.restart_s, gap_s + delay_s, start_s))
+    return found
+
+
+def best_of(found: list[Candidate]) -> Candidate:
+    """The candidate of lowest J; of equal ones, the shortest limit."""
+    return min(found, key=lambda one: (one.rate, one.limit_s, one.delay_s))
+
+
+def plan_losses(terms: PlanTerms, gap_s: Int64s, delays_s: Int64s, limit_s: int) -> Float64s:
+    """J of a limit at each delay, (delays,). gap_s: (futures,) gaps without a delay, s."""
+    gaps_s = gap_s[None] + delays_s[:, None]
+    both_s = terms.weight * terms.decision_s / 2 * (gaps_s < 0)
+    lost_s = (np.maximum(gaps_s, 0) + terms.restart_s + both_s).mean(axis=1)
+    added_s = (limit_s + gaps_s).mean(axis=1)
+    rate: Float64s = np.where(added_s > 0, lost_s / np.maximum(added_s, 1), np.inf)
+    return rate
+
+
+def pause_until(now_s: int, delay_s: int, decision_s: int) -> int:
+    """When to plan again if the best candidate is to be submitted after `delay_s`, epoch s."""
+    return now_s + int(min(max(delay_s // 2, decision_s), LOOKS_EVERY_S))
