@@ -21,6 +21,8 @@ from agent.chains import keeper, submission
 from agent.chains.chain import Chain, option
 from agent.chains.decide import Observation, ReleasedPolicy, SubmitDecision, by_rule
 from agent.chains.journal import Journal, event_text, journal_events
+from agent.chains.links import ChainRules
+from agent.chains.look import ChainView, LookedUpJob, absorb, in_queue, missing
 from agent.chains.metrics import exposition
 from agent.chains.state import Busy, ChainState, Folder, LinkAttempt
 from agent.files import replace_file
@@ -97,11 +99,11 @@ class Agent:
         self._unwritten_s = 0.0  # ... nor for so long before
 
     @property
-    def rules(self) -> keeper.ChainRules:
+    def rules(self) -> ChainRules:
         """The keeper's settings, from the chain and from the policy that is currently in use."""
         chain, every_s = self.chain, self.policy.artifact.decide_every_s
         overlap_s = chain.most_overlap_h * HOUR_S
-        return keeper.ChainRules(
+        return ChainRules(
             chain.links, self._limit_s, overlap_s, chain.retries, chain.more_status, chain.cycle_s, every_s
         )
 
@@ -139,7 +141,7 @@ class Agent:
         try:
             queue = self._eyes.look(now_s)
             jobs = tuple(job for job in queue.jobs if job.user == self._user)
-            sight = keeper.ChainView(now_s, jobs, self._look_up(jobs), self._more(), self.chain.cycle_s)
+            sight = ChainView(now_s, jobs, self._look_up(jobs), self._more(), self.chain.cycle_s)
         except Exception as error:
             return self._no_look(error, now_s)
         if self._failures_in_a_row:
@@ -152,8 +154,8 @@ class Agent:
         self._write_metrics()
         return self.chain.cycle_s
 
-    def _cycle_with(self, sight: keeper.ChainView) -> None:
-        seen = keeper.absorb(self.state, sight)
+    def _cycle_with(self, sight: ChainView) -> None:
+        seen = absorb(self.state, sight)
         if not self._keep(seen):
             return
         running = keeper.question(self.rules, seen, sight.now_s)
@@ -259,9 +261,9 @@ class Agent:
 
     # -- observing ----------------------------------------------------------------------------------------------------
 
-    def _look_up(self, jobs: tuple[SqueueJob, ...]) -> dict[str, keeper.LookedUpJob | None]:
-        found: dict[str, keeper.LookedUpJob | None] = {}
-        for attempt in keeper.missing(self.state, jobs):
+    def _look_up(self, jobs: tuple[SqueueJob, ...]) -> dict[str, LookedUpJob | None]:
+        found: dict[str, LookedUpJob | None] = {}
+        for attempt in missing(self.state, jobs):
             try:
                 found[attempt.name] = submission.look_up(self.world.commands, attempt, self.chain.first)
             except SlurmError as error:
@@ -291,7 +293,7 @@ class Agent:
         self._write_metrics()
         return pause_s * (0.75 + random.random() / 2)  # jitter, so that agents that failed together retry apart
 
-    def _decide(self, running: LinkAttempt, sight: keeper.ChainView) -> SubmitDecision:
+    def _decide(self, running: LinkAttempt, sight: ChainView) -> SubmitDecision:
         observed: Observation = {}
         hidden: Mapping[str, str] = {}
         ahead = ""
@@ -315,9 +317,9 @@ class Agent:
         self.world.say(f"decision, link {running.link}: {decision.reason}")
         return decision
 
-    def _sight(self, running: LinkAttempt, sight: keeper.ChainView) -> ClusterObservation:
+    def _sight(self, running: LinkAttempt, sight: ChainView) -> ClusterObservation:
         """Observe for the policy. The successor requests what its predecessor has, with the chain's time limit."""
-        job = keeper.in_queue(running, sight.jobs)
+        job = in_queue(running, sight.jobs)
         assert job is not None
         partition = self._partition(job.partition)
         request = SlurmRequest(job.nodes, self._limit_s, self._user, partition, job.account, job.qos)

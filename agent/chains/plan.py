@@ -99,7 +99,8 @@ class Candidate:
 def cautious_s(wait_s: Int64s, estimate_s: float | None) -> Int64s:
     """The waits W_k of a limit, s: those in futures with caution, then the start estimate's unless it is not known."""
     waits = CAUTION * wait_s if estimate_s is None else np.append(CAUTION * wait_s, ESTIMATES * estimate_s)
-    return np.rint(waits).astype(np.int64)
+    found: Int64s = np.rint(waits).astype(np.int64)
+    return found
 
 
 def covered_until(covered_s: int, queued_start_s: Int64s | None = None, queued_limit_s: int = 0) -> Int64s:
@@ -110,7 +111,8 @@ def covered_until(covered_s: int, queued_start_s: Int64s | None = None, queued_l
     covered = np.array([covered_s])
     if queued_start_s is None:
         return covered
-    return np.maximum(np.append(queued_start_s, queued_start_s.max()) + queued_limit_s, covered)
+    until: Int64s = np.maximum(np.append(queued_start_s, queued_start_s.max()) + queued_limit_s, covered)
+    return until
 
 
 def candidates(

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agent.chains.chain import Chain, option
-from agent.chains.keeper import LookedUpJob
+from agent.chains.look import LookedUpJob
 from agent.chains.state import Folder, LinkAttempt
 from agent.slurm.commands import Commands, SlurmError, answer_lines
 from agent.slurm.numbers import MOST_STATUS, exit_status, time_s, whole_number

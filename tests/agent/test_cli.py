@@ -18,7 +18,7 @@ import pytest
 
 from agent import cli
 from agent.chains import submission
-from agent.chains.keeper import LookedUpJob
+from agent.chains.look import LookedUpJob
 from agent.chains.state import Busy, Folder, LinkAttempt, new_chain_state
 from agent.slurm.commands import SlurmError
 from features.observe import VERSION

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from agent.chains import keeper
+from agent.chains import keeper, links
 from agent.chains.state import ChainState, LinkAttempt
 from agent.slurm.commands import SlurmError
 from tests.agent.fake_slurm import START_S, FakeSlurm, Plan
@@ -175,10 +175,10 @@ def test_killed_at_every_call_and_write_it_goes_on(tmp_path: Path, fault: str) -
     assert count > 15
 
 
-def rules(**changes: Any) -> keeper.ChainRules:
+def rules(**changes: Any) -> links.ChainRules:
     values = {"links": 3, "limit_s": 7200, "most_overlap_s": 900.0, "retries": 1, "more_status": 85, "cycle_s": 60.0}
     values["decide_every_s"] = 600
-    return keeper.ChainRules(**(values | changes))
+    return links.ChainRules(**(values | changes))
 
 
 def attempt(link: int, number: int = 1, **values: Any) -> LinkAttempt:
@@ -299,14 +299,14 @@ def test_a_running_successor_takes_over_from_a_requeued_predecessor() -> None:
 )
 def test_what_an_end_means(how: str, exit_status: int | None, has_more: bool, expected: str) -> None:
     ended = attempt(1, job_id="7", how=how, exit_status=exit_status, has_more=has_more)
-    assert keeper.outcome(rules(), ended) == expected
+    assert links.outcome(rules(), ended) == expected
 
 
 def test_a_lost_job_is_judged_by_how_long_it_ran() -> None:
     for ran_s, expected in ((7200, "on"), (3000, "failed")):
         lost = attempt(1, job_id="7", how="LOST", start_s=START_S, end_s=START_S + ran_s)
-        assert keeper.outcome(rules(), lost) == expected
-    assert keeper.outcome(rules(), attempt(1, job_id="7", how="LOST")) == "failed"
+        assert links.outcome(rules(), lost) == expected
+    assert links.outcome(rules(), attempt(1, job_id="7", how="LOST")) == "failed"
 
 
 def test_a_job_of_that_name_is_no_link_unless_it_is_the_users(tmp_path: Path) -> None:

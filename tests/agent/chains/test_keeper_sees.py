@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from agent.chains import keeper
-from agent.chains.keeper import Advice, Cancel, LookedUpJob, Submit
+from agent.chains.keeper import Advice, Cancel, Submit
+from agent.chains.look import ChainView, LookedUpJob, absorb
 from agent.chains.state import MISSING
 from agent.slurm.queue import SqueueJob
 from tests.agent.chains.test_keeper import RUNS, attempt, rules, state_of
@@ -28,7 +29,7 @@ def job(**changes: Any) -> SqueueJob:
 
 def seen(before: Any, later_s: int = 60, **sight: Any) -> Any:
     """The one attempt after a look."""
-    return keeper.absorb(state_of(before), keeper.ChainView(START_S + later_s, **sight)).attempts[0]
+    return absorb(state_of(before), ChainView(START_S + later_s, **sight)).attempts[0]
 
 
 def test_a_job_that_was_found_by_its_name_has_an_id_and_can_be_cancelled() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent.chains import keeper
+from agent.chains import keeper, links
 from agent.chains.decide import start_estimate
 from agent.chains.loop import CANCELLED, DONE, FAILED, STOPPED
 from models.provisioning.policies.estimates import start_by_limits
@@ -135,7 +135,7 @@ def test_a_node_failure_is_no_fault_of_the_job(tmp_path: Path) -> None:
     assert [name for name, _ in lab.links()] == ["1.1", "1.2", "1.3", "1.4"]
     lab = lab_of(tmp_path / "always", FakeSlurm(plan=plans(link_1=Plan(60, "NODE_FAIL"))), links=1)
     assert lab.run() == FAILED
-    assert len(lab.links()) == keeper.MOST_AGAIN + 1
+    assert len(lab.links()) == links.MOST_AGAIN + 1
 
 
 def test_a_user_who_cancels_a_link_ends_the_chain(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.chains import keeper
+from agent.chains import links
 from agent.chains.loop import CANCELLED, DONE, FAILED
 from agent.sight import ClusterObservation
 from agent.slurm.commands import SlurmError
@@ -36,7 +36,7 @@ def test_refused_submissions_are_tried_again_with_pauses(tmp_path: Path) -> None
 
 
 def test_refusals_do_not_go_on_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "MOST_REFUSALS", 4)
+    monkeypatch.setattr(links, "MOST_REFUSALS", 4)
     lab = lab_of(tmp_path)
     lab.commands.before = raise_at("sbatch", SlurmError("refused", "sbatch", "Invalid account"))
     assert lab.run() == FAILED
@@ -46,7 +46,7 @@ def test_refusals_do_not_go_on_for_ever(tmp_path: Path, monkeypatch: pytest.Monk
 def test_submissions_that_nobody_ever_sees_do_not_go_on_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "MOST_REFUSALS", 4)
+    monkeypatch.setattr(links, "MOST_REFUSALS", 4)
     lab = lab_of(tmp_path)
     lab.commands.before = raise_at("sbatch", SlurmError("nonsense", "sbatch", "its answer is '', no job id"))
     assert lab.run() == FAILED
