@@ -152,8 +152,8 @@ class ReplayedSlurm(Commands):
 
     def _sacctmgr(self, argv: Sequence[str]) -> str:
         if "association" in argv:
-            return "||normal|||\n"
-        return f"normal||{self.max_jobs}|{self.max_tres}\n"
+            return "||normal||||||\n"
+        return f"normal||{self.max_jobs}|{self.max_tres}||\n"
 
 
 def _duration(seconds: int) -> str:

@@ -99,7 +99,11 @@ def test_settings_limits_and_partitions_out_of_bounds_are_nonsense_or_none(value
 
     class Sacctmgr(FakeCommands):
         def run(self, *argv: str, **_: Any) -> str:
-            return f"||normal|{value}||node={value}\n" if "association" in argv else f"normal||{value}|cpu={value}\n"
+            return (
+                f"||normal|{value}||node={value}|{value}||\n"
+                if "association" in argv
+                else f"normal||{value}|cpu={value}|{value}|\n"
+            )
 
     found = read_limits(Sacctmgr(FakeSlurm()), settings, partition, user="u", account="", qos="")
     assert found == type(found)()

@@ -133,8 +133,11 @@ class Sacctmgr(ReplayedSlurm):
     """Answers with one association and some QOS."""
 
     def __init__(self, association: str, *qos: str) -> None:
+        """association: without MaxSubmit, GrpSubmit and MaxWall where none is set; qos: without MaxSubmitPU, MaxWall."""
         super().__init__([])
-        self.association, self.qos = association, qos
+        rows = association.splitlines()
+        self.association = "".join(f"{row}{'|||' if row.count('|') == 5 else ''}\n" for row in rows)
+        self.qos = [f"{row}{'||' if row.count('|') == 3 else ''}" for row in qos]
 
     def run(self, *argv: str, **_: object) -> str:
         if "association" in argv:
@@ -170,6 +173,18 @@ class Sacctmgr(ReplayedSlurm):
         ("|normal|normal,high|||\n", ["normal|||gres/gpu:h100=12,mem=4G"], "", UserLimits()),  # not counted as nodes
         ("other|normal|normal,high|1||\n|normal|normal,high|4||\n", ["normal|||"], "", UserLimits(jobs=4)),
         (
+            "|normal|normal||||9|6|2-00:00:00\n",
+            ["normal||||4|"],
+            "",
+            UserLimits(submitted=4, wall_s=2 * 86400),
+        ),
+        (
+            "|normal|normal||||9|6|2-00:00:00\n",
+            ["normal|||||06:00:00"],
+            "",
+            UserLimits(submitted=6, wall_s=6 * 3600),
+        ),
+        (
             "gpu|normal|normal,high|1||\n|normal|normal,high|4||\n",
             ["normal|||"],
             "",
@@ -191,7 +206,8 @@ def test_limits_that_are_not_enforced_and_those_that_are_not_shown() -> None:
     free = parse_settings(CONFIG.format(enforced="associations"))
     assert read_limits(Sacctmgr(""), free, partition, user="me", account="", qos="") == UserLimits(NO_LIMIT, NO_LIMIT)
     enforced = parse_settings(CONFIG.format(enforced="limits"))
-    for rows in ("", "other|normal|normal,high|1||\n", "a|b\n", "gpu|normal\n"):
+    odd = "|normal|normal||||9|6|soon\n"
+    for rows in (odd, "", "other|normal|normal,high|1||\n", "a|b\n", "gpu|normal\n"):
         with pytest.raises(SlurmError):
             read_limits(Sacctmgr(rows), enforced, partition, user="me", account="", qos="")
 
