@@ -26,9 +26,12 @@ from typing import Any
 
 from agent.chains import chain as chains
 from agent.chains import status, submission
+from agent.chains.bound import BOUND_FILE, read_bound
 from agent.chains.chain import Chain, option
 from agent.chains.decide import ReleasedPolicy
 from agent.chains.loop import EXIT, FAILED, STOPPED, UNWRITTEN, Agent, AgentServices
+from agent.chains.options import chain_options
+from agent.chains.planner import limits_to_ask, nodes_of, plan_text, request_of
 from agent.chains.state import GOING, Busy, ChainState, Folder, LinkAttempt, new_chain_state
 from agent.check import GOOD, PROBLEM, Finding, check_agent, wrong_first, wrong_size
 from agent.eyes import Eyes
@@ -157,8 +160,8 @@ def keep(
             )
             return EXIT[state.status]
         state = replace(state, links=chain.links)
-        advice = "" if policy.path else f"; {NO_RELEASE}"
-        world.say(f"chain {state.name} ({state.chain}) in {folder.path}, {policy.name}{advice}")
+        decides = plan_text(chain) or (policy.name if policy.path else f"{policy.name}; {NO_RELEASE}")
+        world.say(f"chain {state.name} ({state.chain}) in {folder.path}, {decides}")
         if policy.problem:
             world.say(f"the policy cannot be loaded; the start estimate decides until it can be: {policy.problem}")
         return Agent(chain, folder, policy, world, state, dry_run=dry_run, metrics=metrics).run()
@@ -200,6 +203,8 @@ def _check_partitions(chain: Chain, policy: ReleasedPolicy, partitions: dict[str
             f"the time limit is {hours[0]:g} h, but partition {longest.name} allows at most {hours[1]:g} h: "
             "lower --time or choose another partition"
         )
+    if chain.is_planned:
+        limits_to_ask(chain, chain.limit_s, longest.limit_s)
     if why := wrong_size(policy.artifact, partitions, names):
         raise ValueError(f"{policy.path}: {why}")
 
@@ -263,6 +268,8 @@ def show(options: argparse.Namespace, of_sbatch: list[str]) -> int:
             shown += 1
     if not shown:
         raise ValueError(f"no chain in {options.state or _default_state('x').parent}")
+    if bound := read_bound(BOUND_FILE).text:
+        print(f"\n{bound} ({BOUND_FILE})")
     return 0
 
 
@@ -272,11 +279,13 @@ def look(options: argparse.Namespace, of_sbatch: list[str]) -> int:
     policy = ReleasedPolicy(Path(values["artifact"]) if "artifact" in values else None, values.get("setting"))
     chain = None
     found = [Finding(GOOD, "policy", policy.name if policy.path else f"{policy.name}; {NO_RELEASE}")]
+    if bound := read_bound(BOUND_FILE).text:
+        found.append(Finding(GOOD, "bound", f"{bound} ({BOUND_FILE})"))
     if "script" in values:
         folder, chain = _folder(values), chains.make({"links": 1, **values})
         if why := _another_chain(folder, folder.load(), chain):
             found.append(Finding(PROBLEM, "state", why))
-        found.append(Finding(GOOD, "overlap", _overlap(chain)))
+        found.append(Finding(GOOD, "plan" if chain.is_planned else "overlap", plan_text(chain) or _overlap(chain)))
     commands = Commands()
     trial = None if chain is None else partial(submission.try_only, commands, chain.script, chain.options)
     first = "" if chain is None else chain.first
@@ -298,14 +307,10 @@ def _request(chain: Chain | None, of_sbatch: list[str]) -> SlurmRequest:
     """Build the request of a link; without a chain, one node for 1 h and the sbatch options. Raises ValueError."""
     asked = of_sbatch if chain is None else chain.submitted_options
     limit_s = parse_limit_s(option(asked, "--time", "-t") or "") or 3600
-    nodes = (option(asked, "--nodes", "-N") or "1").partition("-")[0]
+    nodes = nodes_of(asked)
     if not (nodes.isascii() and nodes.isdigit() and 0 < int(nodes) <= MOST_NODES):
         raise ValueError(f"invalid --nodes {nodes!r} in the sbatch options; allowed: 1 to {MOST_NODES}")
-    names = [
-        option(asked, long, short) or ""
-        for long, short in (("--partition", "-p"), ("--account", "-A"), ("--qos", "-q"))
-    ]
-    return SlurmRequest(int(nodes), limit_s, _me(), *names)
+    return request_of(asked, _me(), limit_s)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -315,8 +320,8 @@ def parser() -> argparse.ArgumentParser:
         description="Keep a chain of time-limited jobs running on Slurm.",
     )
     commands = root.add_subparsers(dest="command", required=True)
-    chain_options = _chain_options()
-    running = commands.add_parser("run", parents=[chain_options], help="keep a chain going; run again to resume it")
+    of_chain = chain_options()
+    running = commands.add_parser("run", parents=[of_chain], help="keep a chain going; run again to resume it")
     running.set_defaults(do=run)
     running.add_argument("--metrics", type=Path, metavar="FILE", help="write metrics for Prometheus (textfile format)")
     running.add_argument("--dry-run", action="store_true", help="print what would be done; submit and write nothing")
@@ -329,42 +334,10 @@ def parser() -> argparse.ArgumentParser:
         "--state", type=Path, metavar="DIR", help="the chain's folder (default: all in ~/.local/state/baton-agent)"
     )
     looking = commands.add_parser(
-        "check", parents=[chain_options], help="report what the agent can observe here, and whether `run` would fail"
+        "check", parents=[of_chain], help="report what the agent can observe here, and whether `run` would fail"
     )
     looking.set_defaults(do=look)
     return root
-
-
-def _chain_options() -> argparse.ArgumentParser:
-    """Build the options that describe a chain, the same for `run` and `check`."""
-    shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument("script", nargs="?", help="job script; sbatch options may follow after --")
-    shared.add_argument("--chain", type=Path, metavar="FILE", help="TOML file with any of these options")
-    shared.add_argument("--links", type=int, help="maximum number of links (jobs in a row)")
-    shared.add_argument(
-        "--artifact",
-        metavar="DIR",
-        help="released policy; may be a symlink that is later replaced (default: the built-in start estimate)",
-    )
-    shared.add_argument("--setting", type=float, help="value of the policy's knob (default: the released one)")
-    shared.add_argument("--name", help="name of the chain and its jobs (default: the script's name)")
-    shared.add_argument(
-        "--state", metavar="DIR", help="folder of the chain's state (default: ~/.local/state/baton-agent/NAME)"
-    )
-    shared.add_argument("--first", metavar="JOBID", help="your running or pending job to use as link 1")
-    shared.add_argument(
-        "--most-overlap", dest="most_overlap_h", metavar="TIME",
-        help="cancel a successor that starts more than this before its predecessor ends: hours, 30m, 0-01:00:00, "
-        f"UNLIMITED (default: {chains.MOST_OVERLAP_H:g})",
-    )  # fmt: skip
-    shared.add_argument("--retries", type=int, help="failed links in a row that are retried (default: 1)")
-    shared.add_argument(
-        "--more-status", type=int, metavar="N", help="exit status by which a job requests another link (default: 85)"
-    )
-    shared.add_argument(
-        "--cycle", dest="cycle_s", metavar="TIME", help="interval between looks: seconds, 2m, 00:30 (default: 60)"
-    )
-    return shared
 
 
 if __name__ == "__main__":

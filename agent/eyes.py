@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from agent.futures import PAST_S, Numbers, Site, look_ahead, scene_of
+from agent.futures import PAST_S, Numbers, Site, look_ahead, scene_of, starts_within, watching
 from agent.memory import Memory, holds_nodes
 from agent.sight import (
     ClusterObservation,
+    LinkStarts,
     SlurmContext,
     SlurmRequest,
     asked_partitions,
@@ -21,11 +22,12 @@ from agent.sight import (
 from agent.slurm import json_form
 from agent.slurm.accounting import PastJob, read_named_past, read_past
 from agent.slurm.commands import Commands, SlurmError
-from agent.slurm.limits import read_limits
+from agent.slurm.limits import UserLimits, read_limits
 from agent.slurm.nodes import SinfoStates, read_nodes
+from agent.slurm.numbers import UNLIMITED_S
 from agent.slurm.queue import JOBS, Queue, SqueueJob, read_queue
 from agent.slurm.settings import Partition, hidden_partitions, read_partitions, read_settings
-from features.futures.summary import AHEAD
+from features.futures.summary import AHEAD, FUTURES
 from traces.units import DAY_S
 
 REFRESH_S = 3600  # interval for settings, partitions and limits, and for accounting until it has answered
@@ -103,6 +105,39 @@ class Eyes:
         hidden = {} if found.numbers else dict.fromkeys(AHEAD, found.why)
         observation = sight.observation | dict(found.numbers)
         return replace(sight, observation=observation, hidden=sight.hidden | hidden, ahead=found.text)
+
+    def starts(
+        self,
+        predecessor: SqueueJob | None,
+        limit_s: int,
+        horizon_s: int,
+        budget_s: float,
+        queued: SqueueJob | None,
+    ) -> LinkStarts:
+        """Return when a link of that limit would start if submitted now, or when the queued one will, at the last look.
+
+        The simulation takes at most about `budget_s` s and ends `horizon_s` after the look. Without a predecessor
+        nothing is simulated. Raises ValueError as `sight` does.
+        """
+        if self.queue is None or self.context is None:
+            raise ValueError("call look before starts")
+        request = replace(self.request, limit_s=limit_s)
+        seen = sight_of(self.queue, self.context, self._memory, predecessor, request)
+        why = hides_futures(self.queue, self.context)
+        if predecessor is None or self.site is None or why:
+            return LinkStarts(seen, [], why)
+        live = live_of(self.queue, self.context, self._memory, predecessor, request)
+        scene = replace(scene_of(live, seen.snapshot, predecessor, self.site), horizon_s=horizon_s)
+        found = starts_within(scene if queued is None else watching(scene, queued.id, horizon_s), budget_s)
+        return LinkStarts(seen, found, "" if found else f"too few of {FUTURES} could be simulated in {budget_s:.1f} s")
+
+    def allowed(self) -> tuple[int, UserLimits]:
+        """Return the longest time limit that the request's partitions allow, s, and the user's limits, as last read."""
+        if self.context is None:
+            return UNLIMITED_S, UserLimits()
+        limits = self.context.limits or UserLimits()
+        asked = asked_partitions(self.context.partitions, self.request.partition)
+        return min(max(one.limit_s for one in asked), limits.wall_s), limits
 
     def newcomer(self) -> ClusterObservation:
         """Return the observation for a job without predecessor at the last look."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
@@ -128,6 +128,23 @@ def look_ahead(
         return Ahead({}, len(found), wall_s, f"only {len(found)} of {futures} simulated in {wall_s:.1f} s", futures)
     why = SETTLED if is_settled else "" if len(found) == futures else f"stopped after {wall_s:.1f} s"
     return Ahead(_numbers_of(found.tolist(), scene.now_s, end_s), len(found), wall_s, why, futures)
+
+
+def starts_within(scene: FutureInputs, budget_s: float, clock: Callable[[], float] = time.monotonic) -> list[int]:
+    """Return when the watched job of a scene starts in each future, epoch s; none if too few could be simulated."""
+    began = clock()
+    found = starts_in_futures(scene, FUTURES, lambda: clock() - began < budget_s).tolist()
+    return found if len(found) >= LEAST else []
+
+
+def watching(scene: FutureInputs, job_id: str, horizon_s: int) -> FutureInputs:
+    """The scene with a pending job as the watched one, in place of a new submission. Raises ValueError if absent."""
+    number = _number(job_id)
+    job = next((one for one in scene.pending if one.number == number), None)
+    if job is None:
+        raise ValueError(f"job {job_id} is not pending")
+    others = [one for one in scene.pending if one is not job]
+    return replace(scene, pending=others, successor=replace(job, number=-1), horizon_s=horizon_s)
 
 
 def between(found: Sequence[int], futures: int, scene: FutureInputs, end_s: int) -> tuple[Numbers, Numbers, Numbers]:

@@ -33,6 +33,7 @@ from features.observe import FEATURES, HIDDEN_TOGETHER, NEED_OTHERS, observe
 from features.snapshot import Snapshot
 from traces.arrays import Int64s
 from traces.slurm.text import expand_nodes, parse_job_id, parse_state
+from traces.units import HOUR_S
 
 # Reasons that come from the queue itself. Any other reason, except a limit on the job's user, means that a job is held.
 QUEUE_REASONS = frozenset({
@@ -80,6 +81,21 @@ class ClusterObservation:
     observation: dict[str, float]
     hidden: dict[str, str]
     ahead: str = ""
+
+
+@dataclass(frozen=True)
+class LinkStarts:
+    """When a link would start, and what is observed before it is submitted. why: one line if nothing was simulated."""
+
+    seen: ClusterObservation
+    starts_s: list[int]  # epoch s, one for each simulated future
+    why: str = ""
+
+    @property
+    def estimate_s(self) -> float | None:
+        """The start estimate by limits: wait, s."""
+        hours = self.seen.observation.get("start_estimate_h")
+        return None if hours is None else HOUR_S * hours
 
 
 def asked_partitions(partitions: dict[str, Partition], names: str) -> list[Partition]:

@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from traces.slurm.text import parse_limit_s, parse_span_s
-from traces.units import HOUR_S
+from traces.units import DAY_S, HOUR_S
 
 MOST_OVERLAP_H = 1.0  # default for two links: the largest overlap that comparisons of policies report
 MOST_LINKS = 1000
+RESTART_COST_S = 600.0
+FIXED, AUTO = "fixed", "auto"
+USUAL_S = tuple(HOUR_S * hours for hours in (2, 4, 8, 12, 24, 48))  # limits to choose from where none are given
 MOST_SCRIPT_BYTES = 4 << 20  # Slurm's own bound (max_script_size)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
 # sbatch options that would break the agent's tracking of jobs, and why.
@@ -36,7 +39,17 @@ IN_SCRIPT = (  # refused in the script too; there the agent overrides the others
     "--array", "-a", "--dependency", "-d", "--clusters", "-M", "--wait", "-W", "--test-only", "--uid",
 )  # fmt: skip
 PARTS = (":", "hetjob", "packjob")  # words that separate the components of a heterogeneous job
+SIGNAL = re.compile(r"(?:([RB]{1,2}):)?([A-Za-z0-9]{1,12})(?:@(\d{1,5}))?")  # as sbatch takes it: [R|B]:NAME@SECONDS
 SHORTEST = 4  # minimum length of an abbreviated long option; sbatch accepts --ti for --time
+
+
+@dataclass(frozen=True)
+class JobSignal:
+    """A signal that a script asks for before its limit."""
+
+    name: str  # USR1, or a number
+    to_batch: bool  # to the batch shell alone, else to the steps
+    lead_s: int  # before the limit: the time that the job needs to save
 
 
 @dataclass(frozen=True)
@@ -54,9 +67,35 @@ class Chain:
     retries: int = 1
     more_status: int = 85
     cycle_s: float = 60.0
+    plan: str = FIXED  # AUTO: limit, moment and number of queued links are planned
+    ask: str = "any"  # of a plan: limits that a link may ask for; FIXED: the script's alone
+    saves: str = "signal"  # whether the job saves when it is signalled; "never": only the moment can be chosen
+    restart_cost_s: float = RESTART_COST_S  # lost in each link after the first: saving and loading
+    limits: tuple[int, ...] = ()  # s, that a link may ask for; (): as the partition allows
+    work_h: float | None = None  # wanted work; no link is submitted beyond it
+    overlap_weight: float = 0.5  # hours lost that an hour of overlap is worth
 
     def __post_init__(self) -> None:
         _check(self)
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether a plan decides. A job that never saves loses all work at every restart, so nothing can be planned."""
+        return self.plan == AUTO and self.saves != "never"
+
+    @property
+    def asks_fixed(self) -> str:
+        """Why links ask for the script's limit alone; "" if they may ask for others."""
+        if self.ask == FIXED:
+            return "--ask fixed"
+        return "--time is among the sbatch options" if option(self.options, "--time", "-t") is not None else ""
+
+    @property
+    def signal(self) -> JobSignal | None:
+        """The signal on which the job saves, from #SBATCH --signal; None if it names none."""
+        text = option(self.submitted_options, "--signal", "--signal")
+        found = None if text is None else SIGNAL.fullmatch(text)
+        return None if found is None else JobSignal(found[2], "B" in (found[1] or ""), int(found[3] or 60))
 
     @property
     def submitted_options(self) -> tuple[str, ...]:
@@ -101,6 +140,7 @@ def from_file(path: Path) -> dict[str, Any]:
 
 def make(values: Mapping[str, Any]) -> Chain:
     """Build a chain from the values of the command line or of a chain file. Raises ValueError."""
+    values = {"links": MOST_LINKS, **values} if values.get("work_h") is not None else values
     missing = [key for key in ("script", "links") if values.get(key) is None]
     if missing:
         raise ValueError(f"{missing[0]} is missing; a chain needs a script and links")
@@ -108,8 +148,8 @@ def make(values: Mapping[str, Any]) -> Chain:
     chosen |= {key: duration(key, chosen[key]) for key in UNITS_S if isinstance(chosen.get(key), str)}
     script = Path(chosen.pop("script")).absolute()
     artifact = Path(given).absolute() if (given := chosen.pop("artifact", None)) else None
-    options = tuple(chosen.pop("options", ()))
-    return Chain(script=script, artifact=artifact, options=options, **chosen | {"name": name_of(values)})
+    options, limits = tuple(chosen.pop("options", ())), _limits(chosen.pop("limits", ()))
+    return Chain(script=script, artifact=artifact, options=options, limits=limits, **chosen | {"name": name_of(values)})
 
 
 def name_of(values: Mapping[str, Any]) -> str:
@@ -134,20 +174,41 @@ KINDS: dict[str, type | tuple[type, ...]] = {
     "retries": int,
     "more_status": int,
     "cycle_s": (int, float, str),
+    "plan": str,
+    "ask": str,
+    "saves": str,
+    "restart_cost_s": (int, float, str),
+    "limits": (list, str),
+    "work_h": (int, float, str),
+    "overlap_weight": (int, float),
 }
 
 
 # Keys that hold durations, and the unit of a plain number in seconds. `parse_span_s` parses text.
-UNITS_S = {"most_overlap_h": HOUR_S, "cycle_s": 1.0}
+UNITS_S = {"most_overlap_h": HOUR_S, "cycle_s": 1.0, "restart_cost_s": 1.0, "work_h": HOUR_S}
 
 
 def duration(key: str, text: str) -> float:
-    """Parse a duration into the unit of `key`; infinite for UNLIMITED. Raises ValueError."""
+    """Parse a duration into the unit of `key`, or minutes; infinite for UNLIMITED. Raises ValueError."""
+    unit_s = UNITS_S.get(key, 60.0)
     try:
-        seconds = parse_span_s(text, UNITS_S[key])
+        seconds = parse_span_s(text, unit_s)
     except ValueError as error:
         raise ValueError(f"{key}: {error}") from None
-    return math.inf if seconds is None else seconds / UNITS_S[key]
+    return math.inf if seconds is None else seconds / unit_s
+
+
+def _limits(given: Sequence[str | float] | str) -> tuple[int, ...]:
+    """Parse the limits that links may ask for, in whole minutes as Slurm counts them: s, rising. Raises ValueError."""
+    parts = re.split(r",|\.\.", given) if isinstance(given, str) else given
+    minutes = {duration("limits", str(part)) for part in parts}
+    if isinstance(given, str) and ".." in given:  # a range: its ends, and the usual limits between them
+        minutes |= {limit_s / 60 for limit_s in USUAL_S if min(minutes) < limit_s / 60 < max(minutes)}
+    if not all(minute == int(minute) and 1 <= minute <= 365 * 1440 for minute in minutes if minute != math.inf):
+        raise ValueError("limits: a time limit is a whole number of minutes, from 1 min to 365 days")
+    if math.inf in minutes:
+        raise ValueError("limits: UNLIMITED is no limit that a link can be planned with")
+    return tuple(sorted(60 * int(minute) for minute in minutes))
 
 
 def _check(chain: Chain) -> None:
@@ -163,6 +224,15 @@ def _check(chain: Chain) -> None:
     within("retries", chain.retries, 0, 100)
     within("more_status", chain.more_status, 1, 255)
     within("cycle_s", chain.cycle_s, 10, 3600)
+    within("restart_cost_s", chain.restart_cost_s, 0, 10 * DAY_S)
+    within("overlap_weight", chain.overlap_weight, 0, 100)
+    if chain.work_h is not None:
+        within("work_h", chain.work_h, 0, 100_000)
+    for key, known in (("plan", (FIXED, AUTO)), ("ask", ("any", FIXED)), ("saves", ("signal", "never"))):
+        if getattr(chain, key) not in known:
+            raise ValueError(f"{key} is {getattr(chain, key)!r}; allowed: {' or '.join(known)}")
+    if chain.limits and not (chain.is_planned and not chain.asks_fixed):
+        raise ValueError("limits are given, but each link asks for the script's: give --plan auto, and no --ask fixed")
     if chain.first and not re.fullmatch(r"[0-9]{1,10}", chain.first):
         raise ValueError(f"first is {chain.first!r}; allowed: a job id such as 1234, not an array task")
     for text in chain.options:

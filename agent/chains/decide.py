@@ -31,9 +31,10 @@ class SubmitDecision:
     """A decision, what made it, and the reason. score: the policy's; not negative if it submits."""
 
     submit: bool
-    by: str  # POLICY, ESTIMATE or END
+    by: str  # POLICY, ESTIMATE, END, or `agent.chains.planner.PLAN`
     reason: str
     score: float | None = None
+    limit_s: int | None = None  # that the next link asks for; None: the script's
 
     @property
     def for_end(self) -> bool:

@@ -85,7 +85,8 @@ def _attempt_events(old: LinkAttempt | None, new: LinkAttempt) -> Iterator[Event
     before = old or LinkAttempt(new.link, new.number, new.name, new.intended_s)
     job = {"link": new.link, "attempt": new.number, "job_id": new.job_id, "job_name": new.name}
     if new.job_id and not before.job_id:
-        yield {"event": "submitted", **job, "submit_s": new.submit_s or new.intended_s, "after": new.after}
+        yield {"event": "submitted", **job, "submit_s": new.submit_s or new.intended_s, "after": new.after,
+               "limit_s": new.limit_s}  # fmt: skip
     if new.is_alive and new.reason != before.reason and new.reason not in USUAL:
         yield {"event": "waits", **job, "reason": new.reason}
     if new.start_s is None and before.start_s is not None:
@@ -94,6 +95,8 @@ def _attempt_events(old: LinkAttempt | None, new: LinkAttempt) -> Iterator[Event
         yield {"event": "started", **job, "submit_s": new.submit_s, "start_s": new.start_s}
     if new.withdrawn and not before.withdrawn:
         yield {"event": "withdrawn", **job, "why": new.withdrawn}
+    if new.handed_to and not before.handed_to:
+        yield {"event": "handed over", **job, "to": new.handed_to}
     if new.how and not before.how:
         times = {"start_s": new.start_s, "end_s": new.end_s}
         yield {"event": "ended", **job, "how": new.how, "exit_status": new.exit_status, **times}
@@ -101,7 +104,7 @@ def _attempt_events(old: LinkAttempt | None, new: LinkAttempt) -> Iterator[Event
 
 def handovers(state: ChainState) -> dict[tuple[str, str], Event]:
     """Return the gap or overlap from each ended run to the next link's run, if that has started."""
-    runs = sorted((a for a in state.attempts if a.start_s is not None and not a.never_was), key=_start_s)
+    runs = sorted((a for a in state.attempts if a.ran), key=_start_s)
     found = {}
     for first, second in pairwise(runs):
         if first.is_alive or first.end_s is None:
@@ -129,7 +132,8 @@ def event_text(event: Mapping[str, Any]) -> str:
     job = f"link {event.get('link')} (job {event.get('job_id') or 'none'})"
     match event["event"]:
         case "submitted":
-            return f"{job}: submitted" + (f", dependency {event['after']}" if event["after"] else "")
+            limit = f", limit {event['limit_s'] / HOUR_S:g} h" if event["limit_s"] else ""
+            return f"{job}: submitted{limit}" + (f", dependency {event['after']}" if event["after"] else "")
         case "waits":
             meaning = MEANINGS.get(str(event["reason"]).split(",")[0], "")
             return f"{job}: waits, {event['reason']}{meaning}"
@@ -137,6 +141,8 @@ def event_text(event: Mapping[str, Any]) -> str:
             return f"{job}: requeued by Slurm, waits again"
         case "started":
             return f"{job}: started"
+        case "handed over":
+            return f"{job}: asked to save and end, because {event['to']} runs"
         case "withdrawn":
             return f"{job}: cancelled by the agent: {event['why']}"
         case "ended":

@@ -1,8 +1,10 @@
 """One cycle of a chain as pure functions: from observations to the next state and the actions.
 
 `look.absorb` updates the state with what Slurm shows. `question` returns the link whose successor the policy should
-decide on. `act` decides what to submit and cancel. Nothing here reads a clock, a file or a cluster. docs/agent.md
-explains the rules and their reasons.
+decide on. `act` decides what to submit, signal and cancel. Nothing here reads a clock, a file or a cluster.
+docs/agent.md explains the rules and their reasons.
+
+A chain keeps one running link and at most `ChainRules.ahead` queued ones: one without a plan.
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ import math
 from dataclasses import dataclass, replace
 
 from agent.chains.links import ChainRules, next_link, refusals, verdict
-from agent.chains.state import GOING, ChainState, LinkAttempt
+from agent.chains.state import GOING, NOT_LAUNCHED, ChainState, LinkAttempt
 
 MOST_WITHDRAWALS = 2  # attempts of one link that may be withdrawn for starting too early
 BLIND_S = 1800  # after this long without a good look, the successor is submitted for the predecessor's end
+SEEN_S = 30  # a link takes over once it has run this long: a node that cannot launch it shows sooner
+HELD_LAUNCH = "launch failed requeued held"  # squeue's reason; newer versions write _ for the blanks
 
 
 @dataclass(frozen=True)
@@ -23,11 +27,19 @@ class Advice:
 
     submit: bool
     for_end: bool = False
+    limit_s: int | None = None  # to ask for; None: the script's
 
 
 @dataclass(frozen=True)
 class Submit:
     """Submit the job of this attempt, which the state already contains."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Signal:
+    """Send the job of this attempt the signal on which it saves and ends; repeated until it is known to be sent."""
 
     name: str
 
@@ -39,18 +51,24 @@ class Cancel:
     name: str
 
 
-Action = Submit | Cancel
+Action = Submit | Signal | Cancel
 
 
 def question(rules: ChainRules, state: ChainState, now_s: int) -> LinkAttempt | None:
     """Return the running link on whose successor the policy should decide now; None if there is no decision due."""
-    living = [a for a in state.attempts if a.is_alive]
-    if state.status != GOING or verdict(rules, state) or len(living) != 1 or not living[0].is_running:
+    if state.status != GOING or verdict(rules, state):
         return None
-    running = living[0]
-    if running.withdrawn or next_link(rules, state) is None or _left_s(running, now_s) <= rules.last_s:
+    serving, queued = _serving(rules, state)
+    if serving is None or next_link(rules, state) is None or (_is_last(rules, serving, now_s) and not rules.hands_over):
         return None
-    return running if _instant(rules, running, now_s) != state.decided else None
+    return serving if _instant(rules, serving, queued, now_s) != state.decided else None
+
+
+def begins(rules: ChainRules, state: ChainState, now_s: int) -> bool:
+    """Whether a link is due although none runs or waits: the first one, or one after an interruption."""
+    is_idle = state.status == GOING and not any(a.is_alive and not a.handed_to for a in state.attempts)
+    is_due = is_idle and rules.room > 0 and _may_submit(state, now_s)
+    return is_due and verdict(rules, state) is None and next_link(rules, state) is not None
 
 
 def act(
@@ -58,30 +76,31 @@ def act(
 ) -> tuple[ChainState, tuple[Action, ...]]:
     """Return the state after this cycle and the actions in order. Save the state before executing the actions."""
     before, asked = state, question(rules, state, now_s) if advice is not None else None
+    decided = state.decided if asked is None else _instant(rules, asked, _serving(rules, state)[1], now_s)
     over = verdict(rules, state) if state.status == GOING else None
     if over is not None:
         status, why, link = over
         state = replace(state, status=status, why=why)
-        for attempt in [a for a in state.attempts if a.is_alive and not a.withdrawn and a.link > link]:
-            state = _withdrawn(state, attempt, f"the chain is over: {why}")
+        for attempt in [a for a in state.attempts if a.is_alive and not a.withdrawn]:
+            if attempt.link > link or attempt.is_pending or attempt.handed_to:
+                state = _withdrawn(state, attempt, f"the chain is over: {why}")
     if state.status == GOING:
-        state = _corrected(rules, state)
+        state = _corrected(rules, state, now_s)
         state = _with_next(rules, state, now_s, advice)
-    if asked is not None:
-        state = replace(state, decided=_instant(rules, asked, now_s))
-    return state, _actions(before, state)
+    state = replace(state, decided=decided)
+    return state, _actions(rules, before, state, now_s)
 
 
 def act_blind(
     rules: ChainRules, state: ChainState, now_s: int, blind_s: float
 ) -> tuple[ChainState, tuple[Action, ...]]:
     """Act when Slurm takes calls but its answers are unusable: queue the successor for the predecessor's end."""
-    running = [a for a in state.attempts if a.is_alive]
-    if state.status == GOING and len(running) == 1 and running[0].is_running and not running[0].withdrawn:
-        is_due = blind_s >= BLIND_S or _left_s(running[0], now_s) <= rules.last_s
+    serving, queued = _serving(rules, state)
+    if state.status == GOING and serving is not None and not queued:
+        is_due = blind_s >= BLIND_S or _is_last(rules, serving, now_s)
         if is_due and _may_submit(state, now_s) and next_link(rules, state) is not None:
-            after = _intended(rules, state, now_s, f"afterany:{running[0].job_id}")
-            return after, _actions(state, after)
+            after = _intended(rules, state, now_s, f"afterany:{serving.job_id}")
+            return after, _submissions(state, after)
     return state, ()
 
 
@@ -90,27 +109,84 @@ def is_over(state: ChainState) -> bool:
     return state.status != GOING and not any(a.is_alive and a.withdrawn for a in state.attempts)
 
 
-def _actions(before: ChainState, after: ChainState) -> tuple[Action, ...]:
-    cancels = [Cancel(a.name) for a in after.attempts if a.is_alive and a.withdrawn and a.job_id]
-    return (*cancels, *(Submit(a.name) for a in after.attempts[len(before.attempts) :]))
+def _serving(rules: ChainRules, state: ChainState) -> tuple[LinkAttempt | None, list[LinkAttempt]]:
+    """Return the one running link, if another may be queued, and the queued ones; None if not all is as it should be.
+
+    Links that are being ended for a newer one do not count.
+    """
+    living = [a for a in state.attempts if a.is_alive and not a.handed_to]
+    running, queued = [a for a in living if a.is_running], [a for a in living if a.is_queued]
+    is_settled = len(running) == 1 and len(living) == 1 + len(queued) and not any(a.withdrawn for a in living)
+    return (running[0] if is_settled and len(queued) < min(rules.ahead, rules.room) else None), queued
 
 
-def _corrected(rules: ChainRules, state: ChainState) -> ChainState:
-    """Withdraw a job that conflicts with the order of the chain."""
-    living = [a for a in state.attempts if a.is_alive and not a.withdrawn]
+def _actions(rules: ChainRules, before: ChainState, after: ChainState, now_s: int) -> tuple[Action, ...]:
+    """Return what follows from the state: links that are withdrawn or handed over end, those that are new begin."""
+    ends: list[Action] = []
+    takes_over = any(a.is_running and not a.handed_to and not a.withdrawn for a in after.attempts)
+    for attempt in after.attempts:
+        if not attempt.is_alive or not attempt.job_id:
+            continue
+        if attempt.withdrawn or (attempt.handed_to and attempt.is_pending):
+            ends.append(Cancel(attempt.name))
+        elif attempt.handed_to and (takes_over or attempt.signalled_s is not None):
+            if rules.signals and attempt.signalled_s is None:
+                ends.append(Signal(attempt.name))
+            elif not rules.signals or now_s >= (attempt.signalled_s or now_s) + rules.save_s:
+                ends.append(Cancel(attempt.name))
+    return (*ends, *_submissions(before, after))
+
+
+def _submissions(before: ChainState, after: ChainState) -> tuple[Action, ...]:
+    return tuple(Submit(a.name) for a in after.attempts[len(before.attempts) :])
+
+
+def _corrected(rules: ChainRules, state: ChainState, now_s: int) -> ChainState:
+    """Withdraw jobs that conflict with the order of the chain, and hand over to a link that runs."""
+    living = [a for a in state.attempts if a.is_alive and not a.withdrawn and not a.handed_to]
+    for held in [a for a in living if a.is_queued and a.reason.replace("_", " ") == HELD_LAUNCH]:
+        return _withdrawn(state, held, NOT_LAUNCHED)
+    pending = [a for a in living if a.is_pending]
+    corrected = _handed_over(rules, state, living, now_s) if rules.hands_over else _in_order(rules, state, living)
+    if corrected is not state:
+        return corrected
+    if len(pending) > rules.ahead and not pending[-1].after:
+        why = "its predecessor was requeued and is pending again" if rules.ahead == 1 else "too many links are queued"
+        return _withdrawn(state, pending[-1], why)
+    if len(living) == 1 and _waits_in_vain(living[0]):
+        return _withdrawn(state, living[0], "its predecessor has ended, but its dependency would keep it waiting")
+    return state
+
+
+def _in_order(rules: ChainRules, state: ChainState, living: list[LinkAttempt]) -> ChainState:
+    """Let links run one after the other, with no more than the allowed overlap."""
     for late in living[1:]:
         first = living[0]
         if first.is_pending and first.job_id and late.is_running:
             return _withdrawn(state, first, f"it was requeued while link {late.link} runs and continues the work")
-        if first.is_pending and late.is_pending and not late.after:
-            return _withdrawn(state, late, f"its predecessor, link {first.link}, was requeued and is pending again")
         if first.is_running and late.is_running and late.start_s is not None:
             early_s = (first.end_s or late.start_s) - late.start_s
             if early_s > rules.most_overlap_s and _withdrawals(state, late.link) < MOST_WITHDRAWALS:
                 why = f"it started {early_s / 3600:.2f} h before the end of link {first.link}"
                 return _withdrawn(state, late, f"{why}; allowed: {rules.most_overlap_s / 3600:g} h")
-    if len(living) == 1 and _waits_in_vain(living[0]):
-        return _withdrawn(state, living[0], "its predecessor has ended, but its dependency would keep it waiting")
+    return state
+
+
+def _handed_over(rules: ChainRules, state: ChainState, living: list[LinkAttempt], now_s: int) -> ChainState:
+    """Let the running link that ends last go on alone, once it has run for SEEN_S.
+
+    One that ends within two cycles, or has got its signal from Slurm, is left alone.
+    """
+    running = [a for a in living if a.is_running]
+    kept = max(running, key=lambda a: a.end_s or 0, default=None)
+    if kept is None or now_s < (kept.start_s or now_s) + SEEN_S:
+        return state
+    ending_s = now_s + max(rules.last_s, rules.save_s)
+    for other in [a for a in running if a is not kept and (a.end_s or 0) > ending_s]:
+        if (other.start_s or 0) <= (kept.start_s or 0):
+            state = _changed(state, other, handed_to=kept.name)
+        else:
+            state = _withdrawn(state, other, f"it would end before link {kept.link}")
     return state
 
 
@@ -122,36 +198,41 @@ def _waits_in_vain(attempt: LinkAttempt) -> bool:
 
 def _with_next(rules: ChainRules, state: ChainState, now_s: int, advice: Advice | None) -> ChainState:
     """Return the state, with an intended submission of the next link if one is due."""
-    living = [a for a in state.attempts if a.is_alive]
-    link = next_link(rules, state)
-    if link is None or not _may_submit(state, now_s) or any(a.withdrawn for a in living):
+    limit_s = None if advice is None else advice.limit_s
+    if begins(rules, state, now_s):
+        return _intended(rules, state, now_s, "", limit_s)
+    link, (serving, queued) = next_link(rules, state), _serving(rules, state)
+    if link is None or serving is None or not _may_submit(state, now_s):
         return state
-    if not living:
-        return _intended(rules, state, now_s, "")
-    running = living[0]
-    if len(living) > 1 or not running.is_running:
+    is_last = _is_last(rules, serving, now_s) and not queued
+    if is_last and advice and limit_s:  # a plan for now, whatever moment it would choose
+        return _intended(rules, state, now_s, "", limit_s)
+    if is_last or (advice and advice.submit and advice.for_end and not queued):
+        return _intended(rules, state, now_s, f"afterany:{serving.job_id}", limit_s)
+    if advice is None or not advice.submit or advice.for_end:
         return state
-    if _left_s(running, now_s) <= rules.last_s or (advice and advice.submit and advice.for_end):
-        return _intended(rules, state, now_s, f"afterany:{running.job_id}")
-    if advice is None or not advice.submit:
-        return state
-    if _withdrawals(state, link) == 0 or math.isinf(rules.most_overlap_s):
-        return _intended(rules, state, now_s, "")
-    held_s = (running.end_s or now_s) - (running.start_s or now_s) - rules.most_overlap_s
+    if rules.hands_over or _withdrawals(state, link) == 0 or math.isinf(rules.most_overlap_s):
+        return _intended(rules, state, now_s, "", limit_s)
+    held_s = (serving.end_s or now_s) - (serving.start_s or now_s) - rules.most_overlap_s
     minutes = max(0, -int(-held_s // 60))  # Slurm itself then enforces the bound on overlap
-    return _intended(rules, state, now_s, f"after:{running.job_id}" + (f"+{minutes}" if minutes else ""))
+    return _intended(rules, state, now_s, f"after:{serving.job_id}" + (f"+{minutes}" if minutes else ""), limit_s)
 
 
-def _intended(rules: ChainRules, state: ChainState, now_s: int, after: str) -> ChainState:
+def _intended(rules: ChainRules, state: ChainState, now_s: int, after: str, limit_s: int | None = None) -> ChainState:
     link = next_link(rules, state)
     assert link is not None
     number = 1 + sum(a.link == link for a in state.attempts)
-    attempt = LinkAttempt(link, number, state.job_name(link, number), now_s, after)
+    attempt = LinkAttempt(link, number, state.job_name(link, number), now_s, after, limit_s=limit_s)
     return replace(state, attempts=(*state.attempts, attempt))
 
 
 def _withdrawn(state: ChainState, attempt: LinkAttempt, why: str) -> ChainState:
-    return replace(state, attempts=tuple(replace(a, withdrawn=why) if a is attempt else a for a in state.attempts))
+    return _changed(state, attempt, withdrawn=why)
+
+
+def _changed(state: ChainState, attempt: LinkAttempt, **values: str) -> ChainState:
+    changed = replace(attempt, **values)  # type: ignore[arg-type]
+    return replace(state, attempts=tuple(changed if a is attempt else a for a in state.attempts))
 
 
 def _withdrawals(state: ChainState, link: int) -> int:
@@ -164,11 +245,13 @@ def _may_submit(state: ChainState, now_s: int) -> bool:
     return not refused or now_s >= state.attempts[-1].intended_s + min(60 * 2 ** min(refused - 1, 4), 600)
 
 
-def _left_s(running: LinkAttempt, now_s: int) -> float:
-    return (running.end_s or now_s) - now_s
+def _is_last(rules: ChainRules, running: LinkAttempt, now_s: int) -> bool:
+    """Whether the next cycle may come after the end of a running link."""
+    return (running.end_s or now_s) - now_s <= rules.last_s
 
 
-def _instant(rules: ChainRules, running: LinkAttempt, now_s: int) -> str:
-    """Name the latest decision instant: the link, its start, and the number of intervals since then."""
+def _instant(rules: ChainRules, running: LinkAttempt, queued: list[LinkAttempt], now_s: int) -> str:
+    """Name the latest decision instant: the link, its start, the number of intervals since then, the links queued."""
     start_s = running.start_s or now_s
-    return f"{running.name}:{start_s}:{(now_s - start_s) // rules.decide_every_s}"
+    ahead = f"+{len(queued)}" if queued else " last" if _is_last(rules, running, now_s) else ""
+    return f"{running.name}:{start_s}:{(now_s - start_s) // rules.decide_every_s}{ahead}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent.chains.state import ChainState, LinkAttempt
+from agent.chains.state import NOT_LAUNCHED, ChainState, LinkAttempt
 from traces.counted import counted
 
 MOST_AGAIN = 10  # attempts in a row that may end by no fault of their own
@@ -24,6 +24,13 @@ class ChainRules:
     more_status: int
     cycle_s: float
     decide_every_s: int  # between decisions, as the policy was trained
+    ahead: int = 1  # most links queued at once
+    room: int = 1 << 31  # links that may be queued now: what Slurm's and the administrator's limits leave
+    hands_over: bool = False  # ends the older link when the newer one runs, however early it starts
+    signals: bool = False  # the script asks for a signal (#SBATCH --signal) to save; else it gets SIGTERM
+    save_s: int = 0  # from that signal to the cancellation
+    wanted_s: int | None = None  # work after which no further link is submitted
+    restart_s: int = 0  # of a link after the first, lost in saving and loading
 
     @property
     def last_s(self) -> float:
@@ -37,13 +44,17 @@ def outcome(rules: ChainRules, attempt: LinkAttempt) -> str:
         return "alive"
     if attempt.never_was:
         return "void"
+    if attempt.handed_to:
+        return "on"
+    if attempt.withdrawn == NOT_LAUNCHED:
+        return "again"
     if attempt.how == "COMPLETED":
         return "on" if attempt.has_more else "done"
     if attempt.how == "TIMEOUT" or (attempt.how == "FAILED" and attempt.exit_status == rules.more_status):
         return "on"
     if attempt.how == "LOST":
         ran_s = attempt.end_s - attempt.start_s if attempt.start_s and attempt.end_s else 0
-        return "on" if ran_s >= rules.limit_s - LOST_SLACK_S else "failed"
+        return "on" if ran_s >= (attempt.limit_s or rules.limit_s) - LOST_SLACK_S else "failed"
     if attempt.how == "CANCELLED":
         return "cancelled"
     return "again" if attempt.how in NO_FAULT else "failed"
@@ -61,7 +72,23 @@ def next_link(rules: ChainRules, state: ChainState) -> int | None:
         return 1
     is_followed = outcome(rules, attempts[-1]) in ("alive", "on")
     link = attempts[-1].link + (1 if is_followed else 0)
-    return link if link <= rules.links else None
+    is_needed = rules.wanted_s is None or promised_s(rules, attempts) < rules.wanted_s
+    return link if link <= rules.links and is_needed else None
+
+
+def promised_s(rules: ChainRules, attempts: list[LinkAttempt]) -> int:
+    """Return the work that these attempts have done and will do until their limits, s. Overlap counts once."""
+    until_s = work_s = 0
+    starts_s = {a.name: a.start_s for a in attempts}
+    for attempt in sorted((a for a in attempts if a.ran), key=lambda a: a.start_s or 0):
+        begin_s, end_s = max(attempt.start_s or 0, until_s), attempt.end_s or 0
+        if attempt.is_alive and attempt.handed_to:
+            end_s = attempt.signalled_s or starts_s.get(attempt.handed_to) or end_s
+        if end_s > begin_s:
+            work_s += max(end_s - begin_s - (rules.restart_s if until_s else 0), 0)
+            until_s = end_s
+    queued_s = [a.limit_s or rules.limit_s for a in attempts if a.is_alive and a.start_s is None]
+    return work_s + sum(limit_s - rules.restart_s for limit_s in queued_s)
 
 
 def _in_a_row(rules: ChainRules, state: ChainState, kind: str) -> int:
@@ -101,9 +128,12 @@ def verdict(rules: ChainRules, state: ChainState) -> tuple[str, str, int] | None
         why = f"job {failed.job_id} (link {failed.link}) ended as {failed.how}{status}, and no retry is left"
         return "failed", why, failed.link
     if last and _in_a_row(rules, state, "again") > MOST_AGAIN:
-        return "failed", f"more than {MOST_AGAIN} attempts in a row ended by {', '.join(NO_FAULT)}", last.link
+        causes = f"{', '.join(NO_FAULT)} or were never launched"
+        return "failed", f"more than {MOST_AGAIN} attempts in a row ended by {causes}", last.link
     if refusals(state) >= MOST_REFUSALS:
         return "failed", f"none of {MOST_REFUSALS} submissions in a row became a job", last.link if last else 0
     if last and next_link(rules, state) is None and not any(a.is_alive for a in attempts):
-        return "done", f"all {counted(rules.links, 'link', 'is')} used", last.link
+        is_last = outcome(rules, last) != "on" or last.link >= rules.links
+        why = f"all {counted(rules.links, 'link', 'is')} used" if is_last else "the wanted work is done"
+        return "done", why, last.link
     return None

@@ -12,24 +12,26 @@ from __future__ import annotations
 import os
 import pwd
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from agent.chains import keeper, submission
-from agent.chains.chain import Chain, option
-from agent.chains.decide import Observation, ReleasedPolicy, SubmitDecision, by_rule
+from agent.chains.bound import BOUND_FILE, UNBOUNDED, QueueBound, read_bound
+from agent.chains.chain import Chain, JobSignal
+from agent.chains.decide import ReleasedPolicy, SubmitDecision
 from agent.chains.journal import Journal, event_text, journal_events
-from agent.chains.links import ChainRules
+from agent.chains.links import ChainRules, next_link
 from agent.chains.look import ChainView, LookedUpJob, absorb, in_queue, missing
 from agent.chains.metrics import exposition
+from agent.chains.plan import AHEAD
+from agent.chains.planner import Decider, Seeing, described, request_of
 from agent.chains.state import Busy, ChainState, Folder, LinkAttempt
 from agent.files import replace_file
-from agent.futures import Site
-from agent.sight import ClusterObservation, SlurmRequest
+from agent.futures import LINK, Site
+from agent.sight import SlurmRequest
 from agent.slurm.commands import Commands, SlurmError
-from agent.slurm.queue import Queue, SqueueJob
+from agent.slurm.queue import SqueueJob
 from agent.slurm_time import SlurmTime
 from traces.units import DAY_S, HOUR_S
 
@@ -37,21 +39,6 @@ MOST_PAUSE_S = 600.0  # longest pause between looks at a Slurm that does not ans
 MOST_UNWRITTEN_S = float(DAY_S)  # an agent whose state cannot be written for longer ends
 DONE, FAILED, CANCELLED, STOPPED, UNWRITTEN = 0, 1, 3, 4, 5  # exit statuses
 EXIT = {"done": DONE, "failed": FAILED, "cancelled": CANCELLED}
-
-
-class Seeing(Protocol):
-    """The interface of `agent.eyes.Eyes`, so that tests can replace it."""
-
-    request: SlurmRequest
-    site: Site | None
-
-    def look(self, now_s: int) -> Queue:
-        """Read the queue at `now_s` (epoch s)."""
-
-    def sight(
-        self, predecessor: SqueueJob, decides_alike: Callable[[Sequence[Observation]], bool]
-    ) -> ClusterObservation:
-        """Return what a policy may know at the last look."""
 
 
 @dataclass
@@ -62,9 +49,10 @@ class AgentServices:
     time: SlurmTime
     pause: Callable[[float], object]
     say: Callable[[str], None]
-    eyes: Callable[[SlurmRequest, Site | None], Seeing]  # Site: the rules of a policy that looks ahead
+    eyes: Callable[[SlurmRequest, Site | None], Seeing]  # Site: the rules for simulating futures
     environment: Mapping[str, str]
     stopping: Callable[[], bool]
+    bound_file: Path = BOUND_FILE
 
 
 class Agent:
@@ -87,8 +75,8 @@ class Agent:
         self._metrics = metrics
         self._journal = Journal(None if dry_run else folder.path / "decisions.jsonl")
         self._user = pwd.getpwuid(os.getuid()).pw_name
-        self._limit_s, self._options = chain.limit_s, chain.submitted_options
-        self._eyes = world.eyes(SlurmRequest(1, self._limit_s, self._user, self._partition("")), policy.site)
+        self._limit_s, self._options, self._signal = chain.limit_s, chain.submitted_options, chain.signal
+        self._decider = Decider(chain, policy, world.eyes, request_of(self._options, self._user, self._limit_s))
         self._failures_in_a_row = 0
         self._failures = 0
         self._last_look_s = world.time.now_s()
@@ -97,15 +85,24 @@ class Agent:
         self._unsaved: list[dict[str, object]] = []  # events that were reported and whose state is not written yet
         self._is_unwritten = False  # the state could not be written in this cycle ...
         self._unwritten_s = 0.0  # ... nor for so long before
+        self._bound = QueueBound()  # the administrator's
+        self._room = UNBOUNDED  # links that may be queued now
 
     @property
     def rules(self) -> ChainRules:
         """The keeper's settings, from the chain and from the policy that is currently in use."""
-        chain, every_s = self.chain, self.policy.artifact.decide_every_s
-        overlap_s = chain.most_overlap_h * HOUR_S
+        chain, signal = self.chain, self._signal
         return ChainRules(
-            chain.links, self._limit_s, overlap_s, chain.retries, chain.more_status, chain.cycle_s, every_s
-        )
+            chain.links, self._limit_s, chain.most_overlap_h * HOUR_S, chain.retries, chain.more_status, chain.cycle_s,
+            self.policy.artifact.decide_every_s,
+            ahead=min(AHEAD if chain.is_planned else 1, self._bound.chain),
+            room=self._room,
+            hands_over=chain.is_planned,
+            signals=signal is not None,
+            save_s=signal.lead_s if signal else 0,
+            wanted_s=None if chain.work_h is None else round(chain.work_h * HOUR_S),
+            restart_s=int(chain.restart_cost_s),
+        )  # fmt: skip
 
     def run(self) -> int:
         """Cycle until the chain is over or the agent is asked to stop; return the exit status."""
@@ -127,7 +124,7 @@ class Agent:
         try:
             return self._cycle()
         except Exception as error:
-            self._report_once(f"this cycle failed, trying again: {_described(error)}")
+            self._report_once(f"this cycle failed, trying again: {described(error)}")
             return self.chain.cycle_s
 
     def _cycle(self) -> float:
@@ -139,7 +136,7 @@ class Agent:
         now_s = self.world.time.now_s()
         self._read_script()
         try:
-            queue = self._eyes.look(now_s)
+            queue = self._decider.eyes.look(now_s)
             jobs = tuple(job for job in queue.jobs if job.user == self._user)
             sight = ChainView(now_s, jobs, self._look_up(jobs), self._more(), self.chain.cycle_s)
         except Exception as error:
@@ -150,6 +147,7 @@ class Agent:
         if queue.form != self._form:
             self._form = queue.form
             self._note(queue.form or "Slurm is read from text again")
+        self._measure_room(jobs)
         self._cycle_with(sight)
         self._write_metrics()
         return self.chain.cycle_s
@@ -160,9 +158,9 @@ class Agent:
             return
         running = keeper.question(self.rules, seen, sight.now_s)
         advice = None
-        if running is not None:
+        if running is not None or (self.chain.is_planned and keeper.begins(self.rules, seen, sight.now_s)):
             decision = self._decide(running, sight)
-            advice = keeper.Advice(decision.submit, decision.for_end)
+            advice = keeper.Advice(decision.submit, decision.for_end, decision.limit_s)
         self._do(*keeper.act(self.rules, seen, sight.now_s, advice))
 
     def _do(self, state: ChainState, actions: tuple[keeper.Action, ...]) -> None:
@@ -177,7 +175,7 @@ class Agent:
                 if isinstance(action, keeper.Submit):
                     self._submit(attempt)
                 else:
-                    self._cancel(attempt)
+                    self._end(attempt, self._signal if isinstance(action, keeper.Signal) else None)
 
     def _submit(self, attempt: LinkAttempt) -> None:
         world = self.world
@@ -196,11 +194,16 @@ class Agent:
             known = replace(attempt, job_id=job_id)
         self._learn(known)
 
-    def _cancel(self, attempt: LinkAttempt) -> None:
+    def _end(self, attempt: LinkAttempt, signal: JobSignal | None) -> None:
+        """Cancel a job; with `signal`, ask it to save and end."""
         try:
-            submission.cancel(self.world.commands, attempt.job_id)
+            submission.cancel(self.world.commands, attempt.job_id, signal)
         except SlurmError as error:
-            self._note(f"link {attempt.link}: job {attempt.job_id} could not be cancelled, trying again: {error}")
+            what = "cancelled" if signal is None else f"sent {signal.name}"
+            self._note(f"link {attempt.link}: job {attempt.job_id} could not be {what}, trying again: {error}")
+        else:
+            if attempt.handed_to and attempt.signalled_s is None:
+                self._learn(replace(attempt, signalled_s=self.world.time.now_s()))
 
     # -- saving -------------------------------------------------------------------------------------------------------
 
@@ -240,7 +243,7 @@ class Agent:
             self.folder.unlock()  # so that the next cycle loads the state before it relies on the lock
             return self._unwritten(str(error))
         except (Busy, OSError) as error:
-            return self._unwritten(_described(error))
+            return self._unwritten(described(error))
         return False
 
     def _unwritten(self, why: str) -> bool:
@@ -277,9 +280,27 @@ class Agent:
     def _read_script(self) -> None:
         """Read the options of the script again; keep the last ones while it cannot be read."""
         try:
-            self._limit_s, self._options = self.chain.limit_s, self.chain.submitted_options
+            chain = self.chain
+            self._limit_s, self._options, self._signal = chain.limit_s, chain.submitted_options, chain.signal
         except ValueError as error:
             self._report_once(f"{error}; the options read before stay in use")
+
+    def _measure_room(self, jobs: tuple[SqueueJob, ...]) -> None:
+        """Read the administrator's bound, and count how many links it and MaxSubmitJobs leave to this chain."""
+        try:
+            bound = read_bound(self.world.bound_file)
+        except ValueError as error:
+            bound = QueueBound(chain=1)
+            self._report_once(f"{error}; no more than one link is queued until it can be read")
+        if bound != self._bound:
+            self._note(f"{bound.text or 'queued links: not bounded any more'} ({self.world.bound_file})")
+            self._bound = bound
+        own = {a.job_id for a in self.state.attempts if a.is_queued}
+        queued = [job for job in jobs if job.id not in own and LINK.search(job.name) and not job.start_s]
+        self._room = bound.user - len(queued)
+        if self.chain.is_planned:
+            limits = self._decider.eyes.allowed()[1]
+            self._room = min(self._room, max(limits.submitted - sum(job.id not in own for job in jobs), 1))
 
     def _no_look(self, error: Exception, now_s: int) -> float:
         """Handle a failed look: act without one if due, and return the seconds until the next look."""
@@ -287,49 +308,29 @@ class Agent:
         self._failures_in_a_row += 1
         pause_s = min(self.chain.cycle_s * (1 << min(self._failures_in_a_row - 1, 10)), MOST_PAUSE_S)
         kind = error.kind if isinstance(error, SlurmError) else "nonsense"
-        self._note(f"look at Slurm failed ({kind}): {_described(error)}; next look in about {pause_s:.0f} s")
+        self._note(f"look at Slurm failed ({kind}): {described(error)}; next look in about {pause_s:.0f} s")
         if kind != "away":
             self._do(*keeper.act_blind(self.rules, self.state, now_s, now_s - self._last_look_s))
         self._write_metrics()
         return pause_s * (0.75 + random.random() / 2)  # jitter, so that agents that failed together retry apart
 
-    def _decide(self, running: LinkAttempt, sight: ChainView) -> SubmitDecision:
-        observed: Observation = {}
-        hidden: Mapping[str, str] = {}
-        ahead = ""
-        try:
-            news = self.policy.refresh()
-            if news:
-                self._note(news)
-            seen = self._sight(running, sight)
-            observed, hidden, ahead = seen.observation, seen.hidden, seen.ahead
-            decision = self.policy.decide(observed)
-        except Exception as error:
-            decision = by_rule(observed, f"the cluster cannot be observed: {_described(error)}")
-        event = {
-            "event": "decision", "link": running.link, "job_id": running.job_id, "submit": decision.submit,
-            "by": decision.by, "reason": decision.reason, "score": decision.score,
-            "policy": self.policy.artifact.manifest["policy"], "version": self.policy.version,
-            "setting": self.policy.setting,
-            "observation": dict(observed), "hidden": sorted(hidden), **({"ahead": ahead} if ahead else {}),
-        }  # fmt: skip
-        self._journal_lines(sight.now_s, [event])
-        self.world.say(f"decision, link {running.link}: {decision.reason}")
+    def _decide(self, running: LinkAttempt | None, sight: ChainView) -> SubmitDecision:
+        """Let the policy or the plan decide on the link after `running`; None: no link runs."""
+        news = self.policy.refresh()
+        if news:
+            self._note(news)
+        job = None if running is None else in_queue(running, sight.jobs)
+        request = request_of(self._options, self._user, self._limit_s)
+        if job is not None:  # a successor requests what its predecessor has
+            partition = request.partition or job.partition
+            request = SlurmRequest(job.nodes, self._limit_s, self._user, partition, job.account, job.qos)
+        queued = [found for a in self.state.attempts if a.is_queued and (found := in_queue(a, sight.jobs))]
+        decision, fields = self._decider.decide(request, sight.now_s, job, queued)
+        link = next_link(self.rules, self.state) or 1
+        about = {"link": link - 1, "job_id": job.id if job else ""}
+        self._journal_lines(sight.now_s, [{"event": "decision", **about, **fields}])
+        self.world.say(f"decision, link {link - 1}: {decision.reason}")
         return decision
-
-    def _sight(self, running: LinkAttempt, sight: ChainView) -> ClusterObservation:
-        """Observe for the policy. The successor requests what its predecessor has, with the chain's time limit."""
-        job = in_queue(running, sight.jobs)
-        assert job is not None
-        partition = self._partition(job.partition)
-        request = SlurmRequest(job.nodes, self._limit_s, self._user, partition, job.account, job.qos)
-        if (request, self.policy.site) != (self._eyes.request, self._eyes.site):
-            self._eyes = self.world.eyes(request, self.policy.site)
-            self._eyes.look(sight.now_s)
-        return self._eyes.sight(job, self.policy.decides_alike)
-
-    def _partition(self, default: str) -> str:
-        return option(self._options, "--partition", "-p") or default
 
     # -- reporting ----------------------------------------------------------------------------------------------------
 
@@ -360,7 +361,8 @@ class Agent:
                 argv = " ".join(submission.arguments(self.chain, attempt))
                 self.world.say(f"dry run: would submit link {attempt.link}: {argv}")
             else:
-                self.world.say(f"dry run: would cancel job {attempt.job_id}: {attempt.withdrawn}")
+                why = attempt.withdrawn or f"{attempt.handed_to} runs"
+                self.world.say(f"dry run: would end job {attempt.job_id}: {why}")
         self.state = replace(self.state, decided=state.decided)
 
     def _write_metrics(self) -> None:
@@ -372,9 +374,3 @@ class Agent:
             replace_file(self._metrics, text)
         except OSError as error:
             self._report_once(f"{self._metrics}: {error.strerror}")
-
-
-def _described(error: Exception) -> str:
-    """Describe an error in one line: its text, with its type in front where the text alone may be unclear."""
-    text = " ".join(str(error).split())[:300]
-    return text if isinstance(error, (SlurmError, Busy, ValueError)) else f"{type(error).__name__}: {text}"

@@ -27,17 +27,19 @@ from agent.model_folder import read_file
 STATE_VERSION = 1
 MOST_STATE_BYTES = 64 << 20
 GOING = "going"
+NOT_LAUNCHED = "no node launched it, and Slurm holds it where its user cannot release it"  # why one is withdrawn
 COMPLETING, MISSING = "COMPLETING", "MISSING"  # reasons: about to end; not in the queue, with its end still unknown
 
 MOST_COUNT, MOST_TIME_S, MOST_TEXT = 1 << 31, 1 << 33, 10_000  # 2^33: the year 2242; what Slurm prints is within 2^32
 # What a state file may hold, by field: the least and most of a number, or the form of a text. All others: any text.
 BOUNDS: Mapping[str, tuple[int, int] | re.Pattern[str]] = {
-    **dict.fromkeys(("intended_s", "submit_s", "start_s", "end_s"), (0, MOST_TIME_S)),
-    **dict.fromkeys(("link", "number", "links"), (1, MOST_COUNT)),
+    **dict.fromkeys(("intended_s", "submit_s", "start_s", "end_s", "signalled_s"), (0, MOST_TIME_S)),
+    **dict.fromkeys(("link", "number", "links", "limit_s"), (1, MOST_COUNT)),
     "exit_status": (0, (1 << 16) - 1),
     "looks": (0, MOST_COUNT),
     "chain": re.compile(r"[0-9a-f]{8}"),
     "name": re.compile(r"[A-Za-z0-9_.-]{1,80}"),
+    "handed_to": re.compile(r"[A-Za-z0-9_.-]{0,80}"),
     "job_id": re.compile(r"[0-9]{0,18}"),
     "after": re.compile(r"|(after|afterany):[0-9]{1,18}(\+[0-9]{1,9})?"),
     "how": re.compile(r"[A-Z_]{0,40}"),
@@ -68,6 +70,9 @@ class LinkAttempt:
     exit_status: int | None = None
     has_more: bool = False  # it left the file that requests another link
     looks: int = 0  # looks in a row in which no source knew it
+    limit_s: int | None = None  # the time limit that the agent asked for; None: the script's
+    handed_to: str = ""  # name of the running attempt that took over from it, so that the agent ends it
+    signalled_s: int | None = None  # when it was first asked to end for that
 
     @property
     def is_alive(self) -> bool:
@@ -82,7 +87,20 @@ class LinkAttempt:
     @property
     def never_was(self) -> bool:
         """Whether it does not count: it never became a job, or the agent withdrew it."""
-        return self.how in ("REFUSED", "ABSENT") or (bool(self.withdrawn) and self.how in ("CANCELLED", "LOST"))
+        if self.how in ("REFUSED", "ABSENT"):
+            return True
+        counts = self.handed_to or self.withdrawn in ("", NOT_LAUNCHED)
+        return not counts and self.how in ("CANCELLED", "LOST")
+
+    @property
+    def ran(self) -> bool:
+        """Whether it is a run of the chain: it has started, and counts."""
+        return self.start_s is not None and not self.never_was and self.withdrawn != NOT_LAUNCHED
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether Slurm is known to have it in its queue, not started."""
+        return self.is_alive and self.is_pending and bool(self.job_id) and self.reason != MISSING
 
 
 @dataclass(frozen=True)

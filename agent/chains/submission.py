@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agent.chains.chain import Chain, option
+from agent.chains.chain import Chain, JobSignal, option
 from agent.chains.look import LookedUpJob
 from agent.chains.state import Folder, LinkAttempt
 from agent.slurm.commands import Commands, SlurmError, answer_lines
@@ -26,6 +26,8 @@ _ANSWER = re.compile(r"(\d{1,10})(?:;[^\n]*)?\n")  # without its end of line, a 
 def arguments(chain: Chain, attempt: LinkAttempt) -> list[str]:
     """Build the argument vector that submits an attempt. The agent's options come first, so no word can end them."""
     own = [f"--job-name={attempt.name}"]
+    if attempt.limit_s is not None:
+        own.append(f"--time={attempt.limit_s // 60}")
     if attempt.after:
         own.append(f"--dependency={attempt.after}")
     if option(chain.submitted_options, "--chdir", "-D") is None:
@@ -68,10 +70,11 @@ def try_only(commands: Commands, script: Path, options: Sequence[str]) -> None:
     commands.run("sbatch", "--test-only", *options, str(script))
 
 
-def cancel(commands: Commands, job_id: str) -> None:
-    """Cancel a job. Raises SlurmError, but not for a job that no longer exists."""
+def cancel(commands: Commands, job_id: str, signal: JobSignal | None = None) -> None:
+    """Cancel a job, or only send it a signal. Raises SlurmError, but not for a job that no longer exists."""
+    sends = [] if signal is None else [f"--signal={signal.name}", *(["--batch"] if signal.to_batch else [])]
     try:
-        commands.run("scancel", "--", job_id)
+        commands.run("scancel", *sends, "--", job_id)
     except SlurmError as error:
         if "invalid job id" not in error.detail.lower():
             raise

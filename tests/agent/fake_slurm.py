@@ -65,10 +65,15 @@ class FakeSlurm:
     remembers_s: int = 300  # MinJobAge
     jobs: list[FakeJob] = field(default_factory=list)
     next_id: int = 100
+    waits_s: Callable[[FakeJob], float] = lambda job: 0.0  # after its submission, before a job may start
+    saves_s: float = 1e9  # from a signal until a job ends
+    signals: list[tuple[int, str]] = field(default_factory=list)  # of scancel: job, options
 
     # -- the cluster --------------------------------------------------------------------------------------------------
 
-    def submit(self, name: str, dependency: str = "", user: str = ME, nodes: int | None = None) -> FakeJob:
+    def submit(
+        self, name: str, dependency: str = "", user: str = ME, nodes: int | None = None, limit_s: int | None = None
+    ) -> FakeJob:
         """Queue a job."""
         plan = self.plan(name)
         size = self.link_nodes if nodes is None else nodes
@@ -77,7 +82,7 @@ class FakeSlurm:
             name,
             user,
             size,
-            self.limit_s,
+            limit_s or self.limit_s,
             self.now_s,
             plan.lasts_s,
             plan.how,
@@ -104,11 +109,12 @@ class FakeSlurm:
                 is_cut = job.lasts_s >= job.limit_s
                 self.end(job, "TIMEOUT" if is_cut else job.how, 0 if is_cut else job.exit_status)
         for job in self.jobs:
-            if job.state != "PENDING" or job.reason.startswith("JobHeld"):
+            if job.state != "PENDING" or job.reason.startswith(("JobHeld", "launch")):
                 continue
             job.reason = "Dependency" if not self._is_free(job) else "Priority"
             held = sum(other.nodes for other in self.jobs if other.state == "RUNNING")
-            if job.reason == "Priority" and held + job.nodes <= self.nodes:
+            may_start = self.now_s >= job.submit_s + self.waits_s(job)
+            if job.reason == "Priority" and may_start and held + job.nodes <= self.nodes:
                 job.state, job.start_s, job.reason = "RUNNING", self.now_s, "None"
 
     def end(self, job: FakeJob, how: str, exit_status: int = 0) -> None:
@@ -177,11 +183,16 @@ class FakeSlurm:
     def _sbatch(self, argv: Sequence[str]) -> str:
         name = _value(argv, "--job-name")
         assert name is not None
-        return f"{self.submit(name, _value(argv, '--dependency') or '').id}\n"
+        minutes = _value(argv, "--time")
+        limit_s = None if minutes is None else 60 * int(minutes)
+        return f"{self.submit(name, _value(argv, '--dependency') or '', limit_s=limit_s).id}\n"
 
     def _scancel(self, argv: Sequence[str]) -> str:
         for job in self.jobs:
-            if str(job.id) == argv[-1] and job.end_s is None:
+            if str(job.id) == argv[-1] and job.start_s is not None and (signal := _value(argv, "--signal")):
+                self.signals.append((job.id, signal + " --batch" * ("--batch" in argv)))
+                job.lasts_s, job.how, job.exit_status = self.now_s - job.start_s + self.saves_s, "COMPLETED", 0
+            elif str(job.id) == argv[-1] and job.end_s is None:
                 self.end(job, "CANCELLED")
                 self.settle()
         return ""

@@ -17,7 +17,8 @@ from agent.chains.decide import ReleasedPolicy
 from agent.chains.loop import Agent, AgentServices
 from agent.chains.state import ChainState, Folder, new_chain_state
 from agent.futures import Site
-from agent.sight import ClusterObservation, SlurmRequest
+from agent.sight import ClusterObservation, LinkStarts, SlurmRequest
+from agent.slurm.limits import UserLimits
 from agent.slurm.queue import Queue, SqueueJob, read_queue
 from agent.slurm_time import SlurmTime
 from features.observe import FEATURES, VERSION
@@ -70,6 +71,8 @@ class FakeEyes:
     request: SlurmRequest
     extra: Mapping[str, float] = field(default_factory=dict)
     site: Site | None = None
+    waits_h: Callable[[float], float] = lambda limit_h: 0.0
+    limits: UserLimits = field(default_factory=UserLimits)
 
     def look(self, now_s: int) -> Queue:
         """The queue of now."""
@@ -81,6 +84,19 @@ class FakeEyes:
         left_h = (predecessor.start_s + predecessor.limit_s - self.commands.slurm.now_s) / 3600
         return ClusterObservation(cast(Snapshot, None), {"remaining_h": left_h, **self.extra}, {})
 
+    def starts(
+        self, predecessor: SqueueJob | None, limit_s: int, horizon_s: int, budget_s: float, queued: SqueueJob | None
+    ) -> LinkStarts:
+        """Two futures: a link waits for `waits_h` of its limit, or 0 h; a queued one starts at its dependency's end."""
+        wait_h = self.waits_h(limit_s / HOUR_S)
+        seen = ClusterObservation(cast(Snapshot, None), {"start_estimate_h": wait_h, **self.extra}, {})
+        at_s = self.commands.slurm.now_s + round(HOUR_S * wait_h)
+        return LinkStarts(seen, [] if predecessor is None else [at_s, at_s])
+
+    def allowed(self) -> tuple[int, UserLimits]:
+        """The partition of the fake, and what the test sets."""
+        return 12 * HOUR_S, self.limits
+
 
 @dataclass
 class Lab:
@@ -91,6 +107,8 @@ class Lab:
     chain_values: dict[str, Any] = field(default_factory=dict)
     extra: dict[str, float] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
+    waits_h: Callable[[float], float] = lambda limit_h: 0.0  # predicted for a link of that limit
+    limits: UserLimits = field(default_factory=UserLimits)
     jump_s: float = 0.0  # of the machine's clock against Slurm's
     end_s: int = 0  # after which a test has gone on for too long
 
@@ -112,8 +130,8 @@ class Lab:
         """The fake, and time that passes when the agent waits."""
         return AgentServices(
             self.commands, self.time(), self.pause, self.log.append,
-            lambda request, site: FakeEyes(self.commands, request, self.extra, site),
-            {"HOME": "/root"}, lambda: self.stop,
+            lambda request, site: FakeEyes(self.commands, request, self.extra, site, self.waits_h, self.limits),
+            {"HOME": "/root"}, lambda: self.stop, self.path / "agent.toml",
         )  # fmt: skip
 
     def time(self) -> SlurmTime:

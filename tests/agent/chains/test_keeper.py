@@ -118,11 +118,19 @@ def run_to_the_end(lab: Lab, trouble: Trouble) -> int:
 
 
 def check(lab: Lab) -> None:
-    """No link has two jobs that have not ended, and no more than two links have any."""
-    alive = Counter(job.name.rpartition("-")[2].split(".")[0] for job in lab.slurm.jobs
-                    if job.name.startswith("train-") and job.end_s is None)  # fmt: skip
+    """No link has two jobs that have not ended; no more than two links have any, with a plan four (two queued)."""
+    own = [job for job in lab.slurm.jobs if job.name.startswith("train-") and job.end_s is None]
+    alive = Counter(job.name.rpartition("-")[2].split(".")[0] for job in own)
     assert all(count == 1 for count in alive.values()), f"a link runs twice: {alive}"
-    assert len(alive) <= 2, alive
+    assert len(alive) <= (4 if lab.chain.is_planned else 2), alive
+    assert sum(job.state == "PENDING" for job in own) <= (2 if lab.chain.is_planned else 1), alive
+
+
+def check_ends(lab: Lab) -> None:
+    """A running link was ended only for another that ran then, or it was withdrawn."""
+    for one in [a for a in lab.state.attempts if a.how == "CANCELLED" and a.start_s is not None and not a.withdrawn]:
+        ran = [a for a in lab.state.attempts if a.name == one.handed_to and a.start_s is not None]
+        assert ran and one.end_s is not None and (ran[0].start_s or 0) < one.end_s, f"{one.name} ended for nothing"
 
 
 @pytest.mark.slow
@@ -135,18 +143,21 @@ def check(lab: Lab) -> None:
     lead_h=st.sampled_from([0.0, 0.3, 1.5]),
     load=st.lists(st.tuples(st.integers(1, 4), st.integers(0, 6)), max_size=3),
     has_accounting=st.booleans(),
+    plan=st.sampled_from(["fixed", "auto"]),
+    waits_h=st.sampled_from([0.0, 1.5, 9.0]),
 )
 def test_a_chain_survives_anything(
     ends: list[Plan], faults: dict[int, str], lead_h: float, load: list[tuple[int, int]],
-    has_accounting: bool, outage: tuple[float, float, str],
+    has_accounting: bool, outage: tuple[float, float, str], plan: str, waits_h: float,
 ) -> None:  # fmt: skip
-    def plan(name: str) -> Plan:
+    def ending(name: str) -> Plan:
         link = name.rpartition("-")[2].split(".")[0]
         return ends[int(link) - 1] if name.startswith("train-") and int(link) <= len(ends) else Plan()
 
     with tempfile.TemporaryDirectory() as folder:
-        slurm = FakeSlurm(plan=plan, has_accounting=has_accounting)
-        lab = Lab(Path(folder), slurm, {"links": 4, "setting": lead_h, "retries": 2})
+        slurm = FakeSlurm(plan=ending, has_accounting=has_accounting)
+        lab = Lab(Path(folder), slurm, {"links": 4, "setting": lead_h, "retries": 2, "plan": plan})
+        lab.waits_h = lambda limit_h: waits_h
         for nodes, _ in load:
             slurm.submit("other", user="somebody", nodes=nodes)
         status = run_to_the_end(lab, Trouble(faults, outage))
@@ -159,6 +170,7 @@ def test_a_chain_survives_anything(
         assert all(count == 1 for count in names.values()), f"submitted twice: {names}"
         known = {a.job_id for a in state.attempts if a.job_id}
         assert {str(job.id) for job in slurm.jobs if job.name.startswith("train-")} == known, "a job was lost"
+        check_ends(lab)
 
 
 @pytest.mark.slow
@@ -173,6 +185,30 @@ def test_killed_at_every_call_and_write_it_goes_on(tmp_path: Path, fault: str) -
         assert [state for _, state in lab.links()] == ["TIMEOUT", "TIMEOUT"], f"at {number}: {lab.links()}"
         count, number = trouble.count, number + 1
     assert count > 15
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_disk")
+@pytest.mark.parametrize("fault", ["kill before", "kill after"])
+@pytest.mark.parametrize("signal", ["", "#SBATCH --signal=B:USR1@120\n"])
+def test_a_chain_that_plans_is_killed_at_every_call_and_write_and_goes_on(
+    tmp_path: Path, fault: str, signal: str
+) -> None:
+    """Three links, two of them queued at once, the second before its time: every link but the last is handed over."""
+    count, number = 2, 1
+    while number <= count:
+        lab = Lab(tmp_path / str(number), chain_values={"links": 3, "plan": "auto", "ask": "fixed"})
+        lab.chain.script.write_text(lab.chain.script.read_text().replace("sleep", f"{signal}sleep"))
+        lab.waits_h = lambda limit_h: 9.0
+        lab.slurm.waits_s, lab.slurm.saves_s = (lambda job: 600.0 if job.id % 2 else 1500.0), 60.0
+        trouble = Trouble({number: fault})
+        assert run_to_the_end(lab, trouble) == 0
+        ended = "COMPLETED" if signal else "CANCELLED"
+        assert [state for _, state in lab.links()] == [ended, ended, "TIMEOUT"], f"at {number}: {lab.links()}"
+        assert len({name for name, _ in lab.links()}) == 3
+        check_ends(lab)
+        count, number = trouble.count, number + 1
+    assert count > 25
 
 
 def rules(**changes: Any) -> links.ChainRules:

@@ -133,7 +133,7 @@ class Sacctmgr(ReplayedSlurm):
     """Answers with one association and some QOS."""
 
     def __init__(self, association: str, *qos: str) -> None:
-        """association: without MaxSubmit, GrpSubmit and MaxWall where none is set; qos: without MaxSubmitPU, MaxWall."""
+        """Rows may leave out the columns of limits on submission."""
         super().__init__([])
         rows = association.splitlines()
         self.association = "".join(f"{row}{'|||' if row.count('|') == 5 else ''}\n" for row in rows)

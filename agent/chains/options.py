@@ -1,0 +1,55 @@
+"""The options of `baton-agent` that describe a chain."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from agent.chains.chain import AUTO, FIXED, MOST_OVERLAP_H
+
+
+def chain_options() -> argparse.ArgumentParser:
+    """Build the options that describe a chain, the same for `run` and `check`."""
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("script", nargs="?", help="job script; sbatch options may follow after --")
+    shared.add_argument("--chain", type=Path, metavar="FILE", help="TOML file with any of these options")
+    shared.add_argument("--links", type=int, help="maximum number of links (jobs in a row)")
+    shared.add_argument(
+        "--artifact",
+        metavar="DIR",
+        help="released policy; may be a symlink that is later replaced (default: the built-in start estimate)",
+    )
+    shared.add_argument("--setting", type=float, help="value of the policy's knob (default: the released one)")
+    shared.add_argument("--name", help="name of the chain and its jobs (default: the script's name)")
+    shared.add_argument(
+        "--state", metavar="DIR", help="folder of the chain's state (default: ~/.local/state/baton-agent/NAME)"
+    )
+    shared.add_argument("--first", metavar="JOBID", help="your running or pending job to use as link 1")
+    shared.add_argument(
+        "--most-overlap", dest="most_overlap_h", metavar="TIME",
+        help="cancel a successor that starts more than this before its predecessor ends: hours, 30m, 0-01:00:00, "
+        f"UNLIMITED (default: {MOST_OVERLAP_H:g})",
+    )  # fmt: skip
+    shared.add_argument("--retries", type=int, help="failed links in a row that are retried (default: 1)")
+    shared.add_argument(
+        "--more-status", type=int, metavar="N", help="exit status by which a job requests another link (default: 85)"
+    )
+    shared.add_argument(
+        "--cycle", dest="cycle_s", metavar="TIME", help="interval between looks: seconds, 2m, 00:30 (default: 60)"
+    )
+    shared.add_argument(
+        "--plan", choices=(FIXED, AUTO),
+        help="auto: plan limit, moment and number of queued links, and hand over to a link that runs (default: fixed)",
+    )  # fmt: skip
+    shared.add_argument(
+        "--limits", metavar="A,B", help="limits that a link may ask for: 2h,12h or 2h..24h (default: as Slurm allows)"
+    )
+    shared.add_argument("--ask", choices=("any", FIXED), help="fixed: links ask for the script's limit alone")
+    shared.add_argument("--work", dest="work_h", metavar="TIME", help="wanted work, such as 10d, in place of --links")
+    shared.add_argument(
+        "--restart-cost", dest="restart_cost_s", metavar="TIME",
+        help="lost in each link after the first by saving and loading (default: 10m)",
+    )  # fmt: skip
+    shared.add_argument("--saves", choices=("signal", "never"), help="whether the job saves when it is signalled")
+    shared.add_argument("--overlap-weight", type=float, help="hours lost that an hour of overlap counts (default 0.5)")
+    return shared

@@ -1,0 +1,229 @@
+"""Decide about the next link of a live chain: by the released policy, or by a plan (`agent.chains.plan`).
+
+Without futures, as where other users' jobs are hidden, a plan uses the start estimate alone and queues one link.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from agent.chains.chain import FIXED, USUAL_S, Chain, option
+from agent.chains.decide import Observation, ReleasedPolicy, SubmitDecision, by_rule
+from agent.chains.plan import AHEAD, Candidate, PlanTerms, best_of, candidates, cautious_s, covered_until
+from agent.chains.state import Busy
+from agent.futures import BUDGET_S, Site
+from agent.sight import ClusterObservation, LinkStarts, SlurmRequest
+from agent.slurm.commands import SlurmError
+from agent.slurm.limits import UserLimits
+from agent.slurm.numbers import UNLIMITED_S
+from agent.slurm.queue import Queue, SqueueJob
+from traces.arrays import Int64s
+from traces.slurm.text import MOST_NODES
+from traces.units import DAY_S, HOUR_S
+
+PLAN = "plan"  # what made the decision, and the policy's name in the journal
+PLAN_BUDGET_S = 24.0  # for all futures of one plan
+OPEN_SITE = Site(None, None, None, siblings=False)  # nothing inferred: limits and priorities as Slurm shows them
+
+
+class Seeing(Protocol):
+    """The interface of `agent.eyes.Eyes`, so that tests can replace it."""
+
+    request: SlurmRequest
+    site: Site | None
+
+    def look(self, now_s: int) -> Queue:
+        """Read the queue at `now_s` (epoch s)."""
+
+    def sight(
+        self, predecessor: SqueueJob, decides_alike: Callable[[Sequence[Observation]], bool]
+    ) -> ClusterObservation:
+        """Return what a policy may know at the last look."""
+
+    def starts(
+        self, predecessor: SqueueJob | None, limit_s: int, horizon_s: int, budget_s: float, queued: SqueueJob | None
+    ) -> LinkStarts:
+        """Return when a link would start, or when the queued one will."""
+
+    def allowed(self) -> tuple[int, UserLimits]:
+        """Return the longest time limit that a link may ask for, s, and the user's limits."""
+
+
+def nodes_of(options: Sequence[str]) -> str:
+    """Return the number of nodes that sbatch options ask for, as text; of a range, the least."""
+    return (option(options, "--nodes", "-N") or "1").partition("-")[0]
+
+
+def request_of(options: Sequence[str], user: str, limit_s: int) -> SlurmRequest:
+    """Build the request of a link from its sbatch options; of one node where they name no valid number."""
+    nodes = nodes_of(options)
+    nodes = nodes if nodes.isascii() and nodes.isdigit() and 0 < int(nodes) <= MOST_NODES else "1"
+    names = [
+        option(options, long, short) or ""
+        for long, short in (("--partition", "-p"), ("--account", "-A"), ("--qos", "-q"))
+    ]
+    return SlurmRequest(int(nodes), limit_s, user, *names)
+
+
+def limits_to_ask(chain: Chain, own_s: int, longest_s: int) -> tuple[int, ...]:
+    """The limits that links of a planned chain may ask for, s, rising. own_s: the script's. Raises ValueError if none.
+
+    longest_s: the longest that Slurm allows; if that is not known, no link asks for more than the script.
+    """
+    if chain.asks_fixed:
+        limits_s: Sequence[int] = (own_s,)
+    elif chain.limits:
+        limits_s = chain.limits
+    else:
+        ends_s = (own_s, longest_s) if longest_s < UNLIMITED_S else (own_s,)
+        limits_s = [*(limit_s for limit_s in USUAL_S if limit_s < max(ends_s)), *ends_s]
+    terms = PlanTerms(tuple(sorted(set(limits_s))), int(chain.restart_cost_s), 0.0, 0)
+    found = tuple(limit_s for limit_s in terms.useful_s if limit_s <= longest_s)
+    if not found:
+        shown = ", ".join(f"{limit_s / HOUR_S:g} h" for limit_s in terms.limits_s)
+        raise ValueError(
+            f"no limit of {shown} can be planned with: it is above the {longest_s / HOUR_S:g} h that Slurm allows, or "
+            f"below three restart costs of {chain.restart_cost_s:g} s"
+        )
+    return found
+
+
+def plan_text(chain: Chain) -> str:
+    """Describe in one line what is planned for a chain; "" if nothing is to be."""
+    if chain.plan == FIXED:
+        return ""
+    if not chain.is_planned:
+        return (
+            "the job never saves (--saves never): only the moment of submission is chosen, and no link is ended early"
+        )
+    what = f"the script's limit ({chain.asks_fixed})" if chain.asks_fixed else "a planned limit"
+    sent = "SIGTERM" if chain.signal is None else f"SIG{chain.signal.name.removeprefix('SIG')}"
+    return (
+        f"plans the moment and up to {AHEAD} queued links, each asks for {what}; when a newer link runs, the older one "
+        f"gets {sent} and must save"
+    )
+
+
+class Decider:
+    """Decides for one chain. site: the rules for simulating futures; None if nothing looks ahead."""
+
+    def __init__(
+        self,
+        chain: Chain,
+        policy: ReleasedPolicy,
+        make_eyes: Callable[[SlurmRequest, Site | None], Seeing],
+        request: SlurmRequest,
+    ) -> None:
+        self.chain, self.policy = chain, policy
+        self._make_eyes = make_eyes
+        self.eyes = make_eyes(request, self.site)
+
+    @property
+    def site(self) -> Site | None:
+        """The rules for simulating futures; None if neither plan nor policy looks ahead."""
+        return self.policy.site or (OPEN_SITE if self.chain.is_planned else None)
+
+    def _eyes_of(self, request: SlurmRequest, now_s: int) -> Seeing:
+        """The observer of a request; a new one looks at once."""
+        if (request, self.site) != (self.eyes.request, self.eyes.site):
+            self.eyes = self._make_eyes(request, self.site)
+            self.eyes.look(now_s)
+        return self.eyes
+
+    def decide(
+        self, request: SlurmRequest, now_s: int, serving: SqueueJob | None, queued: Sequence[SqueueJob]
+    ) -> tuple[SubmitDecision, dict[str, Any]]:
+        """Return the decision and its fields in the journal. serving: None if no link runs; queued: by submission."""
+        observed: Observation = {}
+        hidden: Mapping[str, str] = {}
+        found: list[Candidate] = []
+        ahead = ""
+        try:
+            eyes = self._eyes_of(request, now_s)
+            if self.chain.is_planned:
+                seen, found, ahead = self._planned(eyes, request, now_s, serving, queued)
+                decision = _by_plan(found, bool(queued))
+            else:
+                assert serving is not None
+                seen = eyes.sight(serving, self.policy.decides_alike)
+                ahead = seen.ahead
+                decision = self.policy.decide(seen.observation)
+            observed, hidden = seen.observation, seen.hidden
+        except Exception as error:
+            decision = by_rule(observed, f"the cluster cannot be observed: {described(error)}")
+        fields = {
+            "submit": decision.submit, "by": decision.by, "reason": decision.reason, "score": decision.score,
+            **self._decided_by(), "observation": dict(observed), "hidden": sorted(hidden),
+            **({"ahead": ahead} if ahead else {}),
+            **({"limit_s": decision.limit_s} if decision.limit_s else {}),
+            **({"candidates": [one.expectation for one in found]} if found else {}),
+        }  # fmt: skip
+        return decision, fields
+
+    def _decided_by(self) -> dict[str, Any]:
+        if self.chain.is_planned:
+            return {"policy": PLAN, "setting": self.chain.overlap_weight}
+        manifest = self.policy.artifact.manifest
+        return {"policy": manifest["policy"], "version": self.policy.version, "setting": self.policy.setting}
+
+    def _planned(
+        self, eyes: Seeing, request: SlurmRequest, now_s: int, serving: SqueueJob | None, queued: Sequence[SqueueJob]
+    ) -> tuple[ClusterObservation, list[Candidate], str]:
+        """Return the observation, the candidates, and a text about the futures. Raises ValueError without an estimate.
+
+        No candidate is returned if a link is queued and its start cannot be simulated.
+        """
+        chain, began = self.chain, time.monotonic()
+        limits_s = limits_to_ask(chain, request.limit_s, eyes.allowed()[0])
+        restart_s, every_s = int(chain.restart_cost_s), self.policy.artifact.decide_every_s
+        terms = PlanTerms(limits_s, restart_s, chain.overlap_weight, every_s)
+        end_s = now_s if serving is None or serving.start_s is None else serving.start_s + serving.limit_s
+        covered_s, seen = covered_until(max(end_s, now_s)), dict[int, LinkStarts]()
+
+        def starts(limit_s: int, horizon_s: int, waiting: SqueueJob | None = None) -> LinkStarts:
+            budget_s = min(BUDGET_S, PLAN_BUDGET_S - (time.monotonic() - began))
+            return eyes.starts(serving, limit_s, horizon_s, max(budget_s, 0.0), waiting)
+
+        def waits(limit_s: int, horizon_s: int) -> Int64s:
+            """As many as there are times C_k, if those are of futures."""
+            found = seen[limit_s] = starts(limit_s, horizon_s)
+            if found.estimate_s is None:
+                raise ValueError("no start estimate")
+            futures = len(covered_s) - 1 if queued else len(found.starts_s)
+            starts_s = found.starts_s or [now_s + round(found.estimate_s)]
+            return cautious_s(np.resize(np.array(starts_s, np.int64), futures) - now_s, found.estimate_s)
+
+        if queued:
+            first = starts(queued[0].limit_s, max(end_s - now_s, 0) + DAY_S, queued[0])
+            if not first.starts_s:
+                return first.seen, [], f"no second link without futures: {first.why}"
+            covered_s = covered_until(int(covered_s[0]), np.array(first.starts_s, np.int64), queued[0].limit_s)
+        found = candidates(terms, now_s, covered_s, waits)
+        chosen = seen[best_of(found).limit_s]
+        played = f"{len(chosen.starts_s)} futures" if chosen.starts_s else f"no futures: {chosen.why}"
+        return chosen.seen, found, played
+
+
+def _by_plan(found: Sequence[Candidate], is_second: bool) -> SubmitDecision:
+    """Submit the best candidate if it is to be submitted now."""
+    if not found:
+        return SubmitDecision(False, PLAN, "waits: the start of the queued link cannot be simulated")
+    best = best_of(list(found))
+    expected = best.expectation
+    lost = "" if expected["lost_h_per_day"] is None else (
+        f", {expected['lost_h_per_day']:.2f} h lost a day [{expected['ci95'][0]:.2f}, {expected['ci95'][1]:.2f}]"
+    )  # fmt: skip
+    which = "a second link" if is_second else "a link"
+    when = "now" if best.delay_s == 0 else f"in {best.delay_s / HOUR_S:.2f} h"
+    reason = f"plan: {which} of {best.limit_s / HOUR_S:g} h {when}{lost}, of {len(found)} limits compared"
+    return SubmitDecision(best.delay_s == 0, PLAN, reason, limit_s=best.limit_s)
+
+
+def described(error: Exception) -> str:
+    """Describe an error in one line: its text, with its type in front where the text alone may be unclear."""
+    text = " ".join(str(error).split())[:300]
+    return text if isinstance(error, (SlurmError, Busy, ValueError)) else f"{type(error).__name__}: {text}"

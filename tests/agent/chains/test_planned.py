@@ -1,0 +1,285 @@
+"""Chains that plan: limits asked for, links queued ahead, the hand-over, and the bounds on all of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.chains import chain as chains
+from agent.chains.bound import read_bound
+from agent.chains.keeper import Cancel, Signal, act
+from agent.chains.links import outcome, promised_s
+from agent.chains.planner import limits_to_ask, plan_text
+from agent.chains.state import NOT_LAUNCHED
+from agent.slurm.limits import UserLimits
+from agent.slurm.numbers import UNLIMITED_S
+from tests.agent.chains.test_keeper import attempt, rules, state_of
+from tests.agent.fake_slurm import START_S, FakeSlurm
+from tests.agent.lab import SCRIPT, Lab, advance_until, chain_of, job, plans
+from tests.agent.lab import Plan as Ends
+from traces.units import HOUR_S
+
+
+def planned(path: Path, slurm: FakeSlurm | None = None, script: str = SCRIPT, **values: Any) -> Lab:
+    """A lab of a planned chain of up to ten links."""
+    lab = Lab(path, slurm or FakeSlurm(), {"links": 10, "plan": "auto", "limits": (7200, 14400), **values})
+    lab.chain.script.write_text(script)
+    return lab
+
+
+def waits_of(*hours: tuple[float, float]) -> Any:
+    """Waits in the fake, by limit in hours; predicted and real alike."""
+    by_limit = dict(hours)
+    return lambda limit_h: by_limit.get(limit_h, 0.0)
+
+
+def with_waits(lab: Lab, *hours: tuple[float, float]) -> Lab:
+    lab.waits_h = waits_of(*hours)
+    lab.slurm.waits_s = lambda job: HOUR_S * lab.waits_h(job.limit_s / HOUR_S)
+    return lab
+
+
+def test_it_asks_for_the_limit_that_loses_least(tmp_path: Path) -> None:
+    """On an idle cluster the longest; where it waits for days, the one that starts in time."""
+    lab = planned(tmp_path / "idle", links=2)
+    assert lab.run() == 0
+    assert [(one.limit_s, one.state) for one in lab.slurm.jobs] == [(14400, "TIMEOUT")] * 2
+    lab = with_waits(planned(tmp_path / "busy", links=2), (4.0, 40.0), (2.0, 0.1))
+    assert lab.run() == 0
+    assert [one.limit_s for one in lab.slurm.jobs] == [7200, 7200]
+    decision = lab.journal("decision")[-1]
+    assert decision["by"] == decision["policy"] == "plan" and decision["limit_s"] == 7200
+    found = {one["limit_s"]: one for one in decision["candidates"]}
+    assert found[7200]["lost_h_per_day"] < found[14400]["lost_h_per_day"]
+    assert lab.journal("submitted")[-1]["limit_s"] == 7200
+
+
+def test_a_second_link_is_queued_where_the_first_will_start_too_late(tmp_path: Path) -> None:
+    lab = with_waits(planned(tmp_path, ask="fixed", limits=()), (2.0, 9.0))
+    agent = lab.agent()
+    advance_until(lab, agent, 9.5)
+    assert [(name, how) for name, how in lab.links()] == [("1.1", "RUNNING"), ("2.1", "PENDING"), ("3.1", "PENDING")]
+
+
+def test_an_early_link_takes_over_and_the_older_one_is_ended_once_the_newer_one_runs(tmp_path: Path) -> None:
+    lab = with_waits(planned(tmp_path, links=2, ask="fixed", limits=()), (2.0, 1.5))
+    lab.slurm.waits_s = lambda job: 0.0  # it starts at once, against the prediction
+    assert lab.run() == 0
+    first, second = lab.slurm.jobs
+    assert (first.state, second.state) == ("CANCELLED", "TIMEOUT")
+    assert second.start_s is not None and first.end_s is not None
+    assert 30 <= first.end_s - second.start_s <= 120, "the newer one is seen to run, then the older one ends"
+    assert [line["to"] for line in lab.journal("handed over")] == [second.name]
+    (handover,) = lab.journal("handover")
+    assert handover["interruption_h"] == 0 and handover["overlap_h"] == pytest.approx(1 / 60, abs=0.01)
+
+
+@pytest.mark.parametrize(("option", "sent"), [("B:USR1@120", "USR1 --batch"), ("12@120", "12")])
+def test_the_older_link_gets_the_signal_that_its_script_asks_for(tmp_path: Path, option: str, sent: str) -> None:
+    """A job that does not end on it is cancelled when the time to save is over."""
+    script = SCRIPT.replace("sleep", f"#SBATCH --signal={option}\nsleep")
+    lab = with_waits(planned(tmp_path / "saves", script=script, links=2, ask="fixed", limits=()), (2.0, 1.5))
+    lab.slurm.waits_s, lab.slurm.saves_s = (lambda job: 0.0), 60.0
+    assert lab.run() == 0
+    assert lab.slurm.signals == [(100, sent)] and lab.slurm.jobs[0].state == "COMPLETED"
+    assert [how for _, how in lab.links()] == ["COMPLETED", "TIMEOUT"]
+    lab = with_waits(planned(tmp_path / "goes on", script=script, links=2, ask="fixed", limits=()), (2.0, 1.5))
+    lab.slurm.waits_s = lambda job: 0.0
+    assert lab.run() == 0
+    first, second = lab.slurm.jobs
+    assert lab.slurm.signals == [(100, sent)] and first.state == "CANCELLED"
+    assert first.end_s is not None and second.start_s is not None and 120 <= first.end_s - second.start_s <= 300
+
+
+def test_a_link_is_not_ended_for_one_that_is_not_seen_running() -> None:
+    planning = rules(hands_over=True, ahead=2)
+    runs: dict[str, Any] = {"is_pending": False, "start_s": START_S, "end_s": START_S + 7200}
+    old = attempt(1, job_id="7", **runs)
+    for new in (
+        attempt(2, job_id="8"),
+        attempt(2, job_id="8", reason="MISSING", **runs | {"end_s": START_S + 9000}),
+        attempt(2, job_id="8", **runs | {"start_s": START_S + 500, "end_s": START_S + 9000}),  # for 10 s
+    ):
+        after, actions = act(planning, state_of(old, new), START_S + 510)
+        assert not [one for one in actions if isinstance(one, Cancel | Signal)] and not after.attempts[0].handed_to
+    new = attempt(2, job_id="8", **runs | {"start_s": START_S + 400, "end_s": START_S + 9000})
+    after, actions = act(planning, state_of(old, new), START_S + 510)
+    assert after.attempts[0].handed_to == new.name and actions == (Cancel(old.name),)
+    lost = state_of(after.attempts[0], attempt(2, job_id="8", how="NODE_FAIL", start_s=START_S, end_s=START_S + 500))
+    assert Cancel(old.name) not in act(planning, lost, START_S + 560)[1], "the newer one is gone before it was ended"
+
+
+def test_a_newer_link_that_would_end_first_is_cancelled() -> None:
+    old = attempt(1, job_id="7", is_pending=False, start_s=START_S, end_s=START_S + 90_000)
+    new = attempt(2, job_id="8", is_pending=False, start_s=START_S + 60, end_s=START_S + 7260)
+    after, actions = act(rules(hands_over=True, ahead=2), state_of(old, new), START_S + 600)
+    assert actions == (Cancel(new.name),) and "would end before link 1" in after.attempts[1].withdrawn
+
+
+def test_a_link_that_was_handed_over_never_ends_the_chain() -> None:
+    for how, status in (("CANCELLED", None), ("COMPLETED", 0), ("FAILED", 1), ("TIMEOUT", None)):
+        assert outcome(rules(), attempt(1, job_id="7", how=how, exit_status=status, handed_to="x")) == "on"
+
+
+def test_links_that_are_too_many_after_a_requeue_are_cancelled(tmp_path: Path) -> None:
+    lab = with_waits(planned(tmp_path, ask="fixed", limits=()), (2.0, 9.0))
+    agent = lab.agent()
+    advance_until(lab, agent, 9.5)
+    lab.slurm.requeue(first := job(lab, "1.1"))
+    first.reason = "JobHeldUser"
+    for _ in range(3):
+        lab.pause(agent.cycle())
+    assert [how for _, how in lab.links()] == ["PENDING", "PENDING", "CANCELLED"]
+    assert "too many links are queued" in lab.journal("withdrawn")[0]["why"]
+
+
+@pytest.mark.parametrize("plan", ["fixed", "auto"])
+@pytest.mark.parametrize("reason", ["launch failed requeued held", "launch_failed_requeued_held"])
+def test_a_link_that_no_node_launches_is_submitted_anew(tmp_path: Path, plan: str, reason: str) -> None:
+    """Slurm holds it where users cannot release it."""
+    lab = Lab(tmp_path, FakeSlurm(), {"links": 2, "plan": plan, "setting": 0.0})
+    agent = lab.agent()
+    lab.pause(agent.cycle())
+    lab.slurm.requeue(first := job(lab, "1.1"))
+    first.reason = reason
+    lab.pause(agent.cycle())
+    assert lab.run() == 0
+    assert [one for one in lab.links() if one[1] != "CANCELLED"] == [("1.2", "TIMEOUT"), ("2.1", "TIMEOUT")]
+    assert lab.journal("withdrawn")[0]["why"] == NOT_LAUNCHED and len(lab.journal("handover")) == 1
+
+
+def test_links_that_no_node_ever_launches_end_the_chain(tmp_path: Path) -> None:
+    class Broken(FakeSlurm):
+        def settle(self) -> None:
+            super().settle()
+            for one in self.running():
+                self.requeue(one)
+                one.reason = "launch failed requeued held"
+
+    lab = Lab(tmp_path, Broken(), {"links": 2})
+    assert lab.run() == 1 and len(lab.links()) == 11 and "never launched" in lab.state.why
+
+
+def test_the_administrators_file_bounds_the_queued_links(tmp_path: Path) -> None:
+    lab = with_waits(planned(tmp_path, ask="fixed", limits=()), (2.0, 9.0))
+    (tmp_path / "agent.toml").write_text("most_queued_a_chain = 1\n")
+    agent = lab.agent()
+    advance_until(lab, agent, 9.5)
+    assert [how for _, how in lab.links()] == ["RUNNING", "PENDING"]
+    assert "queued links, at most: 1 a chain" in lab.journal("note")[0]["text"]
+    (tmp_path / "agent.toml").write_text("most_queued_a_chain = many")
+    lab.pause(agent.cycle())
+    assert any("not TOML" in line for line in lab.log)
+
+
+def test_the_bound_of_a_user_counts_the_links_of_other_chains(tmp_path: Path) -> None:
+    lab = planned(tmp_path, ask="fixed", limits=())
+    lab.slurm.waits_s = lambda one: 5 * HOUR_S * one.name.startswith("other")
+    (tmp_path / "agent.toml").write_text("most_queued_a_user = 1\n")
+    lab.slurm.submit("other-00000000-2.1")
+    agent = lab.agent()
+    advance_until(lab, agent, 4.0)
+    assert lab.links() == [], "it waits until the other chain's link has started"
+    advance_until(lab, agent, 5.2)
+    assert lab.links() == [("1.1", "RUNNING")]
+
+
+def test_max_submit_jobs_leaves_room_for_one_queued_link_alone(tmp_path: Path) -> None:
+    lab = with_waits(planned(tmp_path, ask="fixed", limits=()), (2.0, 9.0))
+    lab.limits = UserLimits(submitted=2)
+    agent = lab.agent()
+    advance_until(lab, agent, 9.5)
+    assert [how for _, how in lab.links()] == ["RUNNING", "PENDING"]
+
+
+def test_a_job_that_never_saves_is_not_ended_for_another(tmp_path: Path) -> None:
+    """The released policy chooses the moment, half an hour before the end."""
+    lab = planned(tmp_path, links=2, saves="never", limits=())
+    assert lab.run() == 0
+    assert [(one.limit_s, one.state) for one in lab.slurm.jobs] == [(7200, "TIMEOUT")] * 2
+    assert lab.journal("handover")[0]["overlap_h"] == pytest.approx(0.5, abs=0.02)
+    assert "never saves" in plan_text(lab.chain)
+
+
+def test_the_wanted_work_ends_the_chain(tmp_path: Path) -> None:
+    """Five hours are more than one link of four, less a restart of ten minutes."""
+    lab = planned(tmp_path, work_h=5.0, limits=(14400,))
+    assert lab.run() == 0
+    assert [how for _, how in lab.links()] == ["TIMEOUT", "TIMEOUT"] and lab.state.why == "the wanted work is done"
+
+
+def test_work_is_counted_once_where_links_overlap() -> None:
+    first = attempt(1, job_id="7", how="CANCELLED", start_s=START_S, end_s=START_S + 5000, handed_to="x")
+    second = attempt(2, job_id="8", is_pending=False, start_s=START_S + 4000, end_s=START_S + 9000)
+    queued = attempt(3, job_id="9", limit_s=3600)
+    assert promised_s(rules(restart_s=600), [first, second, queued]) == 5000 + (4000 - 600) + (3600 - 600)
+
+
+def test_the_limits_that_a_link_may_ask_for(tmp_path: Path) -> None:
+    def asked(longest_h: float, **values: Any) -> list[float]:
+        chain = chain_of(tmp_path, plan="auto", **values)
+        return [limit_s / HOUR_S for limit_s in limits_to_ask(chain, 7200, int(longest_h * HOUR_S))]
+
+    assert asked(36) == [2, 4, 8, 12, 24, 36]
+    assert asked(UNLIMITED_S / HOUR_S) == [2], "the longest limit is not known"
+    assert asked(36, limits=(3600, 7200, 180_000)) == [1, 2]
+    assert asked(36, restart_cost_s=3600.0) == [4, 8, 12, 24, 36], "never below three restart costs"
+    assert asked(36, ask="fixed") == [2] == asked(36, options=("--time=2:00:00",))
+    with pytest.raises(ValueError, match="no limit of 48 h can be planned with"):
+        asked(36, limits=(172_800,))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [("2h,12h", (7200, 43200)), (["30m", 60], (1800, 3600)), ("3h..12h", (10800, 14400, 28800, 43200))],
+)
+def test_limits_as_they_are_given(tmp_path: Path, given: Any, expected: tuple[int, ...]) -> None:
+    values = {"script": chain_of(tmp_path).script, "links": 2, "plan": "auto"}
+    assert chains.make(values | {"limits": given}).limits == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"plan": "auto", "limits": "90s"}, "whole number of minutes"),
+        ({"plan": "auto", "limits": "UNLIMITED"}, "UNLIMITED"),
+        ({"plan": "auto", "limits": "often"}, "not understood"),
+        ({"limits": "2h"}, "give --plan auto"),
+        ({"plan": "auto", "ask": "fixed", "limits": "2h"}, "no --ask fixed"),
+        ({"plan": "perhaps"}, "allowed: fixed or auto"),
+        ({"saves": "sometimes"}, "allowed: signal or never"),
+        ({"restart_cost_s": "-1"}, "restart_cost_s"),
+        ({"work_h": "-3h"}, "work_h"),
+    ],
+)
+def test_wrong_values_of_a_plan_are_refused(tmp_path: Path, values: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        chains.make({"script": chain_of(tmp_path).script, "links": 2, **values})
+
+
+def test_a_chain_of_wanted_work_needs_no_number_of_links(tmp_path: Path) -> None:
+    assert chains.make({"script": chain_of(tmp_path).script, "work_h": "10d"}).links == chains.MOST_LINKS
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("a = [", "not TOML"), ("queued = 1", "unknown key"), ("most_queued_a_user = 0", "allowed: 1 to"), ("\0", "TOML")],
+)
+def test_a_wrong_file_of_the_administrator_is_one_line(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "agent.toml").write_text(text)
+    with pytest.raises(ValueError, match=why) as caught:
+        read_bound(tmp_path / "agent.toml")
+    assert "\n" not in str(caught.value)
+
+
+def test_without_a_file_nothing_is_bounded(tmp_path: Path) -> None:
+    assert read_bound(tmp_path / "agent.toml").text == "" == read_bound(tmp_path / "no" / "agent.toml").text
+
+
+def test_a_chain_that_plans_ends_with_its_work(tmp_path: Path) -> None:
+    """Exit status 0 of a link cancels what is queued, also what was submitted before it."""
+    lab = with_waits(planned(tmp_path, FakeSlurm(plan=plans(link_1=Ends(7000))), ask="fixed", limits=()), (2.0, 9.0))
+    assert lab.run() == 0 and [how for _, how in lab.links()][:1] == ["COMPLETED"]
+    assert {how for _, how in lab.links()[1:]} == {"CANCELLED"}
