@@ -37,6 +37,7 @@ from agent.check import GOOD, PROBLEM, Finding, check_agent, wrong_first, wrong_
 from agent.eyes import Eyes
 from agent.sight import SlurmRequest, asked_partitions
 from agent.slurm.commands import Commands, SlurmError
+from agent.slurm.limits import read_defaults
 from agent.slurm.queue import read_queue
 from agent.slurm.settings import Partition, read_partitions
 from agent.slurm_time import SlurmTime
@@ -185,6 +186,7 @@ def check_with_slurm(chain: Chain, policy: ReleasedPolicy, commands: Commands) -
             raise
     else:
         _check_partitions(chain, policy, partitions)
+        _check_access(chain, commands, partitions)
     try:
         submission.try_only(commands, chain.script, chain.options)
     except SlurmError as error:
@@ -207,6 +209,19 @@ def _check_partitions(chain: Chain, policy: ReleasedPolicy, partitions: dict[str
         limits_to_ask(chain, chain.limit_s, longest.limit_s)
     if why := wrong_size(policy.artifact, partitions, names):
         raise ValueError(f"{policy.path}: {why}")
+
+
+def _check_access(chain: Chain, commands: Commands, partitions: dict[str, Partition]) -> None:
+    """Raise ValueError for a partition in which Slurm would never start a job of the user's account or QOS."""
+    asked = request_of(chain.submitted_options, _me(), chain.limit_s)
+    closed = [one for one in asked_partitions(partitions, asked.partition) if one.allows]
+    try:
+        account, qos = read_defaults(commands, asked.user, asked.account) if closed else ("", "")
+    except SlurmError:
+        return  # without accounting there are no accounts
+    for partition in closed:
+        if why := partition.refusal(account.lower(), (asked.qos or qos).lower()):
+            raise ValueError(f"{why}: choose another partition, --account or --qos")
 
 
 def _first_state(chain: Chain, world: AgentServices) -> ChainState:

@@ -68,6 +68,17 @@ def read_limits(
     return _first_set(levels, partition)
 
 
+def read_defaults(commands: Commands, user: str, account: str) -> tuple[str, str]:
+    """Read the account and the QOS of a user's job that names no QOS; account: "" for the user's default one.
+
+    "" for a QOS that is not set. Raises SlurmError.
+    """
+    layout = ("sacctmgr", "--noheader", "--parsable2", "show", "user", "where", f"name={user}", "withassoc")
+    rows = _rows(commands.run(*layout, "format=DefaultAccount,Account,DefaultQOS"), 3)
+    account = account or next((row[0] for row in rows if row[0]), "")
+    return account, next((row[2] for row in rows if row[1] == account), "")
+
+
 def _by_rank(rows: list[list[str]], names: Sequence[str]) -> list[_Level]:
     """Order the QOS as Slurm consults them; `names`: the partition's QOS, then the job's."""
     by_name = {row[0]: row for row in rows}

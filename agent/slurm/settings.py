@@ -44,6 +44,18 @@ class Partition:
     limit_s: int  # longest time limit; UNLIMITED_S if it has none
     is_default: bool
     whole: dict[str, int]
+    allows: tuple[tuple[str, frozenset[str]], ...] = ()  # AllowAccounts, DenyAccounts, AllowQos, DenyQos: those set
+
+    def refusal(self, account: str, qos: str) -> str:
+        """Explain why Slurm would never start a job of this account and QOS here; "" if it may. "": not known.
+
+        With EnforcePartLimits=NO, the default, sbatch accepts such a job, and it waits for ever.
+        """
+        for key, names in self.allows:
+            value, of = (account, "account") if key.endswith("Accounts") else (qos, "QOS")
+            if value and (value in names) != key.startswith("Allow"):
+                return f"partition {self.name} does not allow {of} {value}: {key}={','.join(sorted(names))}"
+        return ""
 
 
 def read_settings(commands: Commands) -> ScontrolConfig:
@@ -123,4 +135,9 @@ def _partition(values: dict[str, str]) -> Partition:
         limit_s=time_limit_s(values.get("MaxTime", "")),
         is_default=values.get("Default") == "YES",
         whole=tres_counts(tres),
+        allows=tuple(
+            (key, frozenset(text.lower().split(",")))
+            for key in ("AllowAccounts", "DenyAccounts", "AllowQos", "DenyQos")
+            if (text := values.get(key, "ALL")) not in ("ALL", "(null)", "")
+        ),
     )

@@ -63,7 +63,7 @@ def main(given: str) -> int:
     )  # fmt: skip
     chain = Chain(
         script=folder / "job.sh", links=values["links"], artifact=folder / values["released"], name=values["name"],
-        cycle_s=values["cycle_s"],
+        cycle_s=values["cycle_s"], **values["more"],
     )  # fmt: skip
     try:
         return cli.keep(chain, Folder(folder / "state" / chain.name), world)

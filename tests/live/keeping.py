@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from agent.chains.state import Folder
 from tests.conftest import REPOSITORY
@@ -56,6 +57,7 @@ class Kept:
     released: str = "released"
     user: str = USER
     kills: int = 0
+    more: dict[str, Any] = field(default_factory=dict)  # values of `Chain`
     process: subprocess.Popen[bytes] | None = field(default=None)
 
     @property
@@ -70,6 +72,7 @@ class Kept:
         values = {
             "rate": clock.rate, "epoch": clock.epoch, "started": clock._started, "folder": str(self.folder),
             "name": self.name, "links": self.links, "cycle_s": self.cycle_s, "released": self.released,
+            "more": self.more,
         }  # fmt: skip
         with (self.folder / f"{self.name}.log").open("ab") as log:
             self.process = subprocess.Popen(

@@ -211,6 +211,10 @@ def test_a_chain_that_plans_is_killed_at_every_call_and_write_and_goes_on(
     assert count > 25
 
 
+def living_of(state: ChainState) -> list[LinkAttempt]:
+    return [one for one in state.attempts if one.is_alive and not one.handed_to]
+
+
 def rules(**changes: Any) -> links.ChainRules:
     values = {"links": 3, "limit_s": 7200, "most_overlap_s": 900.0, "retries": 1, "more_status": 85, "cycle_s": 60.0}
     values["decide_every_s"] = 600
@@ -245,39 +249,50 @@ def attempts(draw: st.DrawFn) -> tuple[LinkAttempt, ...]:
                     is_pending=start_s is None, end_s=None if start_s is None else start_s + 7200,
                     withdrawn=draw(st.sampled_from(["", "", "why"])), after=draw(st.sampled_from(["", "afterany:1"])),
                     exit_status=draw(st.sampled_from([None, 0, 1, 85])),
+                    handed_to=draw(st.sampled_from(["", "", "x"])) if start_s is not None else "",
+                    signalled_s=draw(st.sampled_from([None, START_S])),
                 )
             )  # fmt: skip
     return tuple(made)
 
 
-@settings(max_examples=400, deadline=None)
-@given(attempts(), st.integers(0, 10_000), st.one_of(st.none(), st.builds(keeper.Advice, st.booleans(), st.booleans())))
+@settings(max_examples=800, deadline=None)
+@given(
+    attempts(),
+    st.integers(0, 10_000),
+    st.one_of(st.none(), st.builds(keeper.Advice, st.booleans(), st.booleans())),
+    st.sampled_from([{}, {"ahead": 2, "hands_over": True}, {"ahead": 2, "hands_over": True, "signals": True}]),
+)
 def test_from_any_state_a_cycle_does_nothing_rash(
-    some: tuple[LinkAttempt, ...], later_s: int, advice: keeper.Advice | None
+    some: tuple[LinkAttempt, ...], later_s: int, advice: keeper.Advice | None, planned: dict[str, Any]
 ) -> None:
-    before = state_of(*some)
-    after, actions = keeper.act(rules(), before, START_S + later_s, advice)
+    before, chosen = state_of(*some), rules(**planned)
+    after, actions = keeper.act(chosen, before, START_S + later_s, advice)
     submitted = [action for action in actions if isinstance(action, keeper.Submit)]
     assert len(submitted) <= 1
     assert after.attempts[: len(some)] == tuple(
-        one if one.withdrawn else replace(one, withdrawn=after.attempts[at].withdrawn) for at, one in enumerate(some)
+        replace(one, withdrawn=one.withdrawn or now.withdrawn, handed_to=one.handed_to or now.handed_to)
+        for one, now in zip(some, after.attempts, strict=False)
     )
     assert len(after.attempts) == len(some) + len(submitted)
     by_name = {one.name: one for one in after.attempts}
     assert len(by_name) == len(after.attempts), "a name was used twice"
     for action in actions:
         if isinstance(action, keeper.Cancel):
-            assert by_name[action.name].is_alive and by_name[action.name].withdrawn and by_name[action.name].job_id
+            one = by_name[action.name]
+            assert one.is_alive and one.job_id and (one.withdrawn or one.handed_to)
+            takes_over = any(a.is_running and not a.handed_to and not a.withdrawn for a in after.attempts)
+            assert one.withdrawn or one.is_pending or takes_over or one.signalled_s, "ended for nothing"
     if submitted:
         new = by_name[submitted[0].name]
-        living = [one for one in some if one.is_alive]
+        living = [one for one in some if one.is_alive and not one.handed_to]
         assert after.status == "going" and 1 <= new.link <= 3
         assert not any(one.link == new.link for one in living), "the link lives already"
-        assert len(living) <= 1 and not any(one.withdrawn for one in living)
-        if living and not living[0].is_running:
-            raise AssertionError("the predecessor does not run")
-    _, more = keeper.act(rules(), after, START_S + later_s, advice)
-    assert not [action for action in more if isinstance(action, keeper.Submit)] or not submitted
+        assert len(living) <= chosen.ahead and not any(one.withdrawn for one in living)
+        assert not living or sum(one.is_running for one in living) == 1, "the predecessor does not run"
+    _, more = keeper.act(chosen, after, START_S + later_s, advice)
+    assert len(living_of(after)) <= chosen.ahead + 1 or not submitted
+    assert chosen.ahead > 1 or not [action for action in more if isinstance(action, keeper.Submit)] or not submitted
 
 
 def test_a_successor_counts_as_too_early_beyond_the_bound_alone() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from agent.slurm.accounting import PastJob, parse_past, read_past
 from agent.slurm.commands import SlurmError
-from agent.slurm.limits import UserLimits, read_limits
+from agent.slurm.limits import UserLimits, read_defaults, read_limits
 from agent.slurm.nodes import SinfoStates, in_service, parse_nodes
 from agent.slurm.numbers import UNLIMITED_S
 from agent.slurm.queue import FIELDS, parse_queue
@@ -241,3 +241,29 @@ def test_few_jobs_in_a_day_are_looked_for_in_a_week(started_in_a_day: int, calls
     past = read_past(slurm, now_s)
     assert slurm.calls["sacct"] == calls
     assert ("1000" in {job.id for job in past.jobs}) is (calls == 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "account", "qos", "why"),
+    [
+        ("AllowAccounts=ALL AllowQos=ALL", "a", "q", ""),
+        ("AllowAccounts=b,c AllowQos=ALL", "a", "q", "does not allow account a: AllowAccounts=b,c"),
+        ("AllowAccounts=A,c AllowQos=ALL", "a", "q", ""),
+        ("DenyAccounts=a DenyQos=r", "a", "q", "does not allow account a: DenyAccounts=a"),
+        ("AllowAccounts=ALL AllowQos=r", "a", "q", "does not allow QOS q: AllowQos=r"),
+        ("AllowAccounts=b AllowQos=r", "", "", ""),  # not known
+    ],
+)
+def test_whom_a_partition_refuses(text: str, account: str, qos: str, why: str) -> None:
+    (partition,) = parse_partitions(PARTITION.format(qos="N/A").rstrip() + f" {text}\n").values()
+    assert partition.refusal(account, qos).removeprefix(f"partition {partition.name} ") == why
+
+
+def test_the_account_and_the_qos_of_a_job_that_names_none() -> None:
+    class Users(ReplayedSlurm):
+        def run(self, *argv: str, **_: object) -> str:
+            return "science|science|normal\nscience|other|high\n"
+
+    assert read_defaults(Users([]), "me", "") == ("science", "normal")
+    assert read_defaults(Users([]), "me", "other") == ("other", "high")
+    assert read_defaults(Users([]), "me", "third") == ("third", "")

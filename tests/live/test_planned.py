@@ -1,0 +1,141 @@
+"""Chains that plan on a real Slurm with a fast clock, their agents killed: hand-overs, and no link lost or doubled."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.chains.state import ChainState, Folder
+from agent.slurm.commands import Commands
+from agent.slurm.limits import read_limits
+from agent.slurm.settings import read_partitions, read_settings
+from tests.agent.lab import artifact
+from tests.live.chains import Killer
+from tests.live.clock import FastClock
+from tests.live.keeping import Kept, workplace
+from tests.live.slurm import OWN, Cluster, Slurm
+from tests.live.test_agent import SETTINGS
+from traces.counted import counted
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+
+IS_FULL = os.environ.get("BATON_LIVE") == "full"
+RATE, CYCLE_S, LIMIT_H = 300.0, 150.0, 1
+LINKS, CHAINS = (8, 3) if IS_FULL else (3, 2)
+NODES = CHAINS + 1  # one more than links run
+# A job that saves when it is signalled, and asks for another link; the file shows when which link saved.
+SCRIPT = f"""#!/bin/sh
+#SBATCH --time={LIMIT_H}:00:00 --nodes=1 --ntasks=8 --signal=B:USR1@300 --open-mode=append
+trap 'echo "$BATON_LINK $SLURM_JOB_ID" >> "$BATON_CHAIN_DIR/saved"; kill $!; exit 85' USR1
+sleep 3600 &
+wait
+"""
+CLOSED = "PartitionName=closed Nodes=ALL AllowAccounts=nobody MaxTime=2-00:00:00 DefaultTime=01:00:00 State=UP"
+
+
+@pytest.fixture(scope="module")
+def fast(version: str) -> Iterator[Slurm]:
+    """A Slurm that enforces limits, on a clock 300 times as fast."""
+    settings = {**SETTINGS, "AccountingStorageEnforce": "limits", "MinJobAge": "172800"}
+    cluster = Cluster(nodes=NODES, settings=settings, partitions=(*Cluster().partitions, CLOSED))
+    with Slurm.running(cluster, FastClock(RATE), version) as slurm:
+        yield slurm
+
+
+def test_planned_chains_survive_kills(fast: Slurm, record_property: Callable[[str, object], None]) -> None:
+    """A job that ends long before its limit holds the free node at first, so that links are queued early."""
+    assert fast.clock is not None
+    place = workplace(fast, "planned", SCRIPT)
+    artifact(place / "released", trained_on={"capacity": NODES})
+    (place / "closed.sh").write_text(SCRIPT.replace("--nodes=1", "--nodes=1 --partition=closed"))
+    plan = {"plan": "auto", "ask": "fixed", "restart_cost_s": 300.0}
+    kept = [Kept(fast, place, f"plan{number}", LINKS, CYCLE_S, more=plan) for number in range(CHAINS)]
+    kills = 100 if IS_FULL else 6 if fast.version == OWN else 3
+    hours = 0.6 * LINKS * LIMIT_H
+    fast.sbatch("--time=90", "--exclusive", script=f"sleep {900 / RATE}")
+    for one in kept:
+        one.start()
+    fast.wait(30, lambda: all(one.has_begun() for one in kept), "the chains to begin")
+    killer, started = Killer(fast.clock, kills, hours, seed=2), time.monotonic()
+    try:
+        while any(one.status() is None for one in kept):
+            assert time.monotonic() - started < 4 * LINKS * LIMIT_H * 3600 / RATE + 60, "\n".join(
+                one.log() for one in kept
+            )
+            killer.look(kept)
+            time.sleep(0.05)
+    finally:
+        for one in kept:
+            one.end()
+    states = {one.name: _state(one) for one in kept}
+    assert killer.left == 0 and {state.status for state in states.values()} == {"done"}, kept[0].log()
+    handed = [_audited(fast, one, states[one.name]) for one in kept]
+    assert sum(handed) >= 1, _logs(kept)
+    record_property(
+        "said", f"Slurm {fast.version}: {CHAINS} planned chains, {counted(sum(handed), 'hand-over')}, {kills} kills"
+    )
+
+
+def test_what_a_plan_reads_of_limits_and_a_closed_partition(fast: Slurm) -> None:
+    """MaxSubmitJobs and MaxWall of association and QOS; a partition of other accounts is refused in one line."""
+    fast.run("sacctmgr", "-i", "modify", "user", "root", "set", "MaxSubmitJobs=2", "MaxWall=06:00:00")
+    commands = Commands({**fast.env})
+    settings, partitions = read_settings(commands), read_partitions(commands)
+    limits = read_limits(commands, settings, partitions["gpu"], user="root", account="", qos="")
+    assert (limits.submitted, limits.wall_s) == (2, 21_600)
+    fast.run("sacctmgr", "-i", "modify", "qos", "normal", "set", "MaxSubmitJobsPerUser=1", "MaxWall=05:00:00")
+    limits = read_limits(commands, settings, partitions["gpu"], user="root", account="", qos="")
+    assert (limits.submitted, limits.wall_s) == (1, 18_000)
+    place = fast.folder / "planned"
+    refused = Kept(fast, place, "closed", 2, CYCLE_S, more={"plan": "auto", "options": ["--partition=closed"]})
+    refused.start()
+    assert refused.process is not None
+    assert refused.process.wait(30) != 0
+    why = "partition closed does not allow account science: AllowAccounts=nobody"
+    assert refused.log().rstrip().endswith(f"{why}: choose another partition, --account or --qos")
+
+
+def _logs(kept: list[Kept]) -> str:
+    return "\n".join(one.log() for one in kept)
+
+
+def _state(one: Kept) -> ChainState:
+    state = Folder(one.state).load()
+    assert state is not None
+    return state
+
+
+def _audited(slurm: Slurm, one: Kept, state: ChainState) -> int:
+    """Hold a chain against the accounting; returns its number of hand-overs."""
+    fields = "JobIDRaw,JobName,State,Start,End"
+    rows: list[list[str]] = []
+
+    def settled() -> bool:
+        text = slurm.run("sacct", "-a", "-n", "-P", "-X", "-o", fields, "-S", "2026-12-01", "-E", "2027-12-01")
+        rows[:] = [line.split("|") for line in text.splitlines() if f"|{one.name}-" in line]
+        return all(row[2] not in ("RUNNING", "PENDING") for row in rows)
+
+    slurm.wait(30, settled, "the accounting to catch up", every=0.5)
+    by_id, known = {row[0]: row for row in rows}, {a.job_id for a in state.attempts if a.job_id}
+    assert set(by_id) == known, f"jobs {set(by_id) ^ known} are not known to both"
+    assert max(Counter(row[1] for row in rows).values()) == 1, rows
+    saved = [line.split() for line in (_saved(one).read_text().splitlines() if _saved(one).exists() else [])]
+    assert len({job_id for _, job_id in saved}) == len(saved), f"a job was asked to save twice: {saved}"
+    by_name = {a.name: a for a in state.attempts}
+    handed = [a for a in state.attempts if a.handed_to]
+    for older in handed:
+        newer = by_id[by_name[older.handed_to].job_id]
+        assert newer[3] < by_id[older.job_id][4], f"{older.name} ended before {newer[1]} began: {rows}"
+        assert older.job_id in {job_id for _, job_id in saved}, f"{older.name} did not save: {rows}"
+    ran = [a for a in state.attempts if a.ran]
+    assert {a.link for a in ran} == set(range(1, LINKS + 1)) and len(ran) == LINKS, state.attempts
+    return len(handed)
+
+
+def _saved(one: Kept) -> Path:
+    return Folder(one.state).for_jobs / "saved"
