@@ -6,6 +6,9 @@ submission to first start. A job with a dependency also waits for its predecesso
 counts among the handovers but not among the predictions. A job that has not started counts in neither, so long waits
 appear late.
 
+A plan (`baton-agent run --plan auto`) also predicts the interruption before the link that it submits. We compare it
+with what happened, by the limit that it chose.
+
 The wait after a submission at the predecessor's end (reactive) is unknown, because nothing was submitted then. If a
 later submission starts no earlier, the interruption of reactive is at least the one achieved; a log cannot show how
 much longer it is.
@@ -34,7 +37,7 @@ from traces.units import HOUR_S
 TABLES: tuple[Table, ...] = (DEPLOYED_LINKS, DEPLOYED_POLICIES)
 EVERY, NONE = "all", "none"  # values of decided_by: the row of all jobs, and jobs submitted without a decision
 ATTEMPT = ("chain", "link", "attempt")
-VERSION = ("decided_by", "policy", "version", "setting")
+VERSION = ("decided_by", "policy", "version", "setting", "limit_s")
 FIGURES = ("interruption_h", "overlap_h", "zero_share")
 
 
@@ -158,6 +161,10 @@ def _figures(links: pl.DataFrame) -> dict[str, Any]:
     }  # fmt: skip
     values = handed.select(FIGURES).to_numpy().T[None]  # (1, figures, n)
     figures |= handed.select(FIGURES).mean().row(0, named=True)
+    planned = links.filter(pl.col("handover_utc").is_not_null() & pl.col("expected_interruption_s").is_not_null())
+    both = ((pl.col(f"{which}interruption_s").mean() / HOUR_S).alias(f"{name}_interruption_h")
+            for which, name in (("expected_", "expected"), ("", "planned")))  # fmt: skip
+    figures |= {"planned": planned.height, **planned.select(both).row(0, named=True)}
     weights = start_weights(at_s)
     if weights is not None:
         drawn = resampled_means(np.ascontiguousarray(values), weights, seed_weights(1))

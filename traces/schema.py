@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 
 # Upper bounds of one record's values, by a column's full name or the last part of it. No machine comes near them: a
 # larger value is a fault or an attack, and the record is rejected with the value. A product of two bounds fits in
@@ -299,6 +299,8 @@ DECISION = (
     Column("left_s", INT, "s", "time left of the predecessor until its limit; null where it was not observed"),
     Column("start_estimate_s", INT, "s", "predicted wait of the successor if submitted then, assuming that jobs run to their limits; null where it was not observed"),
     Column("start_expected_s", INT, "s", "predicted wait of the successor if submitted then, assuming expected run times; null where it was not observed"),
+    Column("limit_s", INT, "s", "time limit that a plan chose for the next link; null without a plan"),
+    Column("expected_interruption_s", INT, "s", "mean interruption before that link in the plan's futures, if submitted when the plan says; null without a plan"),
 )  # fmt: skip
 DEPENDENCY = Column("dependency", TEXT, "", "dependency given at submission; '' for none")
 PREDECESSOR_ID = Column("predecessor_id", TEXT, "", "job id of the previous link, which hands over its work")
@@ -313,7 +315,7 @@ AGENT_DECISIONS = Table(
         Column("link", INT, "", "number of the running link, from 1", nullable=False),
         Column("predecessor_id", TEXT, "", "job id of the running link", nullable=False),
         Column("submit", FLAG, "", "true: submit now", nullable=False),
-        Column("decided_by", TEXT, "", "what decided: policy, start estimate or predecessor's end", nullable=False),
+        Column("decided_by", TEXT, "", "what decided: policy, plan, start estimate or predecessor's end", nullable=False),
         Column("reason", TEXT, "", "reason in words; untrusted text, escape before use", nullable=False),
         *DECISION,
         Column("hidden", TEXT, "", "features of the observation that the agent cannot observe on this Slurm, joined by commas", nullable=False),
@@ -329,7 +331,7 @@ AGENT_EVENTS = Table(
         CLUSTER,
         CHAIN,
         Column("time_utc", UTC, "", "when the agent learned of the event", nullable=False),
-        Column("event", TEXT, "", "submitted, waits, started, requeued, withdrawn, ended, handover, chain or note", nullable=False),
+        Column("event", TEXT, "", "submitted, waits, started, requeued, withdrawn, handed over (the agent ended it because a newer link ran), ended, handover, chain or note", nullable=False),
         Column("link", INT, "", "number of the link, from 1; for a handover that of the later link; null for chain and note"),
         Column("attempt", INT, "", "1-based number of the link's attempt; null for handover, chain and note"),
         Column("job_id", TEXT, "", "job id of the attempt; '' where it never became a job; null for chain and note"),
@@ -344,7 +346,7 @@ AGENT_EVENTS = Table(
         PREDECESSOR_ID,
         Column("interruption_s", INT, "s", "for a handover: time from the end of the previous link to the start of the next; 0 where they overlap"),
         Column("overlap_s", INT, "s", "for a handover: time from the start of the next link to the end of the previous one; 0 where they do not overlap"),
-        Column("text", TEXT, "", "why the link waits, was withdrawn or the chain ended, or the text of a note; untrusted text, escape before use"),
+        Column("text", TEXT, "", "why the link waits, was withdrawn or the chain ended, the job that took over, or the text of a note; untrusted text, escape before use"),
         FILE,
         LINE,
     ),

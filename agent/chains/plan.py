@@ -74,9 +74,9 @@ class Candidate:
     def expectation(self) -> dict[str, Any]:
         """What to expect if each handover were like this one, for the journal and for people.
 
-        lost_h_per_day: hours of interruption and restarts for a day of work. ci95: the interval of that mean, from
-        draws of futures. restarts_per_day. start_s: median start, epoch s; start_range_s: in the shortest and longest
-        tenth of futures. None where the link would do no work.
+        interruption_h: mean before this link. lost_h_per_day: hours of interruption and restarts for a day of work.
+        ci95: the interval of that mean, from draws of futures. restarts_per_day. start_s: median start, epoch s;
+        start_range_s: in the shortest and longest tenth of futures. None where the link would do no work.
         """
         lost_s = np.maximum(self.gap_s, 0) + self.restart_s
         work_s = self.limit_s + np.minimum(self.gap_s, 0) - self.restart_s
@@ -88,6 +88,7 @@ class Candidate:
         return {
             "limit_s": self.limit_s,
             "delay_s": self.delay_s,
+            "interruption_h": float(np.maximum(self.gap_s, 0).mean()) / HOUR_S,
             "lost_h_per_day": float(day_h * lost_s.mean() / work_s.mean()) if does_work else None,
             "ci95": [float(low), float(high)] if does_work else None,
             "restarts_per_day": float(DAY_S / work_s.mean()) if does_work else None,

@@ -19,7 +19,7 @@ from traces.schema import (
     Table,
 )
 
-DECIDED_BY = "policy, start estimate or predecessor's end, as in `agent_decisions`; none for a job submitted without a decision (the first link, the last moment, a retry)"
+DECIDED_BY = "policy, plan, start estimate or predecessor's end, as in `agent_decisions`; none for a job submitted without a decision (the first link, the last moment, a retry)"
 
 DEPLOYED_LINKS = Table(
     "deployed_links",
@@ -68,6 +68,7 @@ DEPLOYED_POLICIES = Table(
         Column("policy", TEXT, "", "name of the released policy"),
         Column("version", TEXT, "", "version of that policy, as in `agent_decisions`"),
         Column("setting", FLOAT, "", "value of the policy's setting"),
+        Column("limit_s", INT, "s", "time limit that a plan chose; null without a plan"),
         Column("decisions", INT, "", "decisions to submit or to wait", nullable=False),
         Column("submissions", INT, "jobs", "jobs submitted on these decisions", nullable=False),
         Column("started", INT, "jobs", "submitted jobs that have started", nullable=False),
@@ -80,6 +81,9 @@ DEPLOYED_POLICIES = Table(
         *_ends("overlap_h", "h"),
         Column("zero_share", FLOAT, "", "share of handovers without interruption"),
         *_ends("zero_share", ""),
+        Column("planned", INT, "", "handovers before which a plan predicted the interruption", nullable=False),
+        Column("expected_interruption_h", FLOAT, "h", "mean predicted interruption of these handovers"),
+        Column("planned_interruption_h", FLOAT, "h", "mean actual interruption of these handovers"),
         Column("predicted", INT, "jobs", "started jobs with a predicted wait and no dependency", nullable=False),
         Column("wait_mean_s", FLOAT, "s", "mean actual wait of these jobs, from submission"),
         Column("estimate_mean_s", FLOAT, "s", "mean wait predicted from time limits"),
@@ -92,5 +96,5 @@ DEPLOYED_POLICIES = Table(
         Column("before_share", FLOAT, "", "share of waits shorter than that"),
         Column("after_share", FLOAT, "", "share of waits longer than that"),
     ),
-    key=("cluster", "decided_by", "policy", "version", "setting"),
+    key=("cluster", "decided_by", "policy", "version", "setting", "limit_s"),
 )  # fmt: skip

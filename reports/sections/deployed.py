@@ -16,7 +16,7 @@ from simulator.metrics import NOTICED_WAIT_S
 from traces.counted import counted
 
 MOST_ROWS = 50
-EVERY = "all"
+EVERY, PLAN = "all", "plan"  # values of decided_by
 _MINUTES = NOTICED_WAIT_S // 60
 _INTERVALS = {"interruption_ci": "interruption{}_h", "overlap_ci": "overlap{}_h", "zero_ci": "zero_share{}"}
 
@@ -37,6 +37,7 @@ def deployed(source: Source) -> Section:
     _which_decided(section, rows)
     window = _window(links)
     section.tables.append(_by_version(source, rows, whole, window))
+    _plans(source, section, rows, whole, window)
     _predictions(source, section, links, rows, window)
     if not links.is_empty():
         section.tables.append(_by_link(source, links, window))
@@ -79,12 +80,15 @@ def _sentences(section: Section, links: pl.DataFrame, whole: dict[str, Any]) -> 
 def _which_decided(section: Section, rows: list[dict[str, Any]]) -> None:
     """Say which versions decided, and how often the agent's own rules did."""
     versions = [row for row in rows if row["decided_by"] == "policy"]
+    plans = [row for row in rows if row["decided_by"] == PLAN]
     policies = [
         f"{fmt.text(row['policy'])} {fmt.text(row['version'])} at {fmt.number(row['setting'])} "
         f"({counted(row['decisions'], 'decision')})"
         for row in versions
     ]
-    others = sum(row["decisions"] for row in rows if row["decided_by"] not in ("policy", EVERY))
+    if plans:
+        policies.append(f"plans ({counted(sum(row['decisions'] for row in plans), 'decision')})")
+    others = sum(row["decisions"] for row in rows if row["decided_by"] not in ("policy", PLAN, EVERY))
     section.sentences.append(
         f"Policies that decided: {', '.join(policies) or 'none'}. The agent's own rules made "
         f"{counted(others, 'decision')} that a policy could not make."
@@ -110,6 +114,38 @@ def _by_version(
             "zero_share|no interruption|percent", "zero_ci|95 %|interval",
         ),
         [_with_intervals(row) for row in rows],
+    )  # fmt: skip
+
+
+def _plans(
+    source: Source,
+    section: Section,
+    rows: list[dict[str, Any]],
+    whole: dict[str, Any],
+    window: tuple[datetime, datetime] | None,
+) -> None:
+    """Compare actual with predicted interruptions, by the limit that a plan chose."""
+    plans = [row for row in rows if row["decided_by"] == PLAN]
+    if not plans:
+        return
+    if whole["planned"]:
+        section.sentences.append(
+            f"Plans expected {fmt.number(whole['expected_interruption_h'])} h of interruption at "
+            f"{counted(whole['planned'], 'handover')}; {fmt.number(whole['planned_interruption_h'])} h happened."
+        )
+    section.tables.append(
+        TableView(
+            "plans",
+            "Predicted against actual interruption, by planned limit",
+            "Means per handover to a link that a plan submitted. Predicted: the mean over the plan's futures at the "
+            f"submission. {source.caption(whole['planned'], 'handovers', window=window)}",
+            columns(
+                "limit_s|limit|duration", "setting|overlap weight|number", "decisions|decisions|count",
+                "submissions|submitted|count", "planned|handovers|count",
+                "expected_interruption_h|predicted, h|number", "planned_interruption_h|actual, h|number",
+            ),
+            plans,
+        )
     )  # fmt: skip
 
 

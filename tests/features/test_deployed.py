@@ -215,3 +215,22 @@ def test_no_log_no_row(tmp_path: Path) -> None:
 def test_notes_alone_are_a_log_without_links(tmp_path: Path) -> None:
     links, policies = tables(tmp_path, [agent_line("note")])
     assert links == [] and policies == {}
+
+
+def test_a_plan_is_held_against_what_happened(tmp_path: Path) -> None:
+    """Links of 2 h wait for 3 h, as predicted."""
+    lab = lab_of(tmp_path / "lab", FakeSlurm(), links=3, plan="auto", ask="fixed")
+    lab.waits_h, lab.slurm.waits_s = (lambda limit_h: 3.0), (lambda one: 3 * HOUR_S)
+    assert lab.run() == 0
+    links, _ = tables(tmp_path, lab.folder.path / "decisions.jsonl")
+    decided = [row for row in links if row["decided_by"] == "plan" and row["handover_utc"] is not None]
+    assert [row["limit_s"] for row in decided] == [7200, 7200]
+    found = deployed.compute(DataFolder(tmp_path / "data"), LAB)["deployed_policies"].to_dicts()
+    (row,) = [row for row in found if row["decided_by"] == "plan" and row["limit_s"] == 7200]
+    assert row["planned"] == 2 and row["policy"] == "plan" and row["setting"] == 0.5
+    assert row["planned_interruption_h"] == pytest.approx(np.mean([one["interruption_s"] for one in decided]) / HOUR_S)
+    expected = [one["expected_interruption_s"] for one in decided]
+    assert row["expected_interruption_h"] == pytest.approx(np.mean(expected) / HOUR_S, abs=1e-3)
+    assert expected[0] == 3 * HOUR_S, "waits of 4.5, 4.5 and 6 h, with caution, and 2 h left"
+    (every,) = [row for row in found if row["decided_by"] == "all"]
+    assert every["planned"] == 2 and every["limit_s"] is None

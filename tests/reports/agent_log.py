@@ -40,6 +40,9 @@ def agent_tables(
             "setting": 1.0, "left_s": left_s, "start_estimate_s": longest_s, "start_expected_s": longest_s // 3,
             "hidden": "", "line": 2 * len(decisions) + 1,
         }  # fmt: skip
+        if link % 5 == 0:
+            decision |= {"decided_by": "plan", "policy": "plan", "version": None, "limit_s": LIMIT_H * HOUR_S,
+                         "expected_interruption_s": 1800}  # fmt: skip
         decisions.append(about | decision)
         event(submit, "submitted", link + 1, submit_utc=submit, dependency="")
         start = submit + timedelta(seconds=wait_s)

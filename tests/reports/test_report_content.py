@@ -390,6 +390,9 @@ def test_the_deployed_policy_is_told_by_version_and_link(full_data: DataFolder) 
     assert every["handovers"] == sum(row["handovers"] for row in others) == 35
     low, high = every["interruption_ci"]
     assert low < every["interruption_h"] < high
+    (plan,) = section["tables"]["plans"]
+    assert (plan["limit_s"], plan["expected_interruption_h"]) == (43200, 0.5)
+    assert any(line.startswith("Plans expected 0.50 h of interruption at") for line in section["sentences"])
     links = section["tables"]["deployed_links"]
     gaps = [row["interruption_s"] for row in links if row["interruption_s"] is not None]
     assert every["interruption_h"] == pytest.approx(sum(gaps) / len(gaps) / 3600)

@@ -166,6 +166,13 @@ class _Line:
             raise ValueError(f"observation is {_shown_value(value)}, not an object")
         return value
 
+    def candidate(self) -> Line:
+        """Return what a plan expected of the limit that it chose; {} without a plan."""
+        value = self._values.get("candidates", [])
+        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+            raise ValueError(f"candidates is {_shown_value(value)}, not a list of objects")
+        return next((one for one in value if one.get("limit_s") == self._values.get("limit_s")), {})
+
     def hidden(self) -> str:
         """Return the names of the features that could not be observed, joined by commas."""
         value = self._values.get("hidden")
@@ -213,6 +220,8 @@ def _decision(line: _Line) -> Row:
         "start_estimate_s": line.seconds("start_estimate_h", seen),
         "start_expected_s": line.seconds("start_estimate_expected_h", seen),
         "hidden": line.hidden(),
+        "limit_s": line.count("limit_s", needed=False),
+        "expected_interruption_s": line.seconds("interruption_h", line.candidate()),
     }
 
 
@@ -251,6 +260,7 @@ EVENTS: dict[str, Callable[[_Line], Row]] = {
     "started": _started,
     "requeued": _attempt,
     "withdrawn": lambda line: _attempt(line) | {"text": line.text("why")},
+    "handed over": lambda line: _attempt(line) | {"text": line.text("to")},
     "ended": _ended,
     "handover": _handover,
     "chain": lambda line: {"state": line.text("status"), "text": line.text("why")},
