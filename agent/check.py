@@ -12,6 +12,7 @@ from agent.futures import PAST_S, site_of
 from agent.hidden_cost import hidden_costs, words_of
 from agent.sight import SlurmContext, SlurmRequest, asked_partitions, hidden_features, hides_futures
 from agent.slurm.commands import NOT_RUN, Commands, SlurmError
+from agent.slurm.limits import read_defaults
 from agent.slurm.queue import Queue, SqueueJob
 from agent.slurm.settings import Partition
 from features.observe import FILLS, HIDDEN_TOGETHER
@@ -63,6 +64,8 @@ def check_agent(
         found.append(Finding(PROBLEM, "artifact", why))
     if why := wrong_first(first, queue.jobs, request.user):
         found.append(Finding(PROBLEM, "first", why))
+    if not context.partitions_why and (why := wrong_partition(commands, context.partitions, request)):
+        found.append(Finding(PROBLEM, "partition", why))
     if site is not None:
         found.append(_ahead(hides_futures(queue, context)))
     if trial is not None:
@@ -84,6 +87,23 @@ def wrong_size(artifact: Artifact | None, partitions: Mapping[str, Partition], p
         f"{asked[0].name} {sizes[0]} (allowed difference: {SIZE_SLACK:.0%}); "
         "without --artifact the built-in start estimate decides"
     )
+
+
+def wrong_partition(commands: Commands, partitions: Mapping[str, Partition], request: SlurmRequest) -> str:
+    """Explain why Slurm would never start a job of this user's account or QOS in a partition; "" if it may.
+
+    Raises ValueError for an unknown partition.
+    """
+    closed = [one for one in asked_partitions(dict(partitions), request.partition) if one.allows]
+    if not closed:
+        return ""
+    try:
+        account, qos = read_defaults(commands, request.user, request.account)
+    except SlurmError:
+        return ""  # without accounting there are no accounts
+    refusals = [one.refusal(account.lower(), (request.qos or qos).lower()) for one in closed]
+    why = next(filter(None, refusals), "")
+    return why and f"{why}; choose another partition, --account or --qos"
 
 
 def wrong_first(first: str, jobs: Iterable[SqueueJob], user: str) -> str:

@@ -33,11 +33,10 @@ from agent.chains.loop import EXIT, FAILED, STOPPED, UNWRITTEN, Agent, AgentServ
 from agent.chains.options import chain_options
 from agent.chains.planner import limits_to_ask, nodes_of, plan_text, request_of
 from agent.chains.state import GOING, Busy, ChainState, Folder, LinkAttempt, new_chain_state
-from agent.check import GOOD, PROBLEM, Finding, check_agent, wrong_first, wrong_size
+from agent.check import GOOD, PROBLEM, Finding, check_agent, wrong_first, wrong_partition, wrong_size
 from agent.eyes import Eyes
 from agent.sight import SlurmRequest, asked_partitions
 from agent.slurm.commands import Commands, SlurmError
-from agent.slurm.limits import read_defaults
 from agent.slurm.queue import read_queue
 from agent.slurm.settings import Partition, read_partitions
 from agent.slurm_time import SlurmTime
@@ -186,7 +185,9 @@ def check_with_slurm(chain: Chain, policy: ReleasedPolicy, commands: Commands) -
             raise
     else:
         _check_partitions(chain, policy, partitions)
-        _check_access(chain, commands, partitions)
+        asked = request_of(chain.submitted_options, _me(), chain.limit_s)
+        if why := wrong_partition(commands, partitions, asked):
+            raise ValueError(why)
     try:
         submission.try_only(commands, chain.script, chain.options)
     except SlurmError as error:
@@ -206,22 +207,9 @@ def _check_partitions(chain: Chain, policy: ReleasedPolicy, partitions: dict[str
             "lower --time or choose another partition"
         )
     if chain.is_planned:
-        limits_to_ask(chain, chain.limit_s, longest.limit_s)
+        limits_to_ask(chain, chain.limit_s, longest.limit_s)  # raises ValueError if there is none
     if why := wrong_size(policy.artifact, partitions, names):
         raise ValueError(f"{policy.path}: {why}")
-
-
-def _check_access(chain: Chain, commands: Commands, partitions: dict[str, Partition]) -> None:
-    """Raise ValueError for a partition in which Slurm would never start a job of the user's account or QOS."""
-    asked = request_of(chain.submitted_options, _me(), chain.limit_s)
-    closed = [one for one in asked_partitions(partitions, asked.partition) if one.allows]
-    try:
-        account, qos = read_defaults(commands, asked.user, asked.account) if closed else ("", "")
-    except SlurmError:
-        return  # without accounting there are no accounts
-    for partition in closed:
-        if why := partition.refusal(account.lower(), (asked.qos or qos).lower()):
-            raise ValueError(f"{why}: choose another partition, --account or --qos")
 
 
 def _first_state(chain: Chain, world: AgentServices) -> ChainState:
@@ -300,7 +288,7 @@ def look(options: argparse.Namespace, of_sbatch: list[str]) -> int:
         folder, chain = _folder(values), chains.make({"links": 1, **values})
         if why := _another_chain(folder, folder.load(), chain):
             found.append(Finding(PROBLEM, "state", why))
-        found.append(Finding(GOOD, "plan" if chain.is_planned else "overlap", plan_text(chain) or _overlap(chain)))
+        found.append(Finding(GOOD, "plan" if plan_text(chain) else "overlap", plan_text(chain) or _overlap(chain)))
     commands = Commands()
     trial = None if chain is None else partial(submission.try_only, commands, chain.script, chain.options)
     first = "" if chain is None else chain.first

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from agent.chains.journal import handovers
 from agent.chains.state import ChainState, LinkAttempt
 from traces.counted import counted
+from traces.units import HOUR_S
 from traces.visible import visible
 
 WIDTH = 60  # characters of the timeline
@@ -55,7 +56,10 @@ def _row(attempt: LinkAttempt) -> tuple[str, ...]:
         state = "not yet known to Slurm"
     else:
         state = "PENDING" if attempt.is_pending else "RUNNING"
-    note = attempt.withdrawn or (attempt.reason if attempt.is_pending and attempt.is_alive else "")
+    handed = f"handed over to {attempt.handed_to}" if attempt.handed_to else ""
+    why = attempt.withdrawn or handed or (attempt.reason if attempt.is_pending and attempt.is_alive else "")
+    limit = "" if attempt.limit_s is None else f"limit {attempt.limit_s / HOUR_S:g} h"
+    note = "; ".join(filter(None, (limit, why)))
     end_s = None if attempt.is_alive else attempt.end_s
     times = (_time(attempt.submit_s), _time(attempt.start_s), _time(end_s))
     cells = (f"{attempt.link}.{attempt.number}", attempt.job_id or "-", state, *times, note)

@@ -97,7 +97,7 @@ def test_what_a_plan_reads_of_limits_and_a_closed_partition(fast: Slurm) -> None
     assert refused.process is not None
     assert refused.process.wait(30) != 0
     why = "partition closed does not allow account science: AllowAccounts=nobody"
-    assert refused.log().rstrip().endswith(f"{why}: choose another partition, --account or --qos")
+    assert refused.log().rstrip().endswith(f"{why}; choose another partition, --account or --qos")
 
 
 def _logs(kept: list[Kept]) -> str:

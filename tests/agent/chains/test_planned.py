@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent import cli
 from agent.chains import chain as chains
+from agent.chains import status
 from agent.chains.bound import read_bound
 from agent.chains.keeper import Cancel, Signal, act
 from agent.chains.links import outcome, promised_s
@@ -16,9 +19,9 @@ from agent.chains.state import NOT_LAUNCHED
 from agent.slurm.limits import UserLimits
 from agent.slurm.numbers import UNLIMITED_S
 from tests.agent.chains.test_keeper import attempt, rules, state_of
-from tests.agent.fake_slurm import START_S, FakeSlurm
-from tests.agent.lab import SCRIPT, Lab, advance_until, chain_of, job, plans
-from tests.agent.lab import Plan as Ends
+from tests.agent.fake_slurm import START_S, CheckedSlurm, FakeCommands, FakeSlurm
+from tests.agent.fake_slurm import Plan as Ends
+from tests.agent.lab import SCRIPT, Lab, advance_until, chain_of, job, plans, run
 from traces.units import HOUR_S
 
 
@@ -119,8 +122,8 @@ def test_a_newer_link_that_would_end_first_is_cancelled() -> None:
 
 
 def test_a_link_that_was_handed_over_never_ends_the_chain() -> None:
-    for how, status in (("CANCELLED", None), ("COMPLETED", 0), ("FAILED", 1), ("TIMEOUT", None)):
-        assert outcome(rules(), attempt(1, job_id="7", how=how, exit_status=status, handed_to="x")) == "on"
+    for how, code in (("CANCELLED", None), ("COMPLETED", 0), ("FAILED", 1), ("TIMEOUT", None)):
+        assert outcome(rules(), attempt(1, job_id="7", how=how, exit_status=code, handed_to="x")) == "on"
 
 
 def test_links_that_are_too_many_after_a_requeue_are_cancelled(tmp_path: Path) -> None:
@@ -283,3 +286,42 @@ def test_a_chain_that_plans_ends_with_its_work(tmp_path: Path) -> None:
     lab = with_waits(planned(tmp_path, FakeSlurm(plan=plans(link_1=Ends(7000))), ask="fixed", limits=()), (2.0, 9.0))
     assert lab.run() == 0 and [how for _, how in lab.links()][:1] == ["COMPLETED"]
     assert {how for _, how in lab.links()[1:]} == {"CANCELLED"}
+
+
+def test_status_shows_the_limit_and_the_hand_over(tmp_path: Path) -> None:
+    lab = with_waits(planned(tmp_path, links=2, limits=(7200,)), (2.0, 1.5))
+    lab.slurm.waits_s = lambda job: 0.0
+    lab.run()
+    first, second = [
+        line for line in status.table(lab.state, lab.slurm.now_s).splitlines() if line[:3] in ("1.1", "2.1")
+    ]
+    assert f"limit 2 h; handed over to {lab.slurm.jobs[1].name}" in first and second.endswith("limit 2 h")
+
+
+class Closed(CheckedSlurm):
+    """A partition for one account, of which the user is not."""
+
+    def call(self, argv: Sequence[str]) -> str:
+        """What a command prints."""
+        if argv[0] == "sacctmgr":
+            return "science|science|normal\n"
+        return super().call(argv).replace("Default=YES", "Default=YES AllowAccounts=nobody")
+
+
+@pytest.mark.parametrize(
+    ("slurm", "options", "why"),
+    [
+        (Closed(), (), "partition gpu does not allow account science: AllowAccounts=nobody; choose another"),
+        (CheckedSlurm(), ("--plan", "auto", "--limits", "13h"), "no limit of 13 h can be planned with"),
+        (CheckedSlurm(), ("--plan", "auto", "--restart-cost", "5h"), "no limit of 2 h, 4 h, 8 h, 12 h can be planned"),
+    ],
+)
+def test_what_run_refuses_before_it_submits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    slurm: CheckedSlurm, options: tuple[str, ...], why: str,
+) -> None:  # fmt: skip
+    chain, commands = chain_of(tmp_path), FakeCommands(slurm)
+    monkeypatch.setattr(cli, "Commands", lambda: commands)
+    given = ("run", str(chain.script), "--links", "2", "--state", str(tmp_path / "s"), *options)
+    code, err = run(capsys, *given)
+    assert code == 2 and why in err and err.count("\n") == 1 and slurm.jobs == []
