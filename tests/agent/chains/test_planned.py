@@ -48,7 +48,7 @@ def test_it_asks_for_the_limit_that_loses_least(tmp_path: Path) -> None:
     """On an idle cluster the longest; where it waits for days, the one that starts in time."""
     lab = planned(tmp_path / "idle", links=2)
     assert lab.run() == 0
-    assert [(one.limit_s, one.state) for one in lab.slurm.jobs] == [(14400, "TIMEOUT")] * 2
+    assert [(one.limit_s, one.state, one.dependency) for one in lab.slurm.jobs] == [(14400, "TIMEOUT", "")] * 2
     lab = with_waits(planned(tmp_path / "busy", links=2), (4.0, 40.0), (2.0, 0.1))
     assert lab.run() == 0
     assert [one.limit_s for one in lab.slurm.jobs] == [7200, 7200]
@@ -66,6 +66,15 @@ def test_a_second_link_is_queued_where_the_first_will_start_too_late(tmp_path: P
     assert [(name, how) for name, how in lab.links()] == [("1.1", "RUNNING"), ("2.1", "PENDING"), ("3.1", "PENDING")]
 
 
+def test_no_second_link_is_queued_where_the_first_covers_the_work(tmp_path: Path) -> None:
+    """It starts in 1.5 h and ends in 3.5 h; a second one would wait for 2.25 to 3 h."""
+    lab = with_waits(planned(tmp_path, ask="fixed", limits=()), (2.0, 1.5))
+    agent = lab.agent()
+    lab.slurm.waits_s = lambda job: 1.5 * HOUR_S if len(lab.slurm.jobs) > 1 else 0.0
+    advance_until(lab, agent, 0.3)
+    assert [how for _, how in lab.links()] == ["RUNNING", "PENDING"]
+
+
 def test_an_early_link_takes_over_and_the_older_one_is_ended_once_the_newer_one_runs(tmp_path: Path) -> None:
     lab = with_waits(planned(tmp_path, links=2, ask="fixed", limits=()), (2.0, 1.5))
     lab.slurm.waits_s = lambda job: 0.0  # it starts at once, against the prediction
@@ -79,7 +88,7 @@ def test_an_early_link_takes_over_and_the_older_one_is_ended_once_the_newer_one_
     assert handover["interruption_h"] == 0 and handover["overlap_h"] == pytest.approx(1 / 60, abs=0.01)
 
 
-@pytest.mark.parametrize(("option", "sent"), [("B:USR1@120", "USR1 --batch"), ("12@120", "12")])
+@pytest.mark.parametrize(("option", "sent"), [("B:USR1@300", "USR1 --batch"), ("12@300", "12")])
 def test_the_older_link_gets_the_signal_that_its_script_asks_for(tmp_path: Path, option: str, sent: str) -> None:
     """A job that does not end on it is cancelled when the time to save is over."""
     script = SCRIPT.replace("sleep", f"#SBATCH --signal={option}\nsleep")
@@ -93,7 +102,7 @@ def test_the_older_link_gets_the_signal_that_its_script_asks_for(tmp_path: Path,
     assert lab.run() == 0
     first, second = lab.slurm.jobs
     assert lab.slurm.signals == [(100, sent)] and first.state == "CANCELLED"
-    assert first.end_s is not None and second.start_s is not None and 120 <= first.end_s - second.start_s <= 300
+    assert first.end_s is not None and second.start_s is not None and 300 <= first.end_s - second.start_s <= 480
 
 
 def test_a_link_is_not_ended_for_one_that_is_not_seen_running() -> None:
@@ -124,6 +133,20 @@ def test_a_newer_link_that_would_end_first_is_cancelled() -> None:
 def test_a_link_that_was_handed_over_never_ends_the_chain() -> None:
     for how, code in (("CANCELLED", None), ("COMPLETED", 0), ("FAILED", 1), ("TIMEOUT", None)):
         assert outcome(rules(), attempt(1, job_id="7", how=how, exit_status=code, handed_to="x")) == "on"
+
+
+def test_the_end_of_the_work_cancels_a_link_that_was_queued_before() -> None:
+    """The later one of two queued links started first."""
+    queued = attempt(2, job_id="8")
+    done = attempt(3, job_id="9", how="COMPLETED", exit_status=0, start_s=START_S, end_s=START_S + 60)
+    after, actions = act(rules(hands_over=True, ahead=2), state_of(queued, done), START_S + 600)
+    assert after.status == "done" and actions == (Cancel(queued.name),)
+
+
+def test_a_link_that_was_handed_over_stays_a_run_of_the_chain() -> None:
+    ended = {"job_id": "7", "start_s": START_S, "end_s": START_S + 60, "how": "CANCELLED"}
+    assert attempt(1, **ended, handed_to="x", withdrawn="the chain is over").ran
+    assert not attempt(1, **ended, withdrawn="too early").ran
 
 
 def test_links_that_are_too_many_after_a_requeue_are_cancelled(tmp_path: Path) -> None:
