@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from agent.chains.links import ChainRules, next_link, refusals, verdict
+from agent.chains.links import ChainRules, chain_verdict, next_link, refusals
 from agent.chains.state import GOING, NOT_LAUNCHED, ChainState, LinkAttempt
 
 MOST_WITHDRAWALS = 2  # attempts of one link that may be withdrawn for starting too early
@@ -56,7 +56,7 @@ Action = Submit | Signal | Cancel
 
 def question(rules: ChainRules, state: ChainState, now_s: int) -> LinkAttempt | None:
     """Return the running link on whose successor the policy should decide now; None if there is no decision due."""
-    if state.status != GOING or verdict(rules, state):
+    if state.status != GOING or chain_verdict(rules, state):
         return None
     serving, queued = _serving(rules, state)
     if serving is None or next_link(rules, state) is None or (_is_last(rules, serving, now_s) and not rules.hands_over):
@@ -68,7 +68,7 @@ def begins(rules: ChainRules, state: ChainState, now_s: int) -> bool:
     """Whether a link is due although none runs or waits: the first one, or one after an interruption."""
     is_idle = state.status == GOING and not any(a.is_alive and not a.handed_to for a in state.attempts)
     is_due = is_idle and rules.room > 0 and _may_submit(state, now_s)
-    return is_due and verdict(rules, state) is None and next_link(rules, state) is not None
+    return is_due and chain_verdict(rules, state) is None and next_link(rules, state) is not None
 
 
 def act(
@@ -77,7 +77,7 @@ def act(
     """Return the state after this cycle and the actions in order. Save the state before executing the actions."""
     before, asked = state, question(rules, state, now_s) if advice is not None else None
     decided = state.decided if asked is None else _instant(rules, asked, _serving(rules, state)[1], now_s)
-    over = verdict(rules, state) if state.status == GOING else None
+    over = chain_verdict(rules, state) if state.status == GOING else None
     if over is not None:
         status, why, link = over
         state = replace(state, status=status, why=why)

@@ -112,7 +112,7 @@ def refusals(state: ChainState) -> int:
     return count
 
 
-def verdict(rules: ChainRules, state: ChainState) -> tuple[str, str, int] | None:
+def chain_verdict(rules: ChainRules, state: ChainState) -> tuple[str, str, int] | None:
     """Return (status, why, link) if ended jobs end the chain, else None. Later links are then cancelled."""
     for attempt in real(state):
         result = outcome(rules, attempt)

@@ -60,7 +60,7 @@ class PlanTerms:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class PlannedLink:
     """A limit at its best delay, s. rate: its J. gap_s, start_s: (futures,) gap, s, and start, epoch s."""
 
     limit_s: int
@@ -116,16 +116,16 @@ def covered_until(covered_s: int, queued_start_s: Int64s | None = None, queued_l
     return until
 
 
-def candidates(
+def plan_candidates(
     terms: PlanTerms, now_s: int, covered_s: Int64s, waits: Callable[[int, int], Int64s], *, prune: bool = True
-) -> list[Candidate]:
+) -> list[PlannedLink]:
     """Each useful limit, from the longest, at its best delay; of equal delays, the shortest. covered_s: the C_k.
 
     waits(limit_s, horizon_s): the W_k of a limit (`cautious_s`); the simulation may end after the horizon.
     """
     left_s = int(covered_s.max()) - now_s
     delays_s = np.arange(0, left_s + 1, terms.decision_s)
-    found: list[Candidate] = []
+    found: list[PlannedLink] = []
     for limit_s in reversed(terms.useful_s):
         if prune and found and terms.restart_s / limit_s >= min(one.rate for one in found):
             break
@@ -135,11 +135,11 @@ def candidates(
         at = int(np.argmin(losses))
         delay_s = int(delays_s[at])
         start_s = now_s + delay_s + wait_s
-        found.append(Candidate(limit_s, delay_s, float(losses[at]), terms.restart_s, gap_s + delay_s, start_s))
+        found.append(PlannedLink(limit_s, delay_s, float(losses[at]), terms.restart_s, gap_s + delay_s, start_s))
     return found
 
 
-def best_of(found: list[Candidate]) -> Candidate:
+def best_of(found: list[PlannedLink]) -> PlannedLink:
     """The candidate of lowest J; of equal ones, the shortest limit."""
     return min(found, key=lambda one: (one.rate, one.limit_s, one.delay_s))
 

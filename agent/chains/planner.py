@@ -13,7 +13,7 @@ import numpy as np
 
 from agent.chains.chain import FIXED, USUAL_S, Chain, option
 from agent.chains.decide import Observation, ReleasedPolicy, SubmitDecision, by_rule
-from agent.chains.plan import AHEAD, Candidate, PlanTerms, best_of, candidates, cautious_s, covered_until
+from agent.chains.plan import AHEAD, PlannedLink, PlanTerms, best_of, cautious_s, covered_until, plan_candidates
 from agent.chains.state import Busy
 from agent.futures import BUDGET_S, Site
 from agent.sight import ClusterObservation, LinkStarts, SlurmRequest
@@ -140,7 +140,7 @@ class Decider:
         """Return the decision and its fields in the journal. serving: None if no link runs; queued: by submission."""
         observed: Observation = {}
         hidden: Mapping[str, str] = {}
-        found: list[Candidate] = []
+        found: list[PlannedLink] = []
         ahead = ""
         try:
             eyes = self._eyes_of(request, now_s)
@@ -172,7 +172,7 @@ class Decider:
 
     def _planned(
         self, eyes: Seeing, request: SlurmRequest, now_s: int, serving: SqueueJob | None, queued: Sequence[SqueueJob]
-    ) -> tuple[ClusterObservation, list[Candidate], str]:
+    ) -> tuple[ClusterObservation, list[PlannedLink], str]:
         """Return the observation, the candidates, and a text about the futures. Raises ValueError without an estimate.
 
         No candidate is returned if a link is queued and its start cannot be simulated.
@@ -202,13 +202,13 @@ class Decider:
             if not first.starts_s:
                 return first.seen, [], f"no second link without futures: {first.why}"
             covered_s = covered_until(int(covered_s[0]), np.array(first.starts_s, np.int64), queued[0].limit_s)
-        found = candidates(terms, now_s, covered_s, waits)
+        found = plan_candidates(terms, now_s, covered_s, waits)
         chosen = seen[best_of(found).limit_s]
         played = f"{len(chosen.starts_s)} futures" if chosen.starts_s else f"no futures: {chosen.why}"
         return chosen.seen, found, played
 
 
-def _by_plan(found: Sequence[Candidate], is_second: bool) -> SubmitDecision:
+def _by_plan(found: Sequence[PlannedLink], is_second: bool) -> SubmitDecision:
     """Submit the best candidate if it is to be submitted now."""
     if not found:
         return SubmitDecision(False, PLAN, "waits: the start of the queued link cannot be simulated")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent.chains.plan import AHEAD, PlanTerms, best_of, candidates, cautious_s, covered_until, pause_until
+from agent.chains.plan import AHEAD, PlanTerms, best_of, cautious_s, covered_until, pause_until, plan_candidates
 from features.observe import AT
 from models.provisioning.service.chain import Move, ServiceView, hand_over
 from simulator.recorded.record import NEVER
@@ -40,7 +40,7 @@ class Plan:
             return cautious_s(start_s - now, HOUR_S * float(view.observe(limit_s)[AT.start_estimate_h]))
 
         terms = PlanTerms(view.limits_s, view.restart_s, self.weight, self.decision_s)
-        best = best_of(candidates(terms, now, covered_s, waits))
+        best = best_of(plan_candidates(terms, now, covered_s, waits))
         if best.delay_s == 0:
             return Move(submit=(best.limit_s,))
         return Move(again_s=pause_until(now, best.delay_s, self.decision_s))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from agent.chains.plan import PlanTerms, best_of, candidates, cautious_s, covered_until, plan_losses
+from agent.chains.plan import PlanTerms, best_of, cautious_s, covered_until, plan_candidates, plan_losses
 from traces.units import DAY_S, HOUR_S
 
 NOW = 100 * HOUR_S
@@ -30,7 +30,7 @@ def test_a_link_that_would_add_nothing_is_never_best() -> None:
 def test_what_to_expect_of_a_candidate() -> None:
     """Waits of 3 and 5 h, an end in 4 h: 0 or 1 h of interruption in 9 or 10 h, a restart of 0.5 h."""
     waits = lambda limit_s, horizon_s: np.array([3, 5]) * HOUR_S  # noqa: E731
-    (found,) = candidates(terms(10), NOW, np.array([NOW + 4 * HOUR_S]), waits)
+    (found,) = plan_candidates(terms(10), NOW, np.array([NOW + 4 * HOUR_S]), waits)
     expected = found.expectation
     assert (found.delay_s, expected["delay_s"]) == (0, 0)
     assert expected["lost_h_per_day"] == pytest.approx(24 * (0.5 + 0.5) / (9.5 - 0.5))
@@ -41,7 +41,7 @@ def test_what_to_expect_of_a_candidate() -> None:
 
 def test_nothing_is_expected_of_a_link_that_would_do_no_work() -> None:
     waits = lambda limit_s, horizon_s: np.zeros(2, np.int64)  # noqa: E731
-    (found,) = candidates(terms(2), NOW, np.array([NOW + 1]), waits)
+    (found,) = plan_candidates(terms(2), NOW, np.array([NOW + 1]), waits)
     early = type(found)(found.limit_s, 0, np.inf, HOUR_S, found.gap_s - 2 * HOUR_S, found.start_s)
     assert early.expectation["lost_h_per_day"] is None and early.expectation["ci95"] is None
 
@@ -54,15 +54,15 @@ def test_a_limit_below_three_restart_costs_is_no_candidate() -> None:
         assert horizon_s == 4 * HOUR_S + DAY_S
         return np.array([10 * HOUR_S])
 
-    found = candidates(terms(1, 2, 12), NOW, np.array([NOW + 4 * HOUR_S]), waits)
+    found = plan_candidates(terms(1, 2, 12), NOW, np.array([NOW + 4 * HOUR_S]), waits)
     assert asked == [12 * HOUR_S, 2 * HOUR_S] and best_of(found).limit_s == 12 * HOUR_S
 
 
 def test_a_limit_is_left_out_if_its_restarts_alone_cost_more_than_a_longer_one() -> None:
     waits = lambda limit_s, horizon_s: np.array([0])  # noqa: E731
     covered = np.array([NOW])
-    assert [one.limit_s for one in candidates(terms(2, 12), NOW, covered, waits)] == [12 * HOUR_S]
-    assert len(candidates(terms(2, 12), NOW, covered, waits, prune=False)) == 2
+    assert [one.limit_s for one in plan_candidates(terms(2, 12), NOW, covered, waits)] == [12 * HOUR_S]
+    assert len(plan_candidates(terms(2, 12), NOW, covered, waits, prune=False)) == 2
 
 
 def test_the_start_estimate_is_one_more_future_and_a_queued_link_covers_the_work() -> None:

@@ -144,7 +144,7 @@ def test_the_end_of_the_work_cancels_a_link_that_was_queued_before() -> None:
 
 
 def test_a_link_that_was_handed_over_stays_a_run_of_the_chain() -> None:
-    ended = {"job_id": "7", "start_s": START_S, "end_s": START_S + 60, "how": "CANCELLED"}
+    ended: dict[str, Any] = {"job_id": "7", "start_s": START_S, "end_s": START_S + 60, "how": "CANCELLED"}
     assert attempt(1, **ended, handed_to="x", withdrawn="the chain is over").ran
     assert not attempt(1, **ended, withdrawn="too early").ran
 
