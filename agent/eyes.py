@@ -109,6 +109,7 @@ class Eyes:
     def starts(
         self,
         predecessor: SqueueJob | None,
+        like: SqueueJob | None,
         limit_s: int,
         horizon_s: int,
         budget_s: float,
@@ -116,18 +117,19 @@ class Eyes:
     ) -> LinkStarts:
         """Return when a link of that limit would start if submitted now, or when the queued one will, at the last look.
 
-        The simulation takes at most about `budget_s` s and ends `horizon_s` after the look. Without a predecessor
-        nothing is simulated. Raises ValueError as `sight` does.
+        predecessor: the running link, if one runs. like: a link, also an ended one, whose name and priority a new one
+        has; without it nothing is simulated. The simulation takes at most about `budget_s` s and ends `horizon_s` after
+        the look. Raises ValueError as `sight` does.
         """
         if self.queue is None or self.context is None:
             raise ValueError("call look before starts")
         request = replace(self.request, limit_s=limit_s)
         seen = sight_of(self.queue, self.context, self._memory, predecessor, request)
         why = hides_futures(self.queue, self.context)
-        if predecessor is None or self.site is None or why:
-            return LinkStarts(seen, [], why)
-        live = live_of(self.queue, self.context, self._memory, predecessor, request)
-        scene = replace(scene_of(live, seen.snapshot, predecessor, self.site), horizon_s=horizon_s)
+        if like is None or self.site is None or why:
+            return LinkStarts(seen, [], why or "no link of this chain has run")
+        live = live_of(self.queue, self.context, self._memory, like, request)
+        scene = replace(scene_of(live, seen.snapshot, like, self.site), horizon_s=horizon_s)
         found = starts_within(scene if queued is None else watching(scene, queued.id, horizon_s), budget_s)
         return LinkStarts(seen, found, "" if found else f"too few of {FUTURES} could be simulated in {budget_s:.1f} s")
 

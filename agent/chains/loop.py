@@ -320,10 +320,10 @@ class Agent:
         if news:
             self._note(news)
         job = None if running is None else in_queue(running, sight.jobs)
-        request = request_of(self._options, self._user, self._limit_s)
-        if job is not None:  # a successor requests what its predecessor has
-            partition = request.partition or job.partition
-            request = SlurmRequest(job.nodes, self._limit_s, self._user, partition, job.account, job.qos)
+        request, like = request_of(self._options, self._user, self._limit_s), job or self._decider.like
+        if like is not None:  # a successor requests what its predecessor has
+            partition = request.partition or like.partition
+            request = SlurmRequest(like.nodes, self._limit_s, self._user, partition, like.account, like.qos)
         queued = [found for a in self.state.attempts if a.is_queued and (found := in_queue(a, sight.jobs))]
         decision, fields = self._decider.decide(request, sight.now_s, job, queued)
         link = next_link(self.rules, self.state) or 1

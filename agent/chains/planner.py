@@ -1,6 +1,7 @@
 """Decide about the next link of a live chain: by the released policy, or by a plan (`agent.chains.plan`).
 
-Without futures, as where other users' jobs are hidden, a plan uses the start estimate alone and queues one link.
+Without futures, as where other users' jobs are hidden or no link has run yet, a plan has the script's limit and the
+start estimate alone, and queues one link.
 """
 
 from __future__ import annotations
@@ -45,7 +46,13 @@ class Seeing(Protocol):
         """Return what a policy may know at the last look."""
 
     def starts(
-        self, predecessor: SqueueJob | None, limit_s: int, horizon_s: int, budget_s: float, queued: SqueueJob | None
+        self,
+        predecessor: SqueueJob | None,
+        like: SqueueJob | None,
+        limit_s: int,
+        horizon_s: int,
+        budget_s: float,
+        queued: SqueueJob | None,
     ) -> LinkStarts:
         """Return when a link would start, or when the queued one will."""
 
@@ -121,6 +128,7 @@ class Decider:
         self.chain, self.policy = chain, policy
         self._make_eyes = make_eyes
         self.eyes = make_eyes(request, self.site)
+        self.like: SqueueJob | None = None  # the last link that was seen running
 
     @property
     def site(self) -> Site | None:
@@ -138,6 +146,7 @@ class Decider:
         self, request: SlurmRequest, now_s: int, serving: SqueueJob | None, queued: Sequence[SqueueJob]
     ) -> tuple[SubmitDecision, dict[str, Any]]:
         """Return the decision and its fields in the journal. serving: None if no link runs; queued: by submission."""
+        self.like = serving or self.like
         observed: Observation = {}
         hidden: Mapping[str, str] = {}
         found: list[PlannedLink] = []
@@ -175,22 +184,22 @@ class Decider:
     ) -> tuple[ClusterObservation, list[PlannedLink], str]:
         """Return the observation, the candidates, and a text about the futures. Raises ValueError without an estimate.
 
-        No candidate is returned if a link is queued and its start cannot be simulated.
+        Without futures the script's limit is the only candidate, or none if a link is queued: an estimate for now alone
+        says nothing about the wait when a short link ends.
         """
         chain, began = self.chain, time.monotonic()
         limits_s = limits_to_ask(chain, request.limit_s, eyes.allowed()[0])
         restart_s, every_s = int(chain.restart_cost_s), self.policy.artifact.decide_every_s
-        terms = PlanTerms(limits_s, restart_s, chain.overlap_weight, every_s)
         end_s = now_s if serving is None or serving.start_s is None else serving.start_s + serving.limit_s
         covered_s, seen = covered_until(max(end_s, now_s)), dict[int, LinkStarts]()
 
         def starts(limit_s: int, horizon_s: int, waiting: SqueueJob | None = None) -> LinkStarts:
             budget_s = min(BUDGET_S, PLAN_BUDGET_S - (time.monotonic() - began))
-            return eyes.starts(serving, limit_s, horizon_s, max(budget_s, 0.0), waiting)
+            return eyes.starts(serving, self.like, limit_s, horizon_s, max(budget_s, 0.0), waiting)
 
         def waits(limit_s: int, horizon_s: int) -> Int64s:
             """As many as there are times C_k, if those are of futures."""
-            found = seen[limit_s] = starts(limit_s, horizon_s)
+            found = seen[limit_s] = seen.get(limit_s) or starts(limit_s, horizon_s)
             if found.estimate_s is None:
                 raise ValueError("no start estimate")
             futures = len(covered_s) - 1 if queued else len(found.starts_s)
@@ -202,6 +211,11 @@ class Decider:
             if not first.starts_s:
                 return first.seen, [], f"no second link without futures: {first.why}"
             covered_s = covered_until(int(covered_s[0]), np.array(first.starts_s, np.int64), queued[0].limit_s)
+        own_s = request.limit_s
+        seen[own_s] = starts(own_s, int(covered_s.max()) - now_s + DAY_S)
+        if own_s in limits_s and not seen[own_s].starts_s:
+            limits_s = (own_s,)
+        terms = PlanTerms(limits_s, restart_s, chain.overlap_weight, every_s)
         found = plan_candidates(terms, now_s, covered_s, waits)
         chosen = seen[best_of(found).limit_s]
         played = f"{len(chosen.starts_s)} futures" if chosen.starts_s else f"no futures: {chosen.why}"

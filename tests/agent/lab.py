@@ -73,6 +73,7 @@ class FakeEyes:
     site: Site | None = None
     waits_h: Callable[[float], float] = lambda limit_h: 0.0
     limits: UserLimits = field(default_factory=UserLimits)
+    is_blind: bool = False
 
     def look(self, now_s: int) -> Queue:
         """The queue of now."""
@@ -85,13 +86,19 @@ class FakeEyes:
         return ClusterObservation(cast(Snapshot, None), {"remaining_h": left_h, **self.extra}, {})
 
     def starts(
-        self, predecessor: SqueueJob | None, limit_s: int, horizon_s: int, budget_s: float, queued: SqueueJob | None
+        self,
+        predecessor: SqueueJob | None,
+        like: SqueueJob | None,
+        limit_s: int,
+        horizon_s: int,
+        budget_s: float,
+        queued: SqueueJob | None,
     ) -> LinkStarts:
         """Two futures: a link waits for `waits_h` of its limit, or 0 h; a queued one starts at its dependency's end."""
         wait_h = self.waits_h(limit_s / HOUR_S)
         seen = ClusterObservation(cast(Snapshot, None), {"start_estimate_h": wait_h, **self.extra}, {})
         at_s = self.commands.slurm.now_s + round(HOUR_S * wait_h)
-        return LinkStarts(seen, [] if predecessor is None else [at_s, at_s])
+        return LinkStarts(seen, [] if like is None or self.is_blind else [at_s, at_s])
 
     def allowed(self) -> tuple[int, UserLimits]:
         """The partition of the fake, and what the test sets."""
@@ -109,6 +116,7 @@ class Lab:
     log: list[str] = field(default_factory=list)
     waits_h: Callable[[float], float] = lambda limit_h: 0.0  # predicted for a link of that limit
     limits: UserLimits = field(default_factory=UserLimits)
+    is_blind: bool = False  # no futures can be simulated
     jump_s: float = 0.0  # of the machine's clock against Slurm's
     end_s: int = 0  # after which a test has gone on for too long
 
@@ -130,7 +138,9 @@ class Lab:
         """The fake, and time that passes when the agent waits."""
         return AgentServices(
             self.commands, self.time(), self.pause, self.log.append,
-            lambda request, site: FakeEyes(self.commands, request, self.extra, site, self.waits_h, self.limits),
+            lambda request, site: FakeEyes(
+                self.commands, request, self.extra, site, self.waits_h, self.limits, self.is_blind
+            ),
             {"HOME": "/root"}, lambda: self.stop, self.path / "agent.toml",
         )  # fmt: skip
 

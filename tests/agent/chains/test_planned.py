@@ -45,10 +45,13 @@ def with_waits(lab: Lab, *hours: tuple[float, float]) -> Lab:
 
 
 def test_it_asks_for_the_limit_that_loses_least(tmp_path: Path) -> None:
-    """On an idle cluster the longest; where it waits for days, the one that starts in time."""
+    """On an idle cluster the longest, once a link has run; where it waits for days, the one that starts in time."""
     lab = planned(tmp_path / "idle", links=2)
     assert lab.run() == 0
-    assert [(one.limit_s, one.state, one.dependency) for one in lab.slurm.jobs] == [(14400, "TIMEOUT", "")] * 2
+    assert [(one.limit_s, one.state, one.dependency) for one in lab.slurm.jobs] == [
+        (7200, "TIMEOUT", ""),
+        (14400, "TIMEOUT", ""),
+    ]
     lab = with_waits(planned(tmp_path / "busy", links=2), (4.0, 40.0), (2.0, 0.1))
     assert lab.run() == 0
     assert [one.limit_s for one in lab.slurm.jobs] == [7200, 7200]
@@ -57,6 +60,27 @@ def test_it_asks_for_the_limit_that_loses_least(tmp_path: Path) -> None:
     found = {one["limit_s"]: one for one in decision["candidates"]}
     assert found[7200]["lost_h_per_day"] < found[14400]["lost_h_per_day"]
     assert lab.journal("submitted")[-1]["limit_s"] == 7200
+
+
+def test_without_futures_the_scripts_limit_is_asked_for_and_one_link_is_queued(tmp_path: Path) -> None:
+    lab = with_waits(planned(tmp_path), (2.0, 9.0), (4.0, 9.0))
+    lab.is_blind = True
+    agent = lab.agent()
+    advance_until(lab, agent, 10.0)
+    assert [(how, one.limit_s) for (_, how), one in zip(lab.links(), lab.slurm.jobs, strict=True)] == [
+        ("RUNNING", 7200), ("PENDING", 7200),
+    ]  # fmt: skip
+
+
+def test_after_an_interruption_the_limit_is_planned_too(tmp_path: Path) -> None:
+    """No link runs, but one has: 2 h would wait for 40 h, 4 h not at all."""
+    lab = with_waits(planned(tmp_path), (2.0, 0.0), (4.0, 0.0))
+    agent = lab.agent()
+    advance_until(lab, agent, 0.5)
+    lab.waits_h = waits_of((2.0, 40.0))
+    lab.slurm.end(job(lab, "1.1"), "NODE_FAIL")
+    advance_until(lab, agent, 0.7)
+    assert [one.limit_s for one in lab.slurm.jobs] == [7200, 14400]
 
 
 def test_a_second_link_is_queued_where_the_first_will_start_too_late(tmp_path: Path) -> None:
