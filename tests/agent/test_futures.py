@@ -266,3 +266,48 @@ def test_names_that_imitate_rows_are_names() -> None:
     assert [(job.name, job.priority, job.nodes) for job in past.jobs] == [("x\n8|u|gpu\ny", 55, 2)] * 2
     with pytest.raises(SlurmError, match="12 fields, not a multiple of 11"):
         parse_named_past(mark.join([*row, "more"]) + mark, mark)
+
+
+@pytest.mark.parametrize("now_s", INSTANTS)
+def test_the_starts_that_a_plan_sees_are_those_of_a_policy_that_looks_ahead(now_s: int) -> None:
+    """Of a link of the same limit; a longer link starts no earlier in more futures than it starts later."""
+    record = busy(seed=3)
+    row = running_row(record, now_s)
+    end_s = int(record.start_s[row] + record.limit_s[row])
+    eyes = Eyes(told_slurm(record, now_s), asked := request_of(record, row), SITE)
+    predecessor = next(job for job in eyes.look(now_s).jobs if job.id == str(row))
+    sight, horizon_s = eyes.sight(predecessor), max(end_s - now_s, 0) + DAY
+    found = eyes.starts(predecessor, predecessor, asked.limit_s, horizon_s, BUDGET_S, None)
+    wanted = summary(np.array([found.starts_s]), np.array([now_s]), np.array([end_s]))[0]
+    assert len(found.starts_s) == FUTURES and [sight.observation[name] for name in AHEAD] == wanted.tolist()
+    assert found.estimate_s == HOUR * sight.observation["start_estimate_h"] and found.why == ""
+    longer = eyes.starts(predecessor, predecessor, 3 * asked.limit_s, horizon_s, BUDGET_S, None)
+    assert np.mean(longer.starts_s) >= np.mean(found.starts_s)
+    assert eyes.allowed()[0] >= asked.limit_s
+
+
+def test_a_queued_job_is_watched_at_its_own_place() -> None:
+    record, now_s = busy(seed=3), INSTANTS[0]
+    row = running_row(record, now_s)
+    eyes = Eyes(told_slurm(record, now_s), request_of(record, row), SITE)
+    jobs = eyes.look(now_s).jobs
+    predecessor = next(job for job in jobs if job.id == str(row))
+    waiting = sorted((job for job in jobs if job.state == "PENDING"), key=lambda job: -job.priority)
+    ends = waiting[0], waiting[-1]
+    first, last = (eyes.starts(predecessor, predecessor, 3600, 10 * DAY, BUDGET_S, job) for job in ends)
+    assert np.mean(first.starts_s) < np.mean(last.starts_s)
+    with pytest.raises(ValueError, match="is not pending"):
+        eyes.starts(predecessor, predecessor, 3600, DAY, BUDGET_S, predecessor)
+
+
+def test_nothing_is_simulated_for_a_chain_that_has_not_run_or_in_no_time() -> None:
+    record, now_s = busy(seed=3), INSTANTS[0]
+    row = running_row(record, now_s)
+    eyes = Eyes(told_slurm(record, now_s), request_of(record, row), SITE)
+    predecessor = next(job for job in eyes.look(now_s).jobs if job.id == str(row))
+    new = eyes.starts(None, None, 3600, DAY, BUDGET_S, None)
+    assert new.starts_s == [] and "has run" in new.why and new.estimate_s is not None
+    hurried = eyes.starts(predecessor, predecessor, 3600, DAY, 0.0, None)
+    assert hurried.starts_s == [] and hurried.why.startswith("too few of 16")
+    again = eyes.starts(None, predecessor, 3600, DAY, BUDGET_S, None)
+    assert len(again.starts_s) == FUTURES, "after the end of the last link"
