@@ -27,7 +27,7 @@ def arguments(chain: Chain, attempt: LinkAttempt) -> list[str]:
     """Build the argument vector that submits an attempt. The agent's options come first, so no word can end them."""
     own = [f"--job-name={attempt.name}"]
     if attempt.limit_s is not None:
-        own.append(f"--time={attempt.limit_s // 60}")
+        own.append(f"--time={-(-attempt.limit_s // 60)}")  # minutes, as Slurm counts
     if attempt.after:
         own.append(f"--dependency={attempt.after}")
     if option(chain.submitted_options, "--chdir", "-D") is None:

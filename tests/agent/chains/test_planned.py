@@ -10,7 +10,7 @@ import pytest
 
 from agent import cli
 from agent.chains import chain as chains
-from agent.chains import status
+from agent.chains import status, submission
 from agent.chains.bound import read_bound
 from agent.chains.keeper import Cancel, Signal, act
 from agent.chains.links import outcome, promised_s
@@ -307,6 +307,13 @@ def test_limits_as_they_are_given(tmp_path: Path, given: Any, expected: tuple[in
 def test_wrong_values_of_a_plan_are_refused(tmp_path: Path, values: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         chains.make({"script": chain_of(tmp_path).script, "links": 2, **values})
+
+
+def test_a_limit_is_asked_for_in_whole_minutes(tmp_path: Path) -> None:
+    chain = chain_of(tmp_path, plan="auto")
+    for limit_s, minutes in ((3600, 60), (90, 2)):
+        assert f"--time={minutes}" in submission.arguments(chain, attempt(1, limit_s=limit_s))
+    assert not any(text.startswith("--time") for text in submission.arguments(chain, attempt(1)))
 
 
 def test_a_chain_of_wanted_work_needs_no_number_of_links(tmp_path: Path) -> None:
