@@ -42,6 +42,8 @@ from simulator.recorded.state import (
 )
 from traces.arrays import Int64s
 
+NEXT_S, ARRIVED, WITHDRAWN = 0, 1, 2  # of a clock: the next instant, s; jobs that arrived; cancellations that happened
+
 
 class Given(NamedTuple):
     """What a replay takes from the record, int64; shape (jobs,) where not said otherwise."""
@@ -100,7 +102,7 @@ def free_starts(record: RecordedTrace, jobs: RecordedJobs, rules: RecordedRules,
     given = given_by(record, np.zeros(len(record), np.int64), usable)
     state, scratch = new_state(jobs, record.users), new_scratch(len(record), record.users)
     first, last = int(record.submit_s[0]), int(record.submit_s[-1])
-    _play(jobs, rules, given, state, scratch, first, first, last + 1, NEVER, starts)
+    _play(jobs, rules, given, state, scratch, new_clock(jobs, given, first), first, last + 1, NEVER, starts)
     starts[record.ran & (starts == NEVER)] = last + HORIZON_S
     return starts
 
@@ -169,12 +171,13 @@ def anchored_starts(
         limit_s = jobs.limit_s.copy()
         limit_s[running] = given.limit_s[running]  # a change of limits leaves running jobs alone
         asked = jobs._replace(limit_s=limit_s)
-        _restore(asked, given, state, running, pending)
+        restore(asked, given, state, running, pending)
         phases = (Phase(from_s, jobs.key, rules), *later)
         for phase, stop_s in zip(phases, (*(one.from_s for one in later), NEVER), strict=True):
             asked = asked._replace(key=phase.key)
             _queue_by(state, phase.key)
-            _play(asked, phase.rules, given, state, scratch, phase.from_s, from_s, end_s, stop_s, begun)
+            clock = new_clock(asked, given, phase.from_s)
+            _play(asked, phase.rules, given, state, scratch, clock, from_s, end_s, stop_s, begun)
         first, last = np.searchsorted(jobs.submit_s, (from_s, end_s))
         starts[first:last] = begun[first:last]
     return starts
@@ -199,6 +202,12 @@ def _queue_by(state: RecordedState, key: Int64s) -> None:
     state.key[:] = key
 
 
+def new_clock(jobs: RecordedJobs, given: Given, now: int) -> Int64s:
+    """Return a clock, (3,), whose first instant is `now`: NEXT_S, ARRIVED and WITHDRAWN."""
+    gone_s = given.end_s[given.cancelled]
+    return np.array([now, np.searchsorted(jobs.submit_s, now), np.searchsorted(gone_s, now)], np.int64)
+
+
 @kernel
 def _play(
     jobs: RecordedJobs,
@@ -206,53 +215,70 @@ def _play(
     given: Given,
     state: RecordedState,
     scratch: PassMemory,
-    now: int,
+    clock: Int64s,
     from_s: int,
     until_s: int,
     stop_s: int,
     starts: Int64s,
 ) -> None:
-    """Simulate from `now` to `stop_s`, or until all jobs submitted in [from_s, until_s) have started.
+    """Simulate from the clock's instant to `stop_s`, or until all jobs submitted in [from_s, until_s) have started.
 
     Writes their starts to `starts`, s.
     """
-    count, first = len(jobs.submit_s), jobs.submit_s[0]
-    arrived = int(np.searchsorted(jobs.submit_s, now))
-    withdrawn, awaited = 0, 0
-    for job in range(int(np.searchsorted(jobs.submit_s, from_s)), count):
+    awaited = 0
+    for job in range(int(np.searchsorted(jobs.submit_s, from_s)), len(jobs.submit_s)):
         is_awaited = jobs.submit_s[job] < until_s and given.run_s[job] < NEVER and given.present[job] == 1
         awaited += is_awaited and starts[job] == NEVER
-    while withdrawn < len(given.cancelled) and given.end_s[given.cancelled[withdrawn]] < now:
-        withdrawn += 1
-    while awaited > 0 and now <= until_s - 1 + HORIZON_S and now < stop_s:
-        _end_until(jobs, state, now)
-        while arrived < count and jobs.submit_s[arrived] <= now:
-            if given.present[arrived] == 1:
-                enter(state, arrived)
-            arrived += 1
-        while withdrawn < len(given.cancelled) and given.end_s[given.cancelled[withdrawn]] <= now:
-            leave(state, given.cancelled[withdrawn])
-            withdrawn += 1
-        awaited -= _release(jobs, given, state, now, from_s, until_s, starts)
-        nodes = given.usable[min((now - first) // TICK_S, len(given.usable) - 1)]
-        if state.scalars[PENDING] > 0 and nodes > state.scalars[BUSY]:
-            make_pass(jobs, rules, state, scratch, now, nodes, NONE)
-            awaited -= _start(jobs, rules, given, state, scratch, now, from_s, until_s, starts)
-        following = jobs.submit_s[arrived] if arrived < count else NEVER
-        if withdrawn < len(given.cancelled):
-            following = min(following, given.end_s[given.cancelled[withdrawn]])
-        for i in range(state.scalars[RUNNING]):
-            following = min(following, state.end_s[state.running[i]])
-        for i in range(state.scalars[PENDING]):
-            if given.held[state.pending[i]] == 1:
-                following = min(following, given.start_s[state.pending[i]])
-        if state.scalars[PENDING] > 0:
-            following = min(following, first + ((now - first) // TICK_S + 1) * TICK_S)
-        now = following
+    while awaited > 0 and clock[NEXT_S] <= until_s - 1 + HORIZON_S and clock[NEXT_S] < stop_s:
+        awaited -= step(jobs, rules, given, state, scratch, clock, from_s, until_s, starts)
 
 
 @kernel
-def _restore(jobs: RecordedJobs, given: Given, state: RecordedState, running: Int64s, pending: Int64s) -> None:
+def step(
+    jobs: RecordedJobs,
+    rules: RecordedRules,
+    given: Given,
+    state: RecordedState,
+    scratch: PassMemory,
+    clock: Int64s,
+    from_s: int,
+    until_s: int,
+    starts: Int64s,
+) -> int:
+    """Simulate the instant that the clock names, and set it to the next. Writes starts to `starts`, s.
+
+    Returns how many of the jobs submitted in [from_s, until_s) started.
+    """
+    now, count, first, started = clock[NEXT_S], len(jobs.submit_s), jobs.submit_s[0], 0
+    _end_until(jobs, state, now)
+    while clock[ARRIVED] < count and jobs.submit_s[clock[ARRIVED]] <= now:
+        if given.present[clock[ARRIVED]] == 1:
+            enter(state, clock[ARRIVED])
+        clock[ARRIVED] += 1
+    while clock[WITHDRAWN] < len(given.cancelled) and given.end_s[given.cancelled[clock[WITHDRAWN]]] <= now:
+        leave(state, given.cancelled[clock[WITHDRAWN]])
+        clock[WITHDRAWN] += 1
+    started += _release(jobs, given, state, now, from_s, until_s, starts)
+    nodes = given.usable[min((now - first) // TICK_S, len(given.usable) - 1)]
+    if state.scalars[PENDING] > 0 and nodes > state.scalars[BUSY]:
+        make_pass(jobs, rules, state, scratch, now, nodes, NONE)
+        started += _start(jobs, rules, given, state, scratch, now, from_s, until_s, starts)
+    following = jobs.submit_s[clock[ARRIVED]] if clock[ARRIVED] < count else NEVER
+    if clock[WITHDRAWN] < len(given.cancelled):
+        following = min(following, given.end_s[given.cancelled[clock[WITHDRAWN]]])
+    for i in range(state.scalars[RUNNING]):
+        following = min(following, state.end_s[state.running[i]])
+    for i in range(state.scalars[PENDING]):
+        if given.held[state.pending[i]] == 1:
+            following = min(following, given.start_s[state.pending[i]])
+    if state.scalars[PENDING] > 0:
+        following = min(following, first + ((now - first) // TICK_S + 1) * TICK_S)
+    clock[NEXT_S] = following
+    return started
+
+
+@kernel
+def restore(jobs: RecordedJobs, given: Given, state: RecordedState, running: Int64s, pending: Int64s) -> None:
     """Fill an empty state with jobs that run since their recorded starts, and with the present pending jobs."""
     for job in running:
         begin(jobs, state, job, given.start_s[job], given.end_s[job])

@@ -85,6 +85,12 @@ def _first(record: RecordedTrace, row: int, number: int) -> ServiceChain:
     return ServiceChain(number, limit_s, [link])
 
 
+def next_decision_s(chain: ServiceChain, now: int, decision_s: int, again_s: int | None = None) -> int:
+    """Return the chain's first decision after `now`, and not before `again_s`: counted back from its last end."""
+    after = now + 1 if again_s is None else max(now + 1, again_s)
+    return after + (chain.covered_until_s - after) % decision_s if after < NEVER else NEVER
+
+
 class _Play:
     """Advances one chain at a time."""
 
@@ -93,9 +99,7 @@ class _Play:
 
     def wait(self, chain: ServiceChain, now: int, again_s: int | None = None) -> None:
         """Set the chain's next decision: the first instant after `now`, and not before `again_s`."""
-        decision_s, end_s = self.service.decision_s, chain.covered_until_s
-        after = now + 1 if again_s is None else max(now + 1, again_s)
-        chain.ask_s = after + (end_s - after) % decision_s if after < NEVER else NEVER
+        chain.ask_s = next_decision_s(chain, now, self.service.decision_s, again_s)
 
     def go_on(self, chain: ServiceChain, player: ChainPlayer, now: int) -> bool:
         """Process the chain's next event, at `now`; returns whether the chain goes on after it."""
