@@ -133,6 +133,7 @@ def service_players(
 
     artifacts, settings: by name, of the policies that choose only the moment; they come last, a player for each seed.
     """
+    from agent.chains.plan import ESTIMATES
     from models.provisioning.service.plan import Plan
     from models.provisioning.service.rules import KeepAhead, SubmitAtEnd
     from models.provisioning.service.timing import TimedPlayer, TimingOracle
@@ -145,7 +146,7 @@ def service_players(
         names.ALL_AT_ONCE: KeepAhead(None),
         names.SHORTEST: TimedPlayer(estimate, setting, limit=names.SHORTEST),
         names.LONGEST: TimedPlayer(estimate, setting, limit=names.LONGEST),
-        names.HAND_OVER: TimedPlayer(estimate, setting, limit=names.LONGEST, hands_over=True),
+        names.HAND_OVER: TimedPlayer(estimate, ESTIMATES, limit=names.LONGEST, hands_over=True),
         ORACLE: TimingOracle(),
         names.PLAN: Plan(weight, decision_s),
     }

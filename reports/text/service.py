@@ -1,4 +1,4 @@
-"""Losses of chains with a wanted service, as a plain-text table; the rows come from `models.study.chains`."""
+"""Losses of chains with a wanted service, as plain-text tables; rows of `models.study.chains` and of what-if agents."""
 
 from __future__ import annotations
 
@@ -27,18 +27,58 @@ def format_services(rows: Sequence[Mapping[str, Any]]) -> str:
         f"{first['world']}: n {first['n']}, {counted(first['blocks'], 'block')} of {BLOCK_DAYS} days{note}"
     )
     ordered = sorted(rows, key=lambda row: (row["cost_h_per_day"], row["policy"]))
-    lines = [_HEADINGS, *(_service_cells(row) for row in ordered)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADINGS))]
-    padded = [
-        "  ".join([line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))])
-        for line in lines
-    ]
+    padded = _columns([_HEADINGS, *(_service_cells(row) for row in ordered)])
     best = first["difference_to_best_timing"]["policy"]
     last = [f"best policy that chooses only the moment: {best}, at {first['overlap_weight']:g} x overlap"]
     beyond = max(row["beyond_log"] for row in rows)
     if beyond:
         last.append(f"{beyond} of {first['n']} chains continued after the last submission of the log")
     return "\n".join([title, *padded, *last])
+
+
+_AGENT_HEADINGS = (
+    "share", "policy", "cap", "chains", "lost h/day", "overlap h/day", "others' wait h", "change", "95 %",
+    "nodes in use", "queued links", "most", "of the queue",
+)  # fmt: skip
+
+
+def format_agents(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Format one line per share, policy and cap; 'change' is that of the others' mean wait against reactive chains."""
+    others = rows[0]["others"]
+    note = ", intervals only indicative" if others["indicative"] else ""
+    title = (
+        f"a share of the long jobs as chains of agents; {counted(others['blocks'], 'block')} of {BLOCK_DAYS} days{note}"
+    )
+    return "\n".join([title, *_columns([_AGENT_HEADINGS, *(_agent_cells(row) for row in rows)])])
+
+
+def _agent_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    others, ends = row["others"], row["others"]["ci95"]
+    of_user, share = row["cap_of_user"], row["cap_share"]
+    return (
+        f"{row['share']:.0%}",
+        row["policy"],
+        "-" if of_user is None and share is None else f"{share:.0%}" if of_user is None else str(of_user),
+        str(row["chains"]),
+        f"{row['lost_h_per_day']:.2f}",
+        f"{row['overlap_h_per_day']:.2f}",
+        f"{others['wait_h']:.2f} (n {others['n']:,})",
+        f"{others['change']:+.1%}",
+        "-" if ends is None else f"[{ends[0]:+.1%}, {ends[1]:+.1%}]",
+        f"{row['utilization']:.1%}",
+        f"{row['queued_links']:.1f}",
+        f"{row['most_queued_links']:.0f}",
+        f"{row['share_of_queue']:.0%}",
+    )
+
+
+def _columns(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Pad cells to columns: the first to the left, the others to the right."""
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return [
+        "  ".join([line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))])
+        for line in lines
+    ]
 
 
 def _service_cells(row: Mapping[str, Any]) -> tuple[str, ...]:

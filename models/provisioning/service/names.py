@@ -10,9 +10,9 @@ from traces.errors import InputError
 from traces.units import DAY_S, HOUR_S
 
 PLAN = "plan"
-MOMENT = "start-estimate"  # the policy of pairs at whose moment and setting the next three submit
+MOMENT = "start-estimate"  # the policy of pairs at whose moment and setting the next two submit
 SHORTEST, LONGEST = "shortest", "longest"  # always that limit
-HAND_OVER = "longest-hand-over"  # as LONGEST, and ends the older link when the newer one starts early
+HAND_OVER = "longest-hand-over"  # that limit, submitted early; the older link ends when the newer one starts
 TWO_AHEAD, SINGLETON, ALL_AT_ONCE = "two-ahead", "singleton", "all-at-once"
 BY_HAND = (REACTIVE, SINGLETON, TWO_AHEAD, ALL_AT_ONCE)  # decide without looking
 ALWAYS = (

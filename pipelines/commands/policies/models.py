@@ -10,10 +10,13 @@ import typer
 from pipelines import completion, options
 from pipelines.commands.policies.compared import print_comparison
 from pipelines.commands.policies.service import (
+    Agents,
+    CapOfLinks,
     Chains,
     LimitsOfLinks,
     OverlapWeight,
     RestartCost,
+    agents_of,
     evaluate_service,
     service_of,
     service_policies,
@@ -193,6 +196,8 @@ def evaluate(
     restart_cost: RestartCost = "10m",
     limits: LimitsOfLinks = "2h,4h,8h,12h,24h,48h",
     overlap_weight: OverlapWeight = 0.5,
+    agents: Agents = None,
+    cap: CapOfLinks = None,
     hidden: Hidden = None,
     data: Data = None,
     json: Json = False,
@@ -210,6 +215,7 @@ def evaluate(
         bounds, unseen = _bounds(from_, to), _unseen(hidden)
         others = {"--hidden": hidden, "--fitted-in": fitted_in, "--fitted-on": fitted_on}
         asked = None if chains is None else service_of(chains, restart_cost, limits, overlap_weight, world, others)
+        shares = agents_of(agents, cap, chains, policies)
         names, fitted_names = (_chosen(policies), []) if asked is None else service_policies(policies)
         trained_on = fitted_on or cluster
         options.check_tracking(folder, trained_on if CHAMPION in names else None)
@@ -218,7 +224,7 @@ def evaluate(
         judge = partial(_study, folder, cluster, capacity, pair_nodes, limit, scheduler, submitter, decide_every)
         study = judge(world, pairs, every)
         if asked is not None:
-            evaluate_service(out, study, names, _trained(study, fitted_names), bounds, asked, json)
+            evaluate_service(out, study, names, _trained(study, fitted_names), bounds, asked, shares, json)
             return
         fitted = study if fitted_in in (None, world) else judge(fitted_in, None, every)
         if trained_on != cluster:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
 
 import typer
 
+from features.conventions import ORACLE
 from models.provisioning.worlds import CHAINS_IN
 from pipelines import options
 from traces.errors import InputError
@@ -27,6 +28,15 @@ OverlapWeight = Annotated[
     float, typer.Option("--overlap-weight", min=0.0, max=100.0, help="Hours lost that an hour of overlap is worth.")
 ]
 
+Agents = Annotated[
+    str | None,
+    typer.Option("--agents", help="Let agents play --chains for these shares of the window's long jobs (10%,30%)."),
+]
+CapOfLinks = Annotated[
+    str | None,
+    typer.Option("--cap", help="Also with at most so many queued links of a user, or share of the queue (1,2,10%)."),
+]
+
 
 class ServiceAsked(NamedTuple):
     """The options of a service, s."""
@@ -35,6 +45,13 @@ class ServiceAsked(NamedTuple):
     restart_s: int
     limits_s: tuple[int, ...]
     overlap_weight: float
+
+
+class AgentsAsked(NamedTuple):
+    """The shares of long jobs that agents play, and the caps: (queued links of a user, share of the queue)."""
+
+    shares: tuple[float, ...]
+    caps: tuple[tuple[int | None, float | None], ...]
 
 
 def service_of(
@@ -57,6 +74,34 @@ def service_of(
     return asked
 
 
+def agents_of(agents: str | None, cap: str | None, chains: str | None, policies: str) -> AgentsAsked | None:
+    """Parse --agents and --cap. Raises InputError for impossible ones."""
+    if agents is None:
+        if cap is not None:
+            raise InputError(f"--cap {cap} without --agents; give the shares of long jobs that agents play (10%,30%)")
+        return None
+    if chains is None:
+        raise InputError(f"--agents {agents} without --chains; give the work of a chain, such as --chains 10d")
+    if ORACLE in options.names(policies):
+        raise InputError(f"--policies {ORACLE} with --agents; nobody knows a start that depends on all agents")
+    shares = tuple(_share(text, "--agents") for text in options.names(agents))
+    caps: list[tuple[int | None, float | None]] = [(None, None)]
+    for text in options.names(cap or ""):
+        is_share = text.endswith("%")
+        caps.append((None, _share(text, "--cap")) if is_share else (options.whole_numbers(text, "--cap")[0], None))
+    if not shares:
+        raise InputError("--agents is empty; give shares (a,b) such as 10%,30%")
+    return AgentsAsked(shares, tuple(caps))
+
+
+def _share(text: str, option: str) -> float:
+    """Parse a share such as 10%. Raises InputError unless it is over 0 and at most 100 %."""
+    number = text.removesuffix("%")
+    if not (text.endswith("%") and number.replace(".", "", 1).isdecimal() and 0 < float(number) <= 100):
+        raise InputError(f"{option} {text}: give a share over 0% and at most 100%")
+    return float(number) / 100
+
+
 def service_policies(text: str) -> tuple[list[str], list[str]]:
     """Parse --policies: all names, and those of them that are fitted. Raises InputError for an unknown one."""
     from models.provisioning.registry import is_known, make_policy
@@ -76,6 +121,7 @@ def evaluate_service(
     trained: tuple[Sequence[TrainedPolicy], int],
     bounds: tuple[int, int],
     asked: ServiceAsked,
+    agents: AgentsAsked | None,
     json: bool,
 ) -> None:
     """Play the chains that begin within `bounds` (epoch s) and write their rows.
@@ -87,7 +133,7 @@ def evaluate_service(
     from models.study import comparisons
     from models.study.chains import service_rows
     from models.study.windows import Window
-    from reports.text.service import format_services
+    from reports.text.service import format_agents, format_services
 
     report = Window(*bounds, study.scenario.decide_every_s)
     service = Service(asked.wanted_s, asked.restart_s, report.decision_s, asked.limits_s)
@@ -95,9 +141,17 @@ def evaluate_service(
     for warning in comparisons.warnings_about(study, report, fitted_until_s):
         options.say(f"warning: {warning}")
     select = comparisons.select_window(fitted_until_s or study.windows.select.from_s, report)
-    rows = service_rows(study, policies, fits, report, select, service, asked.overlap_weight)
-    answer: dict[str, Any] = {"chains": rows, "is_development_window": comparisons.is_development(study, report)}
-    if json:
-        options.write_json(out, answer)
+    if agents is None:
+        rows = service_rows(study, policies, fits, report, select, service, asked.overlap_weight)
+        answer, text = {"chains": rows}, format_services
     else:
-        out.write(f"{format_services(rows)}\n")
+        from models.what_if.agents.answer import agents_rows
+        from models.what_if.agents.play import LinkCap
+
+        caps = [LinkCap(*cap) for cap in agents.caps]
+        rows = agents_rows(study, policies, fits, report, select, service, asked.overlap_weight, agents.shares, caps)
+        answer, text = {"agents": rows}, format_agents
+    if json:
+        options.write_json(out, answer | {"is_development_window": comparisons.is_development(study, report)})
+    else:
+        out.write(f"{text(rows)}\n")

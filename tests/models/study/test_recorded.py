@@ -188,6 +188,46 @@ def test_chains_begin_where_the_pairs_did(data: DataFolder) -> None:
         service_rows(study, [], [], empty, None, service, 1.0)
 
 
+def test_agents_play_a_share_of_the_long_jobs(data: DataFolder, capfd: pytest.CaptureFixture[str]) -> None:
+    """The first row of a share is reactive; the others' waits are compared with its."""
+    until_s = study_of(data, CUT).usable.until_s
+    window = ["--from", instants.text(until_s - 10 * DAY_S), "--to", instants.text(until_s)]
+    asked = ["evaluate", "--cluster", CUT, "--data", str(data.root), "--world", CALIBRATED, *window, "--chains", "1d"]
+    asked += [
+        "--policies",
+        "two-ahead",
+        "--agents",
+        "50%,100%",
+        "--cap",
+        "1",
+        "--decide-every",
+        "2h",
+        "--limits",
+        "12h",
+    ]
+    with pytest.raises(SystemExit) as stopped:
+        main([*asked, "--json"])
+    assert stopped.value.code == 0
+    rows = json.loads(capfd.readouterr().out)["agents"]
+    names = ["reactive", "two-ahead", "two-ahead"] * 2
+    assert [row["policy"] for row in rows] == names and [row["cap_of_user"] for row in rows] == [None, None, 1] * 2
+    half, whole = rows[0], rows[3]
+    assert whole["chains"] // 2 == half["chains"] and half["others"]["n"] > whole["others"]["n"]
+    for row in rows:
+        assert row["unfinished"] == 0 and 0 < row["utilization"] <= 1
+    assert half["others"]["change"] == whole["others"]["change"] == 0
+    assert whole["queued_links"] < rows[5]["queued_links"] < rows[4]["queued_links"]  # reactive, capped, without a cap
+    wait_h = [row["others"]["wait_h"] for row in rows[3:]]
+    assert rows[4]["others"]["change"] == pytest.approx(wait_h[1] / wait_h[0] - 1)
+    with pytest.raises(SystemExit):
+        main(asked)
+    text = capfd.readouterr().out
+    assert "a share of the long jobs as chains of agents" in text and text.count("two-ahead") == 4
+    with pytest.raises(SystemExit) as stopped:
+        main([*asked, "--agents", "1%"])
+    assert stopped.value.code == 2 and "the long jobs between" in capfd.readouterr().err
+
+
 def test_chains_of_a_wanted_service(data: DataFolder, capfd: pytest.CaptureFixture[str]) -> None:
     """A row for each policy that is always played, with intervals, and the difference to the best one of timing."""
     until_s = study_of(data, CUT).usable.until_s
@@ -206,7 +246,8 @@ def test_chains_of_a_wanted_service(data: DataFolder, capfd: pytest.CaptureFixtu
     best = rows["reactive"]["difference_to_best_timing"]["policy"]
     beside = rows["two-ahead"]["difference_to_best_timing"]
     assert {name: rows[name]["setting"] for name in settings} == settings and set(settings.values()) != {1.0}
-    assert {rows[name]["setting"] for name in (SHORTEST, LONGEST, HAND_OVER)} == {settings["start-estimate"]}
+    assert {rows[name]["setting"] for name in (SHORTEST, LONGEST)} == {settings["start-estimate"]}
+    assert rows[HAND_OVER]["setting"] == 2.0
     lost = {name: row["lost_h_per_day"] for name, row in rows.items()}
     assert beside["lost_h_per_day"] == pytest.approx(lost["two-ahead"] - lost[best]) and len(beside["ci95"]) == 2
     assert rows[best]["difference_to_best_timing"]["ci95"] == [0.0, 0.0]
