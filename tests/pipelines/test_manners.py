@@ -203,7 +203,7 @@ def test_completion_knows_the_commands() -> None:
     [
         ("baton report --cluster la", {"lab"}),
         ("baton report --cluster ls6,la", {"ls6,lab"}),
-        ("baton evaluate --cluster l", {"lab", "ls6", "longhorn-v100"}),  # the latter two by the clusters.toml that Baton brings
+        ("baton evaluate --cluster l", {"lab", "ls6", "longhorn-v100"}),  # the latter two by Baton's clusters.toml
         ("baton --data {data} wait --cluster la", {"lab"}),
         ("baton explain --data {data} --cluster la", {"lab"}),
         ("baton explain --data {tmp}/none --cluster la", set()),
