@@ -44,6 +44,7 @@ PAST_S = MOST_S + DAY_S
 WINDOW_S = 3 * DAY_S
 BUDGET_S = 8.0  # an unfinished future is then abandoned; all other work takes far less than a second
 LEAST = 4  # fewest futures that are informative
+NAMELESS = -1  # no job of the past has this name
 SETTLED = "the others cannot change the decision"
 LINK = re.compile(r"-[0-9a-f]{8}-\d+\.\d+$")  # `agent.chains.state.ChainState.job_name` appends this to a chain's name
 TIER_KEY = 1 << 60  # the partition's tier outweighs any priority
@@ -189,12 +190,13 @@ class Live:
     limits: UserLimits | None
 
 
-def scene_of(live: Live, seen: Snapshot, predecessor: SqueueJob, site: Site) -> FutureInputs:
-    """Build the scene of an instant from the same Slurm output as its snapshot `seen`."""
+def scene_of(live: Live, seen: Snapshot, predecessor: SqueueJob | None, site: Site) -> FutureInputs:
+    """Build the scene of an instant from the same Slurm output as its snapshot `seen`; None for a first link."""
     now_s = seen.now_s
     queued = [*live.pending, *(job for job, _ in live.running)]
     past = [job for job in live.past if job.start_s is not None or job.end_s is None]
-    named = _Named.of(live, seen, [predecessor, *queued], past, points_per_hour(live.settings, site))
+    before = [] if predecessor is None else [predecessor]
+    named = _Named.of(live, seen, [*before, *queued], past, points_per_hour(live.settings, site))
     ids = {job.id for job in queued}
     again = [job for job in past if now_s - MOST_S <= job.submit_s < now_s and (job.end_s is not None or job.id in ids)]
     limits = (
@@ -207,7 +209,7 @@ def scene_of(live: Live, seen: Snapshot, predecessor: SqueueJob, site: Site) -> 
         now_s=now_s,
         pending=[named.seen(job, job.nodes, is_held=live.is_held(job)) for job in live.pending],
         running=[
-            named.seen(job, nodes, known_end_s=end_s if job.id == predecessor.id else None)
+            named.seen(job, nodes, known_end_s=end_s if job.id in [one.id for one in before] else None)
             for job, nodes in live.running
         ],
         came=[named.came(job) for job in again],
@@ -216,7 +218,8 @@ def scene_of(live: Live, seen: Snapshot, predecessor: SqueueJob, site: Site) -> 
         ),
         history=named.history([job for job in past if job.end_s is not None and job.end_s < now_s]),
         successor=ObservedJob(
-            -1, seen.successor_nodes, seen.successor_limit_s, named.user[live.user], named.name_of(predecessor),
+            -1, seen.successor_nodes, seen.successor_limit_s, named.user[live.user],
+            NAMELESS if predecessor is None else named.name_of(predecessor),
             named.key(live.partition, live.priority, now_s), now_s,
         ),
         limits=plain.FutureUserLimits(limits.jobs, limits.nodes, site.siblings),

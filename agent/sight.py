@@ -195,11 +195,14 @@ def snapshot_of(
     )
 
 
-def live_of(queue: Queue, context: SlurmContext, memory: Memory, predecessor: SqueueJob, request: SlurmRequest) -> Live:
+def live_of(
+    queue: Queue, context: SlurmContext, memory: Memory, predecessor: SqueueJob | None, request: SlurmRequest
+) -> Live:
     """Collect the inputs of futures besides the snapshot of the same instant. Raises ValueError: unknown partition."""
     asked, place, sharing = _around(context, request)
+    pending = _pending(queue.jobs, sharing)
     return Live(
-        pending=_pending(queue.jobs, sharing),
+        pending=pending,
         running=_running(queue.jobs, place, sharing),
         past=memory.past(_counts(sharing)),
         tier=lambda names: max((sharing[name].tier for name in names.split(",") if name in sharing), default=0),
@@ -207,7 +210,7 @@ def live_of(queue: Queue, context: SlurmContext, memory: Memory, predecessor: Sq
         is_held=lambda job: is_held(job.reason),
         partition=max(asked, key=lambda one: one.tier).name,
         user=request.user,
-        priority=max(_priority(predecessor, context.settings), 0),
+        priority=max(_enters_with(pending, predecessor, request, context.settings), 0),
         settings=context.settings,
         limits=context.limits,
     )

@@ -148,7 +148,7 @@ def make(values: Mapping[str, Any]) -> Chain:
     chosen |= {key: duration(key, chosen[key]) for key in UNITS_S if isinstance(chosen.get(key), str)}
     script = Path(chosen.pop("script")).absolute()
     artifact = Path(given).absolute() if (given := chosen.pop("artifact", None)) else None
-    options, limits = tuple(chosen.pop("options", ())), _limits(chosen.pop("limits", ()))
+    options, limits = tuple(chosen.pop("options", ())), limits_of(chosen.pop("limits", ()))
     return Chain(script=script, artifact=artifact, options=options, limits=limits, **chosen | {"name": name_of(values)})
 
 
@@ -198,7 +198,7 @@ def duration(key: str, text: str) -> float:
     return math.inf if seconds is None else seconds / unit_s
 
 
-def _limits(given: Sequence[str | float] | str) -> tuple[int, ...]:
+def limits_of(given: Sequence[str | float] | str) -> tuple[int, ...]:
     """Parse the limits that links may ask for, in whole minutes as Slurm counts them: s, rising. Raises ValueError."""
     parts = re.split(r",|\.\.", given) if isinstance(given, str) else given
     minutes = {duration("limits", str(part)) for part in parts}

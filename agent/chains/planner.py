@@ -81,20 +81,22 @@ def limits_to_ask(chain: Chain, own_s: int, longest_s: int) -> tuple[int, ...]:
 
     longest_s: the longest that Slurm allows; if that is not known, no link asks for more than the script.
     """
-    if chain.asks_fixed:
-        limits_s: Sequence[int] = (own_s,)
-    elif chain.limits:
-        limits_s = chain.limits
-    else:
+    return useful_limits((own_s,) if chain.asks_fixed else chain.limits, own_s, chain.restart_cost_s, longest_s)
+
+
+def useful_limits(given: Sequence[int], own_s: int, restart_cost_s: float, longest_s: int) -> tuple[int, ...]:
+    """As `limits_to_ask`, of the given limits, s; (): of the usual ones."""
+    limits_s = given
+    if not given:
         ends_s = (own_s, longest_s) if longest_s < UNLIMITED_S else (own_s,)
         limits_s = [*(limit_s for limit_s in USUAL_S if limit_s < max(ends_s)), *ends_s]
-    terms = PlanTerms(tuple(sorted(set(limits_s))), int(chain.restart_cost_s), 0.0, 0)
+    terms = PlanTerms(tuple(sorted(set(limits_s))), int(restart_cost_s), 0.0, 0)
     found = tuple(limit_s for limit_s in terms.useful_s if limit_s <= longest_s)
     if not found:
         shown = ", ".join(f"{limit_s / HOUR_S:g} h" for limit_s in terms.limits_s)
         raise ValueError(
-            f"no limit of {shown} can be planned with: it is above the {longest_s / HOUR_S:g} h that Slurm allows, or "
-            f"below three restart costs of {chain.restart_cost_s:g} s"
+            f"no limit of {shown} can be planned with: it is above the {longest_s / HOUR_S:g} h that are allowed, or "
+            f"below three restart costs of {restart_cost_s:g} s"
         )
     return found
 

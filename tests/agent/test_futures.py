@@ -20,6 +20,7 @@ from agent.check import WARNING, check_agent
 from agent.eyes import Eyes
 from agent.futures import (
     BUDGET_S,
+    NAMELESS,
     SETTLED,
     Site,
     between,
@@ -205,6 +206,17 @@ def test_futures_end_with_their_time() -> None:
     late = iter(np.arange(0.0, 1e6, BUDGET_S / 20))
     none = look_ahead(scene, sight.snapshot.predecessor_end_s, clock=lambda: float(next(late)))
     assert not none.numbers and none.text.startswith(f"no futures: only {none.played} of 16 simulated in 8.")
+
+
+def test_a_first_link_enters_with_the_priority_of_the_job_submitted_last() -> None:
+    record, now_s = busy(seed=3), INSTANTS[0]
+    eyes = Eyes(told_slurm(record, now_s, config={}), SlurmRequest(3, HOUR, "newcomer"), SITE)
+    queue = eyes.look(now_s)
+    newest = max((job for job in queue.jobs if job.state == "PENDING"), key=lambda job: job.submit_s)
+    assert eyes.context is not None
+    live = live_of(queue, eyes.context, eyes._memory, None, eyes.request)
+    assert 0 < live.priority == newest.priority
+    assert scene_of(live, eyes.newcomer().snapshot, None, SITE).successor.name == NAMELESS
 
 
 def test_futures_that_are_too_few_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
