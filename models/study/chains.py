@@ -15,15 +15,21 @@ from models.provisioning.comparison.outcomes import play
 from models.provisioning.protocol import TrainedPolicy, no_pairs
 from models.provisioning.service import names
 from models.study.cluster import Study
+from models.study.extent import first_calibrated_s
+from models.study.inputs import read_record
 from models.study.pair_tables import predecessors_in
 from models.study.windows import Window
+from traces.counted import counted
 from traces.errors import InputError
+from traces.store import warehouse
+from traces.store.folder import DataFolder
 from traces.units import HOUR_S
 
 if TYPE_CHECKING:
     from agent.artifact import Artifact
     from models.provisioning.pairs.recorded import Predecessors
     from models.provisioning.service.chain import ChainPlayer, ServiceChain
+    from models.provisioning.service.moment import LinkWaits
     from models.provisioning.service.play import Service
     from simulator.recorded.record import RecordedTrace
 
@@ -162,3 +168,25 @@ def _apart(record: RecordedTrace, predecessors: Predecessors, every_s: int) -> P
         if not kept or submit_s >= record.submit_s[predecessors.row[kept[-1]]] + every_s:
             kept.append(place)
     return type(predecessors)(predecessors.row[kept], predecessors.next_row[kept])
+
+
+def waits_at(data: DataFolder, cluster: str, now_s: int, nodes: int, limits_s: Sequence[int], user: str) -> LinkWaits:
+    """The waits of links of those limits at `now_s`, epoch s, by what a dump taken then would hold.
+
+    user: counts against this user's limits; one without jobs in the record is a new user. Raises InputError if no job
+    was submitted before, or if no job was as wide as a link.
+    """
+    from models.provisioning.service.moment import recorded_waits
+    from simulator.recorded.parameters import LEAST_FIT_S
+
+    from_s = first_calibrated_s(data, cluster, now_s)
+    record = read_record(data, cluster, from_s, now_s)
+    most = int(record.size.max(initial=0))
+    if nodes > most:
+        raise InputError(
+            f"links of {counted(nodes, 'node')}: the widest job of cluster {cluster!r} before then has {most:,}"
+        )
+    of_user = "SELECT job_key FROM jobs WHERE cluster = ? AND user_name = ?"
+    own = set(warehouse.read(data, of_user, (cluster, user))["job_key"])
+    number = next((int(record.user[row]) for row, key in enumerate(record.job_key) if key in own), record.users)
+    return recorded_waits(record, now_s, nodes, limits_s, number, None if from_s is None else LEAST_FIT_S)
