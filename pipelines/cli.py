@@ -17,6 +17,7 @@ from pipelines.commands import (
     emulate,
     explain,
     export,
+    plan,
     profile_template,
     release,
     report,
@@ -41,8 +42,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _COMMANDS = (
-    run, explain, wait, calibrate, traces, simulate, export, models, release, report, whatif, advise, profile_template,
-    emulate, tune, lake,
+    run, explain, wait, plan, calibrate, traces, simulate, export, models, release, report, whatif, advise,
+    profile_template, emulate, tune, lake,
 )  # fmt: skip
 for module in _COMMANDS:
     module.register(app)

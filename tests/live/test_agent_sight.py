@@ -11,6 +11,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from agent.chains.plan import AHEAD, PlanTerms
+from agent.chains.planner import OPEN_SITE
 from agent.check import check_agent
 from agent.eyes import Eyes
 from agent.sight import SlurmRequest
@@ -19,6 +21,9 @@ from agent.slurm.commands import Commands, SlurmError
 from agent.slurm.nodes import read_nodes
 from agent.slurm.queue import SqueueJob, read_queue
 from agent.slurm_time import SlurmTime
+from features.futures.summary import FUTURES
+from models.provisioning.service.moment import live_waits
+from models.provisioning.service.outlook import outlooks
 from models.queue_time.ask import WaitRequest, answer
 from models.queue_time.live import look_at_slurm
 from models.queue_time.make import make
@@ -32,6 +37,7 @@ from traces.slurm.accounts import read_associations, read_qos
 from traces.slurm.reservations import read_reservations
 from traces.store import warehouse
 from traces.store.folder import DataFolder
+from traces.units import DAY_S
 
 pytestmark = pytest.mark.live
 
@@ -163,6 +169,19 @@ def wait_is_answered(commands: Commands) -> None:
     assert any(note.startswith("live: the outcomes of earlier jobs are from the log") for note in found["notes"])
 
 
+def links_are_planned(commands: Commands) -> None:
+    """`baton plan`: the waits of links behind the jobs of this queue; both usable nodes are held."""
+    eyes = Eyes(commands, SlurmRequest(1, 3600, ME, account="science"), OPEN_SITE)
+    eyes.look(SlurmTime(commands).now_s())
+    found = live_waits(eyes, (3600, 7200))
+    assert (found.futures, found.why) == (FUTURES, "")
+    for wait_s in found.by_limit_s.values():
+        assert len(wait_s) == FUTURES + 1 and wait_s[-1] > 0, "by limits it waits"
+    terms = PlanTerms((3600, 7200), 600, 0.5, 600)
+    own, one, best = outlooks(terms, found, 3600, AHEAD, DAY_S, 1)["plans"]
+    assert best["lost_h_per_day"] <= one["lost_h_per_day"] < own["lost_h_per_day"]
+
+
 def test_a_real_slurm_is_seen_as_it_was_set_up(live: Slurm) -> None:
     """Over 50 lines: one cluster is set up, seen, hidden and stopped, each from the state that the one before left."""
     began = int(time.time())
@@ -210,6 +229,7 @@ def test_a_real_slurm_is_seen_as_it_was_set_up(live: Slurm) -> None:
 
     forms_agree(live, commands)
     wait_is_answered(commands)
+    links_are_planned(commands)
 
     live.hide("jobs")
     eyes = Eyes(commands, request)

@@ -1,0 +1,286 @@
+"""`baton plan`: what limit the links of a chain should ask for, how many to queue, and when to submit them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from pipelines import completion, options
+from pipelines.options import Data, Json
+from traces.errors import InputError, WorkError
+
+if TYPE_CHECKING:
+    from models.provisioning.service.moment import LinkWaits
+    from traces.store.folder import DataFolder
+
+ASSUMED = (
+    "in a future, jobs run as similar ones did, arrivals repeat those of the last weeks, and every link of the chain "
+    "waits as long as the first; waits count 1.5 times, and one more future has twice the start estimate"
+)
+HANDS_OVER = "a link that starts early replaces the older one, so the job must save when it is signalled"
+
+
+class LinkRequest(NamedTuple):
+    """What the script and the options ask for."""
+
+    script: Path
+    lines: tuple[str, ...]  # options of the script's #SBATCH lines
+    own_s: int | None  # the script's time limit, s
+    given: tuple[int, ...]  # --limits, s
+    nodes: int
+    partition: str
+    user: str
+    restart_s: int
+
+    @property
+    def own(self) -> tuple[int, ...]:
+        """The script's limit, if it has one."""
+        return () if self.own_s is None else (self.own_s,)
+
+
+class Seen(NamedTuple):
+    """The waits at an instant, and what is allowed."""
+
+    waits: LinkWaits
+    limits_s: tuple[int, ...]
+    most_ahead: int
+    notes: list[str]
+
+
+def register(app: typer.Typer) -> None:
+    """Add `baton plan`."""
+    app.command()(plan)
+
+
+def plan(
+    context: typer.Context,
+    script: Annotated[Path, typer.Argument(help="Job script of the links.")],
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster",
+            autocompletion=completion.clusters,
+            help="Plan at an instant of this cluster's log; default: now, on this machine's Slurm.",
+        ),
+    ] = None,
+    at: Annotated[str | None, typer.Option("--at", help="Instant of the log (UTC); default: its end.")] = None,
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", min=1, max=options.MOST_NODES, help="Nodes; default: the script's.")
+    ] = None,
+    partition: Annotated[str, typer.Option("--partition", help="Partition; default: the script's.")] = "",
+    user: Annotated[str, typer.Option("--user", help="User; default: you, and with --cluster a new one.")] = "",
+    work: Annotated[str, typer.Option("--work", help="Work of the chain.")] = "10d",
+    restart_cost: Annotated[
+        str, typer.Option("--restart-cost", help="Work lost in each link after the first: saving, reloading.")
+    ] = "10m",
+    limits: Annotated[
+        str | None, typer.Option("--limits", help="Limits that a link may ask for: 2h,12h or 2h..24h.")
+    ] = None,
+    ask: Annotated[str, typer.Option("--ask", help="fixed: links ask for the script's limit alone.")] = "any",
+    overlap_weight: Annotated[
+        float, typer.Option("--overlap-weight", min=0.0, max=100.0, help="Hours lost that an hour of overlap is worth.")
+    ] = 0.5,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Recommend the limit of a chain's links, how many to keep queued, and when to submit them.
+
+    docs/agent.md describes the plans and what they assume.
+    """
+    if at is not None and cluster is None:
+        raise InputError(f"--at {at} is an instant of a log: give its --cluster")
+    request = _request(script, (nodes, partition, user), limits, ask, restart_cost)
+    work_s = options.duration_s(work)
+    with options.output(json) as out:
+        if cluster is None:
+            seen = _live(request)
+        else:
+            seen = _recorded(options.data_folder(context, data), cluster, at, request)
+        result = _result(request, seen, cluster, work_s, overlap_weight)
+        if json:
+            options.write_json(out, result)
+        else:
+            from reports.text.plans import plan_lines
+
+            out.write(plan_lines(result))
+
+
+def _request(
+    script: Path, given: tuple[int | None, str, str], limits: str | None, ask: str, restart_cost: str
+) -> LinkRequest:
+    """Read the script and the options; given: --nodes, --partition, --user. Raises InputError."""
+    from agent.chains.chain import limits_of, option, script_options
+    from agent.chains.planner import request_of
+    from traces.slurm.text import parse_limit_s
+
+    if ask not in ("any", "fixed"):
+        raise InputError(f"--ask is {ask!r}; allowed: any or fixed")
+    if limits is not None and ask == "fixed":
+        raise InputError("--limits with --ask fixed, which allows the script's limit alone: give one of them")
+    restart_s = options.duration_s(restart_cost)
+    try:
+        lines = script_options(script)
+        own_s = parse_limit_s(option(lines, "--time", "-t") or "") or None
+        asked_s = () if limits is None else limits_of(limits)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    if own_s is None and not asked_s:
+        raise InputError(f"{script}: no time limit: set #SBATCH --time there, or give --limits, such as 12h,24h,48h")
+    if ask == "fixed":
+        asked_s = tuple(filter(None, (own_s,)))
+    nodes, partition, user = given
+    asked = request_of(lines, user, own_s or asked_s[-1])
+    return LinkRequest(
+        script, lines, own_s, asked_s, nodes or asked.nodes, partition or asked.partition, user, restart_s
+    )
+
+
+def _limits(request: LinkRequest, longest_s: int) -> tuple[int, ...]:
+    """The limits to compare, s, rising. Raises InputError if none can be planned with."""
+    from agent.chains.planner import useful_limits
+
+    own_s = request.own_s or request.given[-1]
+    if request.own_s is not None and own_s > longest_s:
+        hours = f"{own_s / 3600:g} h, and the longest that is allowed is {longest_s / 3600:g} h"
+        raise InputError(f"{request.script}: its time limit is {hours}")
+    try:
+        return useful_limits(request.given, own_s, request.restart_s, longest_s)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+
+
+def _recorded(folder: DataFolder, cluster: str, at: str | None, request: LinkRequest) -> Seen:
+    """Look at an instant of a log. Raises InputError."""
+    from agent.chains.chain import USUAL_S
+    from models.study.chains import waits_at
+    from models.study.inputs import why_no_plan
+    from traces import clusters
+    from traces.store import contents, warehouse
+
+    clusters.resolve(folder, cluster=cluster)
+    contents.check_clusters(folder, [cluster])
+    if why := why_no_plan(folder, cluster):
+        raise InputError(why)
+    end_s = int(
+        warehouse.read(
+            folder, "SELECT epoch(max(submit_utc))::BIGINT + 1 FROM jobs WHERE cluster = ?", (cluster,)
+        ).item()
+    )
+    now_s = end_s if at is None else options.utc_s(at)
+    if now_s > end_s:
+        raise InputError(f"--at {at} is after the last submission in the log of cluster {cluster!r}")
+    of_partitions = (
+        "SELECT coalesce(partition, ''), max(limit_s) AS most_s FROM jobs WHERE cluster = ? "
+        "AND epoch(submit_utc) < ? GROUP BY ALL HAVING most_s IS NOT NULL ORDER BY ALL"
+    )
+    longest_s = dict(warehouse.read(folder, of_partitions, (cluster, now_s)).iter_rows())
+    if not longest_s:
+        raise InputError(f"--at {at}: cluster {cluster!r} has no earlier job with a time limit; give a later instant")
+    known = [name for name in longest_s if name]  # some logs name no partition
+    if request.partition and known and request.partition not in known:
+        raise InputError(f"unknown partition {request.partition!r} of cluster {cluster!r}; known: {', '.join(known)}")
+    if not request.given:
+        request = request._replace(given=(*USUAL_S, *request.own))
+    limits_s = _limits(request, int(longest_s.get(request.partition, max(longest_s.values()))))
+    waits = waits_at(folder, cluster, now_s, request.nodes, sorted({*limits_s, *request.own}), request.user)
+    notes = ["all partitions of the log share one pool of nodes here"] if len(longest_s) > 1 else []
+    return Seen(waits, limits_s, 2, notes)
+
+
+def _live(request: LinkRequest) -> Seen:
+    """Look at this machine's Slurm as an agent does. Raises WorkError if it does not answer, InputError."""
+    from dataclasses import replace
+    from getpass import getuser
+
+    from agent.chains.bound import BOUND_FILE
+    from agent.chains.plan import AHEAD
+    from agent.chains.planner import OPEN_SITE, request_of
+    from agent.check import wrong_partition
+    from agent.eyes import Eyes
+    from agent.slurm.commands import Commands, SlurmError
+    from agent.slurm_time import SlurmTime
+    from models.provisioning.service.moment import live_waits
+
+    user = request.user or getuser()
+    asked = request_of(request.lines, user, request.own_s or request.given[-1])
+    asked = replace(asked, nodes=request.nodes, partition=request.partition)
+    commands = Commands()
+    eyes = Eyes(commands, asked, OPEN_SITE)
+    try:
+        eyes.look(SlurmTime(commands).now_s())
+        assert eyes.context is not None
+        if why := wrong_partition(commands, eyes.context.partitions, asked):
+            raise InputError(why)
+        longest_s, user_limits = eyes.allowed()
+        limits_s = _limits(request, longest_s)
+        waits = live_waits(eyes, sorted({*limits_s, *request.own}))
+    except SlurmError as error:
+        raise WorkError(f"this machine's Slurm cannot be asked: {error}; or give --cluster") from error
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    if not waits.futures:  # as an agent plans then
+        return Seen(waits, request.own if request.own_s in limits_s else limits_s, 1, [])
+    most_ahead = links_ahead(user_limits.submitted, BOUND_FILE)
+    note = f"MaxSubmitJobs or {BOUND_FILE} leaves room for one queued link"
+    return Seen(waits, limits_s, most_ahead, [note] if most_ahead < AHEAD else [])
+
+
+def links_ahead(submitted: int, bound_file: Path) -> int:
+    """The most links that may be queued. submitted: jobs that a user may have queued or running (MaxSubmitJobs).
+
+    bound_file: the administrator's; one that cannot be read counts as one link, as for an agent.
+    """
+    from agent.chains.bound import QueueBound, read_bound
+    from agent.chains.plan import AHEAD
+
+    try:
+        bound = read_bound(bound_file)
+    except ValueError:
+        bound = QueueBound(chain=1)
+    return max(min(AHEAD, submitted - 1, bound.chain, bound.user), 1)
+
+
+def _result(
+    request: LinkRequest, seen: Seen, cluster: str | None, work_s: int, overlap_weight: float
+) -> dict[str, Any]:
+    """The answer, as --json prints it."""
+    from agent.artifact import DECIDE_EVERY_S
+    from agent.chains.chain import option
+    from agent.chains.plan import PlanTerms
+    from models.provisioning.service.outlook import outlooks
+    from traces import instants
+    from traces.counted import counted
+    from traces.units import HOUR_S
+
+    terms = PlanTerms(seen.limits_s, request.restart_s, overlap_weight, DECIDE_EVERY_S)
+    waits = seen.waits
+    notes = [ASSUMED, *seen.notes]
+    if option(request.lines, "--signal", "--signal") is None:
+        notes.append(f"{HANDS_OVER}; the script has no #SBATCH --signal, so it gets SIGTERM")
+    else:
+        notes.append(HANDS_OVER)
+    if len(seen.limits_s) == 1:
+        notes.append(f"only one limit is compared: {seen.limits_s[0] / HOUR_S:g} h")
+    if waits.why:
+        notes.append(f"{waits.why}; no interval" if not waits.futures else waits.why)
+    if waits.unstarted:
+        notes.append(f"{counted(waits.unstarted, 'future')} ended after 4 days, before the link started")
+    return {
+        "cluster": cluster,
+        "live": cluster is None,
+        "at_utc": instants.text(waits.now_s),
+        "at_s": waits.now_s,
+        "script": str(request.script),
+        "nodes": request.nodes,
+        "partition": request.partition,
+        "user": request.user,
+        "work_h": work_s / HOUR_S,
+        "restart_cost_s": request.restart_s,
+        "overlap_weight": overlap_weight,
+        "limits_s": list(seen.limits_s),
+        "futures": waits.futures,
+        **outlooks(terms, waits, request.own_s, seen.most_ahead, work_s, request.nodes),
+        "notes": notes,
+    }

@@ -1,0 +1,129 @@
+"""`baton plan`: from a small generated dump, and from a Slurm in memory."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from pipelines.commands.plan import links_ahead
+from tests.agent.fake_slurm import FakeSlurm
+from tests.agent.programs import programs
+from tests.pipelines.conftest import Baton
+from traces.units import HOUR_S
+
+SCRIPT = "#!/bin/sh\n#SBATCH --nodes=4\n#SBATCH --time=6:00:00\nsrun train\n"
+AT = ("--cluster", "lab", "--at", "2023-12-08T12:00")
+PLANS = ["script's limit, reactive", "best limit, one ahead", "recommended"]
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "train.sh"
+    path.write_text(SCRIPT)
+    return path
+
+
+def test_three_plans_at_an_instant_of_a_log(lab: Baton, script: Path) -> None:
+    found = lab("plan", script, *AT, "--json").json
+    assert (found["cluster"], found["live"], found["at_utc"]) == ("lab", False, "2023-12-08T12:00")
+    assert (found["nodes"], found["work_h"], found["restart_cost_s"], found["futures"]) == (4, 240, 600, 16)
+    assert found["limits_s"] == [HOUR_S * hours for hours in (2, 4, 6, 8, 12, 24)], "24 h: the longest in the log"
+    own, one, best = found["plans"]
+    assert [row["plan"] for row in found["plans"]] == PLANS
+    assert (own["limit_s"], own["ahead"]) == (6 * HOUR_S, 0)
+    assert 0 < best["lost_h_per_day"] <= one["lost_h_per_day"] < own["lost_h_per_day"], "jobs wait there"
+    for row in found["plans"]:
+        assert row["ci95"][0] <= row["lost_h_per_day"] <= row["ci95"][1]
+        assert row["first_start_range_s"][0] <= row["first_start_s"] <= row["first_start_range_s"][1]
+        assert row["node_hours"] >= 4 * 240
+    assert found["recommendation"].startswith(f"ask for {best['limit_s'] // HOUR_S} h links, ")
+    assert found["timeline"][0]["submit_s"] == found["at_s"] and len(found["timeline"]) == 5
+    text = lab("plan", script, *AT).out
+    assert all(name in text for name in (*PLANS, found["recommendation"], "SIGTERM", "95 %"))
+    assert text.count("|") == 2 * 5 and max(map(len, text.splitlines())) <= 140
+
+
+def test_what_is_asked_for_counts(lab: Baton, script: Path) -> None:
+    plain = lab("plan", script, *AT, "--json").json
+    end = lab("plan", script, "--cluster", "lab", "--json").json
+    assert end["at_utc"] > "2023-12-12" and end["plans"] != plain["plans"]
+    wide = lab("plan", script, *AT, "--nodes", "3", "--json").json
+    assert wide["nodes"] == 3 and wide["plans"][0]["node_hours"] < plain["plans"][0]["node_hours"]
+    fixed = lab("plan", script, *AT, "--ask", "fixed", "--json").json
+    assert fixed["limits_s"] == [6 * HOUR_S] and "only one limit is compared: 6 h" in fixed["notes"]
+    costly = lab("plan", script, *AT, "--restart-cost", "2h", "--work", "5d", "--json").json
+    assert costly["limits_s"] == [HOUR_S * hours for hours in (6, 8, 12, 24)], "none below three restart costs"
+    assert costly["work_h"] == 120 and costly["plans"][0]["lost_h_per_day"] > plain["plans"][0]["lost_h_per_day"]
+    script.write_text(SCRIPT.replace("#SBATCH --time=6:00:00", "#SBATCH --signal=USR1@300"))
+    given = lab("plan", script, *AT, "--limits", "3h,12h", "--json").json
+    assert given["limits_s"] == [3 * HOUR_S, 12 * HOUR_S] and [row["plan"] for row in given["plans"]] == PLANS[1:]
+    assert not any("SIGTERM" in note for note in given["notes"])
+
+
+def test_bad_input_is_refused_in_one_line(lab: Baton, script: Path) -> None:
+    unlimited = script.with_name("unlimited.sh")
+    unlimited.write_text(SCRIPT.replace("#SBATCH --time=6:00:00", ""))
+    for path, arguments, said in (
+        (unlimited, AT, "no time limit: set #SBATCH --time there, or give --limits"),
+        (script.with_name("none.sh"), AT, "No such file"),
+        (script, (*AT, "--restart-cost", "9h"), "below three restart costs of 32400 s"),
+        (script, (*AT, "--limits", "100h"), "it is above the 24"),
+        (script, (*AT, "--limits", "2h", "--ask", "fixed"), "--limits with --ask fixed"),
+        (script, (*AT, "--ask", "never"), "allowed: any or fixed"),
+        (script, (*AT, "--partition", "cpu"), "unknown partition 'cpu' of cluster 'lab'; known: p0, p1"),
+        (script, (*AT, "--nodes", "11"), "the widest job of cluster 'lab' before then has 4"),
+        (script, ("--cluster", "nowhere"), "unknown cluster 'nowhere'"),
+        (script, ("--cluster", "sample"), "sample"),
+        (script, ("--cluster", "lab", "--at", "2030-01-01"), "after the last submission"),
+        (script, ("--cluster", "lab", "--at", "2020-01-01"), "no earlier job with a time limit"),
+        (script, ("--at", "2023-12-08"), "give its --cluster"),
+    ):
+        refused = lab("plan", path, *arguments)
+        assert refused.code == 2 and said in refused.err and refused.out == "", (arguments, refused.err)
+        assert refused.err.count("\n") == 1
+
+
+def test_links_are_queued_within_the_bounds(tmp_path: Path) -> None:
+    bound = tmp_path / "agent.toml"
+    assert [links_ahead(submitted, bound) for submitted in (1, 2, 3, 100)] == [1, 1, 2, 2]
+    for text in ("most_queued_a_chain = 1\n", "most_queued_a_user = 1\n", "nonsense"):
+        bound.write_text(text)
+        assert links_ahead(100, bound) == 1
+
+
+def test_a_log_without_submissions_is_refused(lab: Baton, script: Path, tmp_path: Path) -> None:
+    path = tmp_path / "short.psv"
+    path.write_text("JobID|User|Start|End|State|NNodes\n1|anna|2026-03-01T00:00:00|2026-03-01T01:00:00|COMPLETED|1\n")
+    assert lab("ingest", path, "--cluster", "bare", "--timezone", "UTC").code == 0
+    refused = lab("plan", script, "--cluster", "bare")
+    assert refused.code == 2 and "does not record submissions" in refused.err
+
+
+@pytest.mark.slow
+def test_the_slurm_of_this_machine_is_planned_on(
+    baton: Baton, script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four nodes, held for two hours by one job; its user's next job waits for them too."""
+    script.write_text(SCRIPT.replace("--nodes=4", "--nodes=2"))
+    slurm = FakeSlurm(nodes=4, now_s=int(time.time()))
+    with programs(slurm, tmp_path / "bin") as running:
+        monkeypatch.setenv("PATH", str(running.folder), prepend=os.pathsep)
+        with running.lock:
+            slurm.submit("job", user="u1", nodes=4)
+            slurm.submit("job", user="u2", nodes=4)
+        found = baton("plan", script, "--json").json
+        assert (found["live"], found["cluster"], found["nodes"]) == (True, None, 2)
+        assert [row["plan"] for row in found["plans"]] == PLANS
+        assert found["plans"][0]["first_start_s"] > found["at_s"], "the nodes are held"
+        assert found["futures"] == 0 and found["limits_s"] == [6 * HOUR_S], "as an agent plans without accounting"
+        assert {row["ci95"] for row in found["plans"]} == {None}
+        assert any("no interval" in note for note in found["notes"])
+        assert "now, on this machine's Slurm" in baton("plan", script).out
+        refused = baton("plan", script, "--partition", "cpu")
+        assert refused.code == 2 and "unknown partition cpu; known: gpu" in refused.err and refused.out == ""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    away = baton("plan", script)
+    assert away.code == 1 and away.out == "" and "this machine's Slurm cannot be asked" in away.err
