@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 ASSUMED = (
     "in a future, jobs run as similar ones did, arrivals repeat those of the last weeks, and every link of the chain "
-    "waits as long as the first; waits count 1.5 times, and one more future has twice the start estimate"
+    "waits as long as the first; waits count 1.5 times, and one more future has twice the start estimate. Intervals "
+    "are of these futures alone, and played chains of one log lost more than expected (docs/agent.md)"
 )
 HANDS_OVER = "a link that starts early replaces the older one, so the job must save when it is signalled"
 

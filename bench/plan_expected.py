@@ -1,0 +1,47 @@
+"""What `baton plan` expects of chains, to compare with what `baton evaluate --chains` plays from the same predecessors.
+
+    python -m bench.plan_expected --data DIR --cluster ls6 --from 2023-01-01 --to 2023-02-01
+
+Each predecessor of the window, at most one in 12 h, is asked about half-way through its limit, with its user, nodes and
+limit. Prints the means of the three plans over all of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agent.artifact import DECIDE_EVERY_S
+from agent.chains.chain import RESTART_COST_S, USUAL_S
+from agent.chains.plan import AHEAD, PlanTerms
+from bench.asked_window import opened, parser
+from models.provisioning.service.moment import recorded_waits
+from models.provisioning.service.outlook import outlooks
+from models.study.pair_tables import predecessors_in
+from traces.units import DAY_S, HOUR_S
+
+WORK_S = 10 * DAY_S
+EVERY_S = 12 * HOUR_S  # between two predecessors
+MEASURES = ("lost_h_per_day", "overlap_h_per_day", "restarts_per_day")
+
+
+def main() -> None:
+    """The command line."""
+    given = parser(__doc__).parse_args()
+    study, window = opened(given)
+    record, predecessors = predecessors_in(study.data, study.scenario, window)
+    plans, last_s = [], 0
+    for row in predecessors.row:
+        if record.submit_s[row] < last_s + EVERY_S:
+            continue
+        last_s, own_s = int(record.submit_s[row]), int(record.limit_s[row])
+        now_s, nodes = int(record.start_s[row]) + own_s // 2, int(record.size[row])
+        waits = recorded_waits(record, now_s, nodes, sorted({*USUAL_S, own_s}), int(record.user[row]), None)
+        terms = PlanTerms(USUAL_S, int(RESTART_COST_S), 0.5, DECIDE_EVERY_S)
+        plans.append(outlooks(terms, waits, own_s, AHEAD, WORK_S, nodes)["plans"])
+    for place, first in enumerate(plans[0]):
+        means = {name: float(np.mean([rows[place][name] for rows in plans])) for name in MEASURES}
+        print(f"{first['plan']}, n {len(plans)}:", ", ".join(f"{name} {mean:.2f}" for name, mean in means.items()))
+
+
+if __name__ == "__main__":
+    main()
