@@ -162,12 +162,15 @@ def _rows(
                     "indicative": blocks < INDICATIVE_BELOW_BLOCKS,
                     "wait_h": float(wait_h.mean()),
                     "change": float(change.mean()),
-                    "ci95": None
-                    if weights is None
-                    else interval(resampled_means(change[None, None], weights, seed_weights(1))[:, 0]),
+                    "ci95": _change_interval(change, weights),
                 },
                 **_use(world, near, played, absent),
             }
+
+
+def _change_interval(change: Float64s, weights: Float64s | None) -> list[float] | None:
+    """Interval of the mean of paired changes, (jobs,); None for a single block."""
+    return None if weights is None else interval(resampled_means(change[None, None], weights, seed_weights(1))[:, 0])
 
 
 def _use(world: _World, near: RecordedTrace, played: AgentsPlayed, absent: Any) -> dict[str, float]:
@@ -180,7 +183,7 @@ def _use(world: _World, near: RecordedTrace, played: AgentsPlayed, absent: Any) 
         return inside
 
     present = near.ran & ~absent
-    start_s = np.where(near.submit_s < from_s, near.start_s, played.start_s)
+    start_s = np.where(near.start_s < from_s, near.start_s, played.start_s)
     begun_s, run_s = start_s[present], (near.end_s - near.start_s)[present]
     held = float((near.size[present] * within(begun_s, begun_s + np.minimum(run_s, NEVER))).sum())
     links = [(one.owner.nodes, link) for one in played.chains for link in one.chain.started]

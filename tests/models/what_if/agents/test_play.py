@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from models.provisioning.service.chain import Link, Move, ServiceChain, ServiceView
 from models.provisioning.service.play import Service
 from models.provisioning.service.rules import KeepAhead, SubmitAtEnd
-from models.what_if.agents.answer import groups_of, share_of
+from models.study.windows import Window
+from models.what_if.agents.answer import _use, _World, groups_of, share_of
 from models.what_if.agents.live import LinkOwner, LiveCluster
 from models.what_if.agents.play import NO_CAP, AgentChain, LinkCap, play_agents
 from models.what_if.recorded.scene import Stretch
@@ -198,6 +199,21 @@ def test_a_chain_that_may_not_queue_ahead_submits_when_nothing_of_it_runs() -> N
     cluster = LiveCluster(LONG, stretch(LONG), np.array([0, 1]), 8)
     play_agents(cluster, chains, KeepAhead(1), Service(1500, 0, 100, (1000,)), 20_000, LinkCap(0))
     assert [link.submit_s for link in chains[0].chain.started] == [1000, 2000]
+
+
+def test_the_nodes_in_use_are_those_of_the_simulation() -> None:
+    """B waits when the window begins; it is recorded to start at 3000, but nothing keeps it from starting at 2000.
+
+    A holds all nodes to 2000, B from then on. The chain's link waits from 1000 on, B to 2000.
+    """
+    record = recorded([(0, 0, 2000, 6, 2000), (500, 3000, 4000, 6, 1000), (1000, 4000, 5000, 6, 1000)])
+    near = stretch(record)
+    world = _World(record, near, Service(1000, 0, 100, (1000,)), Window(FROM_S, 2500, 100))
+    played = world.play([np.array([2])], SubmitAtEnd(), NO_CAP)
+    assert played.start_s[1] == 2000 and played.chains[0].chain.started[0].start_s == 3000
+    found = _use(world, record, played, np.array([False, False, True]))
+    assert found["utilization"] == 1.0 and found["queued_links"] == 1.0 and found["most_queued_links"] == 1
+    assert found["share_of_queue"] == pytest.approx(1500 / (1500 + 1000))
 
 
 def test_groups_have_equal_nodes_and_the_wanted_work() -> None:
