@@ -91,7 +91,10 @@ def test_a_driver_that_ends_leaves_no_task(options: EngineOptions, tmp_path: Pat
     killed = driver(kept, tmp_path, "0", "600")
     wait_for((tmp_path / "1.pid").exists, "the second task", 90)
     killed.send_signal(number)
-    killed.communicate(timeout=20)
+    try:
+        killed.communicate(timeout=90)
+    finally:
+        killed.kill()  # a driver that stays would hold the processors of the following tests
     task = Path("/proc") / (tmp_path / "1.pid").read_text()
     wait_for(lambda: not task.exists(), "the end of the task", 20)
     if number == signal.SIGKILL:
