@@ -97,7 +97,10 @@ def replace_scenario(study: Asked, **changes: Any) -> Asked:
 def test_timing_policies_play_at_the_setting_of_least_cost_on_the_select_window(
     study: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each seed and each rule; players of one limit at start-estimate's, or at twice the estimate. The log ends at 900 s, chains after."""
+    """Each seed and each rule; players of one limit at start-estimate's, or at twice the estimate.
+
+    The log ends at 900 s, chains after it.
+    """
     played = plays(monkeypatch, lambda place, number: [0, 7])
     fits = [*trained("early", LEADS), *trained("late", LEADS, LEADS)]
     rows = {row["policy"]: row for row in service_rows(study, [PLAN], fits, REPORT, SELECT, SERVICE, 1.0)}
