@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
 
 import typer
 
-from features.conventions import ORACLE
 from models.provisioning.worlds import CHAINS_IN
 from pipelines import options
 from traces.errors import InputError
@@ -76,6 +75,8 @@ def service_of(
 
 def agents_of(agents: str | None, cap: str | None, chains: str | None, policies: str) -> AgentsAsked | None:
     """Parse --agents and --cap. Raises InputError for impossible ones."""
+    from features.conventions import ORACLE
+
     if agents is None:
         if cap is not None:
             raise InputError(f"--cap {cap} without --agents; give the shares of long jobs that agents play (10%,30%)")
