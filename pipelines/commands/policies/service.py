@@ -75,14 +75,14 @@ def service_of(
 
 def agents_of(agents: str | None, cap: str | None, chains: str | None, policies: str) -> AgentsAsked | None:
     """Parse --agents and --cap. Raises InputError for impossible ones."""
-    from features.conventions import ORACLE
-
     if agents is None:
         if cap is not None:
             raise InputError(f"--cap {cap} without --agents; give the shares of long jobs that agents play (10%,30%)")
         return None
     if chains is None:
         raise InputError(f"--agents {agents} without --chains; give the work of a chain, such as --chains 10d")
+    from features.conventions import ORACLE
+
     if ORACLE in options.names(policies):
         raise InputError(f"--policies {ORACLE} with --agents; nobody knows a start that depends on all agents")
     shares = tuple(_share(text, "--agents") for text in options.names(agents))
