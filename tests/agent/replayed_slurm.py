@@ -70,7 +70,7 @@ class ReplayedSlurm(Commands):
     ) -> str:
         self.calls[argv[0]] += 1
         if argv[0] in self.broken or f"{argv[0]} {argv[-1]}" in self.broken:
-            raise SlurmError("refused", argv[0], "told to refuse")
+            raise SlurmError("refused", argv[0], "refuses in this test")
         if argv[0] in self.denied or f"{argv[0]} {argv[-1]}" in self.denied:
             raise SlurmError("refused", argv[0], "slurm_load_partitions: Access/permission denied")
         answers: dict[str, Callable[[Sequence[str]], str]] = {

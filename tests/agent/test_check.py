@@ -41,7 +41,7 @@ def test_a_cluster_that_shows_everything() -> None:
 
 
 @pytest.mark.parametrize(("fields", "line"), [
-    ({"broken": frozenset({"sacctmgr"})}, "sacctmgr: told to refuse: headroom_jobs = 1000, headroom_nodes = "
+    ({"broken": frozenset({"sacctmgr"})}, "sacctmgr: refuses in this test: headroom_jobs = 1000, headroom_nodes = "
                                           "capacity_nodes, headroom_wait_h = 0"),
     ({"nodes": {}}, "sinfo shows no nodes (slurm.conf: PrivateData): usable_nodes = capacity_nodes"),
     ({"denied": frozenset({"sinfo"})}, "sinfo shows no nodes (slurm.conf: PrivateData): usable_nodes = capacity_nodes"),
@@ -52,7 +52,7 @@ def test_what_is_hidden_is_named_with_what_stands_in(fields: dict[str, Any], lin
 
 def test_an_accounting_that_is_not_there_and_queues_that_are_private() -> None:
     texts = found(broken=frozenset({"sacct"}))
-    assert texts["warning accounting"] == ["sacct: told to refuse; past jobs are known after a day of observing"]
+    assert texts["warning accounting"] == ["sacct: refuses in this test; past jobs are known after a day of observing"]
     assert "recent_wait_mean_h = 0" in texts["warning hidden"][0] and "limit_use_mean = 1" in texts["warning hidden"][0]
     (private,) = (text for text in found(private="me")["warning hidden"] if "PrivateData" in text)
     assert "no policy can decide without" in private and "pending_jobs" in private and "safe rule" in private
@@ -116,4 +116,4 @@ def test_limits_that_keep_two_links_from_running_together() -> None:
 
 
 def test_a_slurm_that_does_not_answer() -> None:
-    assert found(broken=frozenset({"squeue"})) == {"problem slurm": ["cannot be read: squeue: told to refuse"]}
+    assert found(broken=frozenset({"squeue"})) == {"problem slurm": ["cannot be read: squeue: refuses in this test"]}

@@ -118,7 +118,7 @@ def test_without_the_accounting_the_start_estimate_stands_in(tmp_path: Path) -> 
     slurm = told_slurm(record, now_s, broken=frozenset({"sacct"}))
     eyes = Eyes(slurm, request_of(record, row), SITE)
     sight = eyes.sight(next(job for job in eyes.look(now_s).jobs if job.id == str(row)))
-    assert set(AHEAD) <= set(sight.hidden) and sight.ahead == "no futures: sacct: told to refuse"
+    assert set(AHEAD) <= set(sight.hidden) and sight.ahead == "no futures: sacct: refuses in this test"
     policy = released(tmp_path)
     decision = policy.decide(sight.observation)
     assert decision.by == POLICY and decision.score is not None

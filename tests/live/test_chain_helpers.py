@@ -16,7 +16,7 @@ ASKED = "from baton_chain import Link; print(Link().time_left_s())"
 
 
 def time_left_s(slurm: Slurm, job: str, **environment: str) -> float:
-    """What a process of the job is told."""
+    """The time left, s, as a process of the job sees it."""
     path = str(REPOSITORY / "examples" / "chain")
     env = slurm.env | {"SLURM_JOB_ID": job, "PYTHONPATH": path} | environment
     return float(subprocess.check_output([sys.executable, "-c", ASKED], env=env, text=True, timeout=60))

@@ -92,8 +92,9 @@ class ServiceView:
     each future; at the horizon if it has not started by then. Int64, (limits, futures)."""
     queued_futures: Callable[[int], Int64s]
     """queued_futures(horizon_s): the same for the first of the queued links, (futures,)."""
-    would_start: Callable[[int], int]
-    """would_start(limit_s): when a link submitted now will start. Only a clairvoyant player may ask."""
+    would_start: Callable[[int], int] | None
+    """would_start(limit_s): when a link submitted now will start. Only a clairvoyant player may ask; None
+    where the start depends on other agents."""
 
     @property
     def left_s(self) -> int:

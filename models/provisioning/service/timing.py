@@ -62,6 +62,7 @@ class TimingOracle:
         chain, now = view.chain, view.now_s
         if chain.queued:
             return Move(again_s=NEVER)
+        assert view.would_start is not None
         start_s = view.would_start(chain.limit_s)
         found = abs(start_s - chain.covered_until_s), start_s, now
         chain.memory = min(chain.memory or (np.iinfo(np.int64).max, 0, 0), found)

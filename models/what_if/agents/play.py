@@ -10,7 +10,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import NamedTuple
 
 from models.provisioning.service.chain import ChainPlayer, Link, Move, ServiceChain, ServiceView, work_of
@@ -197,9 +196,5 @@ class _Play:
             observe=lambda limit_s: cluster.observation(owner, chain.started[-1], limit_s, now),
             futures=lambda limits_s, horizon_s: cluster.futures(owner, limits_s, now, horizon_s),
             queued_futures=lambda horizon_s: cluster.queued_futures(owner, chain.queued[0], now, horizon_s),
-            would_start=partial(_unknown, chain),
+            would_start=None,  # it depends on what all agents do
         )
-
-
-def _unknown(chain: ServiceChain, _limit_s: int) -> int:
-    raise NotImplementedError(f"chain {chain.number}: nobody knows a start that depends on what all agents do")

@@ -97,7 +97,7 @@ def test_a_slurm_without_accounting_shows_the_estimate_alone() -> None:
     eyes.look(now_s)
     found = live_waits(eyes, LIMITS_S)
     assert found.futures == 0 and len(found.by_limit_s[HOUR_S]) == 2
-    assert found.why == "no futures: sacct: told to refuse"
+    assert found.why == "no futures: sacct: refuses in this test"
     hidden = Eyes(told_slurm(record, now_s, private="newcomer"), SlurmRequest(3, HOUR_S, "newcomer"), SITE)
     hidden.look(now_s)
     with pytest.raises(WorkError, match="the wait cannot be estimated: other users' jobs are not shown"):
