@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 
 from agent.chains.links import ChainRules, chain_verdict, next_link, refusals
 from agent.chains.state import GOING, NOT_LAUNCHED, ChainState, LinkAttempt
+from agent.slurm.queue import is_launch_held
 
 MOST_WITHDRAWALS = 2  # attempts of one link that may be withdrawn for starting too early
 BLIND_S = 1800  # after this long without a good look, the successor is submitted for the predecessor's end
 SEEN_S = 30  # a link takes over once it has run this long: a node that cannot launch it shows sooner
-HELD_LAUNCH = "launch failed requeued held"  # squeue's reason; newer versions write _ for the blanks
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def _submissions(before: ChainState, after: ChainState) -> tuple[Action, ...]:
 def _corrected(rules: ChainRules, state: ChainState, now_s: int) -> ChainState:
     """Withdraw jobs that conflict with the order of the chain, and hand over to a link that runs."""
     living = [a for a in state.attempts if a.is_alive and not a.withdrawn and not a.handed_to]
-    for held in [a for a in living if a.is_queued and a.reason.replace("_", " ") == HELD_LAUNCH]:
+    for held in [a for a in living if a.is_queued and is_launch_held(a.reason)]:
         return _withdrawn(state, held, NOT_LAUNCHED)
     pending = [a for a in living if a.is_pending]
     corrected = _handed_over(rules, state, living, now_s) if rules.hands_over else _in_order(rules, state, living)

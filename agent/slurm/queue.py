@@ -25,6 +25,14 @@ ENDED = frozenset({
 })  # fmt: skip
 
 
+def is_launch_held(reason: str) -> bool:
+    """Whether squeue's reason says that a node refused the job and Slurm holds it; newer versions write _ for blanks.
+
+    Only an administrator can release such a job.
+    """
+    return reason.replace("_", " ") == "launch failed requeued held"
+
+
 @dataclass(frozen=True)
 class SqueueJob:
     """A job, or one array task, as squeue shows it. Times are epoch seconds."""

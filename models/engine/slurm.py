@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from agent.slurm.queue import ENDED
+from agent.slurm.queue import ENDED, is_launch_held
 from models.deployment import EngineOptions
 from models.engine.chunk import Chunk, run_chunk
 from models.engine.scratch import Answer, Scratch, StoredWork, chunks, estimate_s
@@ -34,7 +34,6 @@ OUT_OF_MEMORY = "OUT_OF_MEMORY"
 FORGOTTEN = "forgotten by slurmctld"  # killed before it saved the job; sacct calls such a job RUNNING for ever
 NOT_LAUNCHED = "its node could not launch it"  # Slurm then holds the job until an administrator releases it
 MOST_LAUNCHES = 4  # of a task, as jobs that no node launched
-HELD_LAUNCH = "launch failed requeued held"  # the reason in squeue; newer versions write _ for the blanks
 KILLED = "9"  # signal, as the kernel and Slurm without cgroups end what uses too much memory; srun exits with it
 
 
@@ -178,7 +177,7 @@ class _Run:
             absent = self.jobs.keys() - active.keys() - found.keys()
             found |= dict.fromkeys(absent & self.absent, _State(FORGOTTEN, False))
             self.absent = absent
-            held = [job for job in self.jobs if active.get(job, "").replace("_", " ") == HELD_LAUNCH]
+            held = [job for job in self.jobs if is_launch_held(active.get(job, ""))]
             found |= dict.fromkeys(held, _State(NOT_LAUNCHED, False))
             _scancel(held)
         return found
