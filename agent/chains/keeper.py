@@ -4,7 +4,7 @@
 decide on. `act` decides what to submit, signal and cancel. Nothing here reads a clock, a file or a cluster.
 docs/agent.md explains the rules and their reasons.
 
-A chain keeps one running link and at most `ChainRules.ahead` queued ones: one without a plan.
+A chain keeps one running link, and queues at most `ChainRules.ahead` more: one, or two for a chain that plans.
 """
 
 from __future__ import annotations

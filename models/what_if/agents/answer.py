@@ -28,8 +28,8 @@ from traces.arrays import Float64s, Int64s
 from traces.errors import InputError
 from traces.units import HOUR_S
 
-LINKS_OF_CHAIN = 64  # that wait or run at once
-LONGEST = 3  # a chain that is not done after so many times its work is left there
+LINKS_OF_CHAIN = 64  # most links of a chain that wait or run at once
+LONGEST = 3  # a chain is given up so many times its work after the window
 
 
 @dataclass(frozen=True)

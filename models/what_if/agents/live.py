@@ -74,7 +74,7 @@ def _enter(cluster: RecordedCluster, branch: RecordedBranch, row: int, submit_s:
 
 
 class LinkOwner:
-    """On whose behalf links are submitted: rows of the record."""
+    """What all links of a chain request: nodes, user, priority and name of one row of the record."""
 
     def __init__(self, record: RecordedTrace, row: int) -> None:
         self.row, self.nodes, self.user = row, int(record.size[row]), int(record.user[row])

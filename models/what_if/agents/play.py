@@ -37,7 +37,7 @@ NO_CAP = LinkCap()
 
 @dataclass
 class AgentChain:
-    """A chain of one agent, and what it replaces."""
+    """A chain of one agent: what its links request, when its first one is submitted (epoch s), and its links."""
 
     owner: LinkOwner
     submit_s: int  # of its first link
