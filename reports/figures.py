@@ -43,6 +43,7 @@ _STYLE: dict[str, Any] = {
 _TIME_TICKS_S = {1: "1 s", 60: "1 min", 600: "10 min", 3600: "1 h", 36_000: "10 h", 345_600: "4 d", 3_456_000: "40 d"}
 HEAT_BOUNDS_S = (0, 60, 600, 3600, 4 * 3600, 12 * 3600, 24 * 3600, np.inf)
 HEAT_LABELS = ("under 1 min", "1 to 10 min", "10 min to 1 h", "1 to 4 h", "4 to 12 h", "12 to 24 h", "over 24 h")
+_TICKS = (0, 0.1, 0.2, 0.5, 1, 1.5, 2, 3, 5, 10, 20, 50, 100)
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 
@@ -272,6 +273,26 @@ def pareto(
         axes.legend(loc="upper right", fontsize=8.5)
 
     return _drawing(paint, name=name, height_in=3.6)
+
+
+def intervals(name: str, ends: Mapping[str, tuple[float, float, float]], x_label: str) -> str:
+    """Plot mean and interval of each policy, on a log axis (linear to 0.1). `ends`: policy -> (mean, low, high)."""
+
+    def paint(axes: Axes) -> None:
+        for place, (policy, (mean, low, high)) in enumerate(ends.items()):
+            axes.hlines(place, low, high, color=colour(policy), linewidth=2.4, alpha=0.6)
+            axes.plot(mean, place, "o", color=colour(policy), markersize=5)
+        axes.set_yticks(range(len(ends)), list(ends))
+        axes.set_xscale("symlog", linthresh=_TICKS[1])
+        lowest = 0.9 * min(low for _, low, _ in ends.values()) or -0.02
+        axes.set(xlabel=x_label, xlim=(lowest, axes.get_xlim()[1]))
+        ticks = [tick for tick in _TICKS if lowest <= tick <= axes.get_xlim()[1]]
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+        axes.invert_yaxis()
+        axes.grid(visible=False, axis="y")
+
+    return _drawing(paint, name=name, height_in=0.9 + 0.24 * len(ends))
 
 
 def over_days(

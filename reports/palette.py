@@ -27,6 +27,14 @@ COLOURS: dict[str, tuple[str, str]] = {
     "dqn": ("#6a40bf", "#b79bff"),
     "policy-gradient": ("#b73480", "#f28bc4"),
     "oracle": ("#1b1f25", "#e8eaee"),
+    # players of chains
+    "plan": ("#a3340b", "#ff9d73"),
+    "longest-hand-over": ("#0b6e5f", "#46c7b2"),
+    "longest": ("#31588a", "#8db4e6"),
+    "shortest": ("#8a5a2b", "#d8a877"),
+    "all-at-once": ("#7a4a8c", "#c99adb"),
+    "two-ahead": ("#94324f", "#ee8fac"),
+    "singleton": ("#5f6873", "#9aa3ae"),
     # schedulers
     "fifo": ("#6e7682", "#98a1ae"),
     "easy": ("#bf5812", "#f59a5a"),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from features.conventions import ALL_SIZES, BLOCK_DAYS, OVERLAP_BUDGETS_H, POOLED_WINDOWS, size_rank
+from reports.text.columns import aligned
 from traces.counted import counted
 
 HEADINGS = (
@@ -77,12 +78,7 @@ def _block(rows: Sequence[Mapping[str, Any]]) -> str:
         f"n {first['n']}, {counted(first['blocks'], 'block')} of {BLOCK_DAYS} days{note}"
     )
     lines = [HEADINGS, *(_cells(row, first["n"]) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
-    padded = [
-        "  ".join([line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))])
-        for line in lines
-    ]
-    return "\n".join([title, *padded, to_rule])
+    return "\n".join([title, *aligned(lines), to_rule])
 
 
 def _what(row: Mapping[str, Any]) -> str:

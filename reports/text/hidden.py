@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from features.conventions import ALL_SIZES, BLOCK_DAYS
+from reports.text.columns import aligned
 from traces.counted import counted
 
 HEADINGS = ("policy", "pairs", "n", "cost", "hidden", "more", "95 %", "setting")
@@ -23,12 +24,7 @@ def format_hidden(rows: Sequence[Mapping[str, Any]]) -> str:
     note = ", intervals only indicative" if any(row["indicative"] for row in rows) else ""
     title = f"without {', '.join(first['hidden'])}: {counted(first['blocks'], 'block')} of {BLOCK_DAYS} days{note}"
     lines = [HEADINGS, *(_cells(row) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
-    padded = [
-        "  ".join([line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))])
-        for line in lines
-    ]
-    return "\n".join([title, *padded])
+    return "\n".join([title, *aligned(lines)])
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:

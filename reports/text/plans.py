@@ -7,6 +7,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+from reports.text.columns import aligned
 from traces.counted import counted
 from traces.units import HOUR_S
 from traces.visible import visible
@@ -26,21 +27,13 @@ def plan_lines(result: Mapping[str, Any]) -> str:
     futures = counted(result["futures"], "simulated future") if result["futures"] else "the start estimate alone"
     lines = [
         f"{asked}, {where}: {work}; {futures}",
-        *_table([_HEADINGS, *(_cells(row, result["at_s"]) for row in result["plans"])]),
+        *aligned([_HEADINGS, *(_cells(row, result["at_s"]) for row in result["plans"])]),
         "submit at: from the start of link n to the submission of link n + queued; 95 %: the mean of the futures",
         result["recommendation"],
         *_timeline(result["timeline"], result["at_s"]),
         *(fill(f"note: {note}", 120, subsequent_indent="    ") for note in result["notes"]),
     ]
     return "\n".join(lines) + "\n"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])
-        for row in rows
-    ]
 
 
 def _cells(row: Mapping[str, Any], now_s: int) -> tuple[str, ...]:

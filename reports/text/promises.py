@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from features.conventions import BLOCK_DAYS
+from reports.text.columns import aligned
 from simulator.metrics import NOTICED_WAIT_S
 from traces.counted import counted
 
@@ -28,15 +29,10 @@ def format_promises(rows: Sequence[Mapping[str, Any]]) -> str:
         f"{BLOCK_DAYS} days{note}"
     )
     lines = [HEADINGS, *(_cells(row) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
-    padded = [
-        "  ".join([line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))])
-        for line in lines
-    ]
     return "\n".join(
         [
             title,
-            *padded,
+            *aligned(lines),
             f"submitting every successor at once would interrupt {first['at_once_share']:.1%} of the pairs",
         ]
     )

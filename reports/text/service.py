@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from features.conventions import BLOCK_DAYS
+from reports.text.columns import aligned
 from traces.counted import counted
 
 _HEADINGS = (
@@ -27,7 +28,7 @@ def format_services(rows: Sequence[Mapping[str, Any]]) -> str:
         f"{first['world']}: n {first['n']}, {counted(first['blocks'], 'block')} of {BLOCK_DAYS} days{note}"
     )
     ordered = sorted(rows, key=lambda row: (row["cost_h_per_day"], row["policy"]))
-    padded = _columns([_HEADINGS, *(_service_cells(row) for row in ordered)])
+    padded = aligned([_HEADINGS, *(_service_cells(row) for row in ordered)])
     best = first["difference_to_best_timing"]["policy"]
     last = [f"best policy that chooses only the moment: {best}, at {first['overlap_weight']:g} x overlap"]
     beyond = max(row["beyond_log"] for row in rows)
@@ -49,7 +50,7 @@ def format_agents(rows: Sequence[Mapping[str, Any]]) -> str:
     title = (
         f"a share of the long jobs as chains of agents; {counted(others['blocks'], 'block')} of {BLOCK_DAYS} days{note}"
     )
-    return "\n".join([title, *_columns([_AGENT_HEADINGS, *(_agent_cells(row) for row in rows)])])
+    return "\n".join([title, *aligned([_AGENT_HEADINGS, *(_agent_cells(row) for row in rows)])])
 
 
 def _agent_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -70,15 +71,6 @@ def _agent_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
         f"{row['most_queued_links']:.0f}",
         f"{row['share_of_queue']:.0%}",
     )
-
-
-def _columns(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Pad cells to columns: the first to the left, the others to the right."""
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    return [
-        "  ".join([line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))])
-        for line in lines
-    ]
 
 
 def _service_cells(row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -197,6 +197,8 @@ CHAINS = ("evaluate", "--world", "calibrated", "--from", "2026-03-02", "--to", "
         ((*CHAINS, "10d", "--policies", "plan", "--agents", "30%", "--cap", "few"), "few"),
         ((*CHAINS, "10d", "--policies", "oracle", "--agents", "30%"), "--policies oracle with --agents"),
         ((*CHAINS[:-1], "--policies", "plan", "--agents", "30%"), "--agents 30% without --chains"),
+        ((*CHAINS[:-1], "--policies", "forest", "--plots", "page.html"), "--plots page.html without --chains"),
+        ((*CHAINS, "10d", "--policies", "plan", "--plots", "nowhere/page.html"), "nowhere does not exist"),
         (
             ("evaluate", "--policies", "forest", "--from", "2026-03-02", "--to", "2026-03-03", "--hidden", "x,held"),
             "--hidden 'x'; give one or several of recent, limits, nodes, held",

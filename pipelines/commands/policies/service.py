@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
 
 import typer
@@ -35,6 +36,8 @@ CapOfLinks = Annotated[
     str | None,
     typer.Option("--cap", help="Also with at most so many queued links of a user, or share of the queue (1,2,10%)."),
 ]
+
+Plots = Annotated[Path | None, typer.Option("--plots", help="Write one HTML page of plots of --chains.")]
 
 
 class ServiceAsked(NamedTuple):
@@ -123,9 +126,10 @@ def evaluate_service(
     bounds: tuple[int, int],
     asked: ServiceAsked,
     agents: AgentsAsked | None,
+    plots: Path | None,
     json: bool,
 ) -> None:
-    """Play the chains that begin within `bounds` (epoch s) and write their rows.
+    """Play the chains that begin within `bounds` (epoch s), write their rows, and the page `plots` of them.
 
     trained: the fits of learners, and the latest end of their fit windows, epoch s; 0 without a learner. Settings are
     chosen from that end to the bounds; without a learner, from the start of the cluster's select window.
@@ -145,6 +149,11 @@ def evaluate_service(
     if agents is None:
         rows = service_rows(study, policies, fits, report, select, service, asked.overlap_weight)
         answer, text = {"chains": rows}, format_services
+        if plots is not None:
+            from reports.service import write_service_page
+            from reports.source import Source
+
+            write_service_page(plots, Source(study.data, study.scenario.cluster), rows, str(report))
     else:
         from models.what_if.agents.answer import agents_rows
         from models.what_if.agents.play import LinkCap
