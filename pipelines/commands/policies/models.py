@@ -17,12 +17,11 @@ from pipelines.commands.policies.service import (
     OverlapWeight,
     Plots,
     RestartCost,
-    agents_of,
     evaluate_service,
     service_of,
     service_policies,
 )
-from pipelines.options import ClusterName, Data, Json, Mkdir
+from pipelines.options import ClusterName, Data, Json
 from simulator.names import SCHEDULERS, SLURM, check_names
 from traces.errors import InputError
 from traces.store.folder import DataFolder
@@ -200,7 +199,6 @@ def evaluate(
     agents: Agents = None,
     cap: CapOfLinks = None,
     plots: Plots = None,
-    mkdir: Mkdir = False,
     hidden: Hidden = None,
     data: Data = None,
     json: Json = False,
@@ -217,11 +215,7 @@ def evaluate(
     with options.output(json) as out:
         bounds, unseen = _bounds(from_, to), _unseen(hidden)
         others = {"--hidden": hidden, "--fitted-in": fitted_in, "--fitted-on": fitted_on}
-        asked = None if chains is None else service_of(chains, restart_cost, limits, overlap_weight, world, others)
-        shares = agents_of(agents, cap, chains, policies)
-        if plots is not None and (asked is None or shares is not None):
-            raise InputError(f"--plots {plots} without --chains, or with --agents; the page shows chains")
-        options.check_targets({"--plots": plots}, mkdir=mkdir)
+        asked = service_of(chains, (restart_cost, limits, overlap_weight), (agents, cap), plots, policies, world, others)
         names, fitted_names = (_chosen(policies), []) if asked is None else service_policies(policies)
         trained_on = fitted_on or cluster
         options.check_tracking(folder, trained_on if CHAMPION in names else None)
@@ -230,7 +224,7 @@ def evaluate(
         judge = partial(_study, folder, cluster, capacity, pair_nodes, limit, scheduler, submitter, decide_every)
         study = judge(world, pairs, every)
         if asked is not None:
-            evaluate_service(out, study, names, _trained(study, fitted_names), bounds, asked, shares, plots, json)
+            evaluate_service(out, study, names, _trained(study, fitted_names), bounds, asked, json)
             return
         fitted = study if fitted_in in (None, world) else judge(fitted_in, None, every)
         if trained_on != cluster:

@@ -40,15 +40,6 @@ CapOfLinks = Annotated[
 Plots = Annotated[Path | None, typer.Option("--plots", help="Write one HTML page of plots of --chains.")]
 
 
-class ServiceAsked(NamedTuple):
-    """The options of a service, s."""
-
-    wanted_s: int
-    restart_s: int
-    limits_s: tuple[int, ...]
-    overlap_weight: float
-
-
 class AgentsAsked(NamedTuple):
     """The shares of long jobs that agents play, and the caps: (queued links of a user, share of the queue)."""
 
@@ -56,10 +47,35 @@ class AgentsAsked(NamedTuple):
     caps: tuple[tuple[int | None, float | None], ...]
 
 
+class ServiceAsked(NamedTuple):
+    """The options of a service; durations in s."""
+
+    wanted_s: int
+    restart_s: int
+    limits_s: tuple[int, ...]
+    overlap_weight: float
+    agents: AgentsAsked | None = None
+    plots: Path | None = None  # page to write
+
+
 def service_of(
-    chains: str, restart_cost: str, limits: str, weight: float, world: str, others: dict[str, Any]
-) -> ServiceAsked:
-    """Parse the options of a service. Raises InputError for impossible ones, and for `others` that are given."""
+    chains: str | None,
+    work: tuple[str, str, float],
+    agents: tuple[str | None, str | None],
+    plots: Path | None,
+    policies: str,
+    world: str,
+    others: dict[str, Any],
+) -> ServiceAsked | None:
+    """Parse the options of a service; None without --chains. Raises InputError, for given `others` too.
+
+    work: --restart-cost, --limits, --overlap-weight. agents: --agents, --cap.
+    """
+    if chains is None:
+        for option, value in {"--agents": agents[0], "--cap": agents[1], "--plots": plots}.items():
+            if value is not None:
+                raise InputError(f"{option} {value} without --chains; give the work of a chain, such as --chains 10d")
+        return None
     from models.provisioning.scenario import LEAST_RECORDED_LIMIT_S
     from models.provisioning.service.names import check_service
 
@@ -68,22 +84,24 @@ def service_of(
             raise InputError(f"{option} {value} with --chains {chains}; leave out one of them")
     if world != CHAINS_IN:
         raise InputError(f"--chains {chains} with --world {world}; chains are played in --world {CHAINS_IN}")
+    restart_cost, limits, weight = work
     limits_s = tuple(sorted({options.duration_s(text) for text in options.names(limits)}))
     if not limits_s:
         raise InputError("--limits is empty; give durations (a,b) such as 12h,48h")
-    asked = ServiceAsked(options.duration_s(chains), options.duration_s(restart_cost), limits_s, weight)
+    asked = ServiceAsked(options.duration_s(chains), options.duration_s(restart_cost), limits_s, weight, plots=plots)
     check_service(asked.wanted_s, asked.restart_s, limits_s, LEAST_RECORDED_LIMIT_S)
-    return asked
+    if plots is not None and agents[0] is not None:
+        raise InputError(f"--plots {plots} with --agents; the page shows chains that are played one at a time")
+    options.check_targets({"--plots": plots}, mkdir=False)
+    return asked._replace(agents=_agents_of(*agents, policies))
 
 
-def agents_of(agents: str | None, cap: str | None, chains: str | None, policies: str) -> AgentsAsked | None:
+def _agents_of(agents: str | None, cap: str | None, policies: str) -> AgentsAsked | None:
     """Parse --agents and --cap. Raises InputError for impossible ones."""
     if agents is None:
         if cap is not None:
             raise InputError(f"--cap {cap} without --agents; give the shares of long jobs that agents play (10%,30%)")
         return None
-    if chains is None:
-        raise InputError(f"--agents {agents} without --chains; give the work of a chain, such as --chains 10d")
     from features.conventions import ORACLE
 
     if ORACLE in options.names(policies):
@@ -125,11 +143,9 @@ def evaluate_service(
     trained: tuple[Sequence[TrainedPolicy], int],
     bounds: tuple[int, int],
     asked: ServiceAsked,
-    agents: AgentsAsked | None,
-    plots: Path | None,
     json: bool,
 ) -> None:
-    """Play the chains that begin within `bounds` (epoch s), write their rows, and the page `plots` of them.
+    """Play the chains that begin within `bounds` (epoch s), write their rows, and the page of them.
 
     trained: the fits of learners, and the latest end of their fit windows, epoch s; 0 without a learner. Settings are
     chosen from that end to the bounds; without a learner, from the start of the cluster's select window.
@@ -146,20 +162,22 @@ def evaluate_service(
     for warning in comparisons.warnings_about(study, report, fitted_until_s):
         options.say(f"warning: {warning}")
     select = comparisons.select_window(fitted_until_s or study.windows.select.from_s, report)
-    if agents is None:
+    if asked.agents is None:
         rows = service_rows(study, policies, fits, report, select, service, asked.overlap_weight)
         answer, text = {"chains": rows}, format_services
-        if plots is not None:
+        if asked.plots is not None:
             from reports.service import write_service_page
             from reports.source import Source
 
-            write_service_page(plots, Source(study.data, study.scenario.cluster), rows, str(report))
+            write_service_page(asked.plots, Source(study.data, study.scenario.cluster), rows, str(report))
     else:
         from models.what_if.agents.answer import agents_rows
         from models.what_if.agents.play import LinkCap
 
-        caps = [LinkCap(*cap) for cap in agents.caps]
-        rows = agents_rows(study, policies, fits, report, select, service, asked.overlap_weight, agents.shares, caps)
+        caps = [LinkCap(*cap) for cap in asked.agents.caps]
+        rows = agents_rows(
+            study, policies, fits, report, select, service, asked.overlap_weight, asked.agents.shares, caps
+        )
         answer, text = {"agents": rows}, format_agents
     if json:
         options.write_json(out, answer | {"is_development_window": comparisons.is_development(study, report)})

@@ -40,7 +40,7 @@ def test_settings_are_chosen_after_the_fit_or_from_the_select_window_on(
 
     monkeypatch.setattr(chains, "service_rows", rows_of)
     fits, bounds = trained("late", artifact()), (9 * DAY_S, 10 * DAY_S)
-    evaluate_service(out, study, ["plan"], (fits, int(fitted_until_d * DAY_S)), bounds, ASKED, None, None, json=True)
+    evaluate_service(out, study, ["plan"], (fits, int(fitted_until_d * DAY_S)), bounds, ASKED, json=True)
     ((_, policies, played, report, select, service, weight),) = asked
     assert (policies, played, report, weight) == (["plan"], fits, Window(*bounds, 600), 0.25)
     assert (service.wanted_s, service.decision_s, service.limits_s) == (2 * DAY_S, 600, (3600,))
