@@ -195,7 +195,7 @@ def evaluate(
     chains: Chains = None,
     restart_cost: RestartCost = "10m",
     limits: LimitsOfLinks = "2h,4h,8h,12h,24h,48h",
-    overlap_weight: OverlapWeight = 0.5,
+    weight: OverlapWeight = 0.5,
     agents: Agents = None,
     cap: CapOfLinks = None,
     plots: Plots = None,
@@ -215,7 +215,7 @@ def evaluate(
     with options.output(json) as out:
         bounds, unseen = _bounds(from_, to), _unseen(hidden)
         others = {"--hidden": hidden, "--fitted-in": fitted_in, "--fitted-on": fitted_on}
-        asked = service_of(chains, (restart_cost, limits, overlap_weight), (agents, cap), plots, policies, world, others)
+        asked = service_of(chains, (restart_cost, limits, weight), (agents, cap), plots, policies, world, others)
         names, fitted_names = (_chosen(policies), []) if asked is None else service_policies(policies)
         trained_on = fitted_on or cluster
         options.check_tracking(folder, trained_on if CHAMPION in names else None)
