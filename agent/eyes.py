@@ -27,7 +27,6 @@ from agent.slurm.nodes import SinfoStates, read_nodes
 from agent.slurm.numbers import UNLIMITED_S
 from agent.slurm.queue import JOBS, Queue, SqueueJob, read_queue
 from agent.slurm.settings import Partition, hidden_partitions, read_partitions, read_settings
-from features.futures.played import FutureInputs
 from features.futures.summary import AHEAD, FUTURES
 from traces.units import DAY_S
 
@@ -119,36 +118,20 @@ class Eyes:
         """Return when a link of that limit would start if submitted now, or when the queued one will, at the last look.
 
         predecessor: the running link, if one runs. like: a link, also an ended one, whose name and priority a new one
-        has; without it nothing is simulated. The simulation takes at most about `budget_s` s and ends `horizon_s` after
-        the look. Raises ValueError as `sight` does.
+        has; None for the first link, which enters the queue as `newcomer` assumes. The simulation takes at most about
+        `budget_s` s and ends `horizon_s` after the look. Raises ValueError as `sight` does.
         """
         if self.queue is None or self.context is None:
             raise ValueError("call look before starts")
         request = replace(self.request, limit_s=limit_s)
         seen = sight_of(self.queue, self.context, self._memory, predecessor, request)
         why = hides_futures(self.queue, self.context)
-        if like is None or self.site is None or why:
-            return LinkStarts(seen, [], why or "no link of this chain has run")
-        scene = self._scene(seen, request, like, self.site, horizon_s)
-        return _starts_in(seen, scene if queued is None else watching(scene, queued.id, horizon_s), budget_s)
-
-    def first_starts(self, limit_s: int, horizon_s: int, budget_s: float) -> LinkStarts:
-        """As `starts`, for a job without predecessor, which enters the queue as `newcomer` assumes."""
-        if self.queue is None or self.context is None or self.site is None:
-            raise ValueError("call look before first_starts, with the rules of a site")
-        request = replace(self.request, limit_s=limit_s)
-        seen = sight_of(self.queue, self.context, self._memory, None, request)
-        if why := hides_futures(self.queue, self.context):
-            return LinkStarts(seen, [], why)
-        return _starts_in(seen, self._scene(seen, request, None, self.site, horizon_s), budget_s)
-
-    def _scene(
-        self, seen: ClusterObservation, request: SlurmRequest, like: SqueueJob | None, site: Site, horizon_s: int
-    ) -> FutureInputs:
-        """Build the scene of the last look."""
-        assert self.queue is not None and self.context is not None
+        if self.site is None or why:
+            return LinkStarts(seen, [], why or "no rules for simulating futures")
         live = live_of(self.queue, self.context, self._memory, like, request)
-        return replace(scene_of(live, seen.snapshot, like, site), horizon_s=horizon_s)
+        scene = replace(scene_of(live, seen.snapshot, like, self.site), horizon_s=horizon_s)
+        found = starts_within(scene if queued is None else watching(scene, queued.id, horizon_s), budget_s)
+        return LinkStarts(seen, found, "" if found else f"too few of {FUTURES} could be simulated in {budget_s:.1f} s")
 
     def allowed(self) -> tuple[int, UserLimits]:
         """Return the longest time limit that the request's partitions allow, s, and the user's limits, as last read."""
@@ -240,9 +223,3 @@ class Eyes:
     def _others(self, jobs: Sequence[SqueueJob | PastJob]) -> bool:
         """Whether any of these jobs belongs to another user."""
         return any(job.user != self.request.user for job in jobs)
-
-
-def _starts_in(seen: ClusterObservation, scene: FutureInputs, budget_s: float) -> LinkStarts:
-    """Simulate a scene for at most about `budget_s` s."""
-    found = starts_within(scene, budget_s)
-    return LinkStarts(seen, found, "" if found else f"too few of {FUTURES} could be simulated in {budget_s:.1f} s")

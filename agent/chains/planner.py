@@ -1,7 +1,7 @@
 """Decide about the next link of a live chain: by the released policy, or by a plan (`agent.chains.plan`).
 
-Without futures, as where other users' jobs are hidden or no link has run yet, a plan has the script's limit and the
-start estimate alone, and queues one link.
+Without futures, as where other users' jobs are hidden, a plan has the script's limit and the start estimate alone, and
+queues one link.
 """
 
 from __future__ import annotations

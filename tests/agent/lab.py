@@ -98,7 +98,7 @@ class FakeEyes:
         wait_h = self.waits_h(limit_s / HOUR_S)
         seen = ClusterObservation(cast(Snapshot, None), {"start_estimate_h": wait_h, **self.extra}, {})
         at_s = self.commands.slurm.now_s + round(HOUR_S * wait_h)
-        return LinkStarts(seen, [] if like is None or self.is_blind else [at_s, at_s])
+        return LinkStarts(seen, [] if self.is_blind else [at_s, at_s])
 
     def allowed(self) -> tuple[int, UserLimits]:
         """The partition of the fake, and what the test sets."""
@@ -139,7 +139,8 @@ class Lab:
         return AgentServices(
             self.commands, self.time(), self.pause, self.log.append,
             lambda request, site: FakeEyes(
-                self.commands, request, self.extra, site, self.waits_h, self.limits, self.is_blind
+                self.commands, request, self.extra, site, lambda limit_h: self.waits_h(limit_h), self.limits,
+                self.is_blind,
             ),
             {"HOME": "/root"}, lambda: self.stop, self.path / "agent.toml",
         )  # fmt: skip

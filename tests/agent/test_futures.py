@@ -312,13 +312,13 @@ def test_a_queued_job_is_watched_at_its_own_place() -> None:
         eyes.starts(predecessor, predecessor, 3600, DAY, BUDGET_S, predecessor)
 
 
-def test_nothing_is_simulated_for_a_chain_that_has_not_run_or_in_no_time() -> None:
+def test_the_first_link_is_simulated_too_and_nothing_in_no_time() -> None:
     record, now_s = busy(seed=3), INSTANTS[0]
     row = running_row(record, now_s)
     eyes = Eyes(told_slurm(record, now_s), request_of(record, row), SITE)
     predecessor = next(job for job in eyes.look(now_s).jobs if job.id == str(row))
     new = eyes.starts(None, None, 3600, DAY, BUDGET_S, None)
-    assert new.starts_s == [] and "has run" in new.why and new.estimate_s is not None
+    assert len(new.starts_s) == FUTURES and new.why == "" and new.estimate_s is not None
     hurried = eyes.starts(predecessor, predecessor, 3600, DAY, 0.0, None)
     assert hurried.starts_s == [] and hurried.why.startswith("too few of 16")
     again = eyes.starts(None, predecessor, 3600, DAY, BUDGET_S, None)

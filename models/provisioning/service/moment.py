@@ -73,7 +73,7 @@ def live_waits(eyes: Eyes, limits_s: Sequence[int]) -> LinkWaits:
     assert eyes.queue is not None
     now_s, found, futures, unstarted, why = eyes.queue.now_s, dict[int, Int64s](), FUTURES, 0, ""
     for limit_s in limits_s:
-        seen = eyes.first_starts(limit_s, HORIZON_S, BUDGET_S)
+        seen = eyes.starts(None, None, limit_s, HORIZON_S, BUDGET_S, None)
         if seen.estimate_s is None:
             raise WorkError(f"the wait cannot be estimated: {seen.why or 'this Slurm shows too little'}")
         starts_s = np.array(seen.starts_s or [now_s + round(seen.estimate_s)], np.int64)

@@ -45,13 +45,10 @@ def with_waits(lab: Lab, *hours: tuple[float, float]) -> Lab:
 
 
 def test_it_asks_for_the_limit_that_loses_least(tmp_path: Path) -> None:
-    """On an idle cluster the longest, once a link has run; where it waits for days, the one that starts in time."""
+    """On an idle cluster the longest, from the first link on; where it waits for days, the one that starts in time."""
     lab = planned(tmp_path / "idle", links=2)
     assert lab.run() == 0
-    assert [(one.limit_s, one.state, one.dependency) for one in lab.slurm.jobs] == [
-        (7200, "TIMEOUT", ""),
-        (14400, "TIMEOUT", ""),
-    ]
+    assert [(one.limit_s, one.state, one.dependency) for one in lab.slurm.jobs] == [(14400, "TIMEOUT", "")] * 2
     lab = with_waits(planned(tmp_path / "busy", links=2), (4.0, 40.0), (2.0, 0.1))
     assert lab.run() == 0
     assert [one.limit_s for one in lab.slurm.jobs] == [7200, 7200]
@@ -73,14 +70,15 @@ def test_without_futures_the_scripts_limit_is_asked_for_and_one_link_is_queued(t
 
 
 def test_after_an_interruption_the_limit_is_planned_too(tmp_path: Path) -> None:
-    """No link runs, but one has: 2 h would wait for 40 h, 4 h not at all."""
-    lab = with_waits(planned(tmp_path), (2.0, 0.0), (4.0, 0.0))
-    agent = lab.agent()
-    advance_until(lab, agent, 0.5)
-    lab.waits_h = waits_of((2.0, 40.0))
-    lab.slurm.end(job(lab, "1.1"), "NODE_FAIL")
-    advance_until(lab, agent, 0.7)
-    assert [one.limit_s for one in lab.slurm.jobs] == [7200, 14400]
+    """No link runs, but one has: 4 h would wait for 40 h, 2 h not at all. An agent that was restarted plans alike."""
+    for is_restarted in (False, True):
+        lab = planned(tmp_path / str(is_restarted))
+        agent = lab.agent()
+        advance_until(lab, agent, 0.5)
+        lab.waits_h = waits_of((4.0, 40.0))
+        lab.slurm.end(job(lab, "1.1"), "NODE_FAIL")
+        advance_until(lab, lab.agent() if is_restarted else agent, 0.7)
+        assert [one.limit_s for one in lab.slurm.jobs] == [14400, 7200]
 
 
 def test_a_second_link_is_queued_where_the_first_will_start_too_late(tmp_path: Path) -> None:

@@ -108,13 +108,13 @@ def test_fewer_futures_than_wanted_are_counted(monkeypatch: pytest.MonkeyPatch) 
     record, now_s = busy(seed=3), INSTANTS[0]
     eyes = Eyes(told_slurm(record, now_s), SlurmRequest(3, HOUR_S, "newcomer"), SITE)
     eyes.look(now_s)
-    first = eyes.first_starts
+    starts = eyes.starts
 
-    def some(limit_s: int, horizon_s: int, budget_s: float) -> LinkStarts:
-        found = first(limit_s, horizon_s, budget_s)
+    def some(before: None, like: None, limit_s: int, horizon_s: int, budget_s: float, queued: None) -> LinkStarts:
+        found = starts(before, like, limit_s, horizon_s, budget_s, queued)
         return found if limit_s == HOUR_S else replace(found, starts_s=found.starts_s[:5])
 
-    monkeypatch.setattr(eyes, "first_starts", some)
+    monkeypatch.setattr(eyes, "starts", some)
     found = live_waits(eyes, LIMITS_S)
     assert (found.futures, found.why) == (5, "5 futures of 16 in 8 s for links of 6 h")
     assert [len(found.by_limit_s[limit_s]) for limit_s in LIMITS_S] == [17, 6]
