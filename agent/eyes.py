@@ -141,6 +141,12 @@ class Eyes:
         asked = asked_partitions(self.context.partitions, self.request.partition)
         return min(max(one.limit_s for one in asked), limits.wall_s), limits
 
+    @property
+    def ages_held(self) -> bool:
+        """Whether a link gains priority while a dependency holds it, as last read."""
+        settings = None if self.context is None else self.context.settings
+        return settings is not None and settings.ages_held
+
     def newcomer(self) -> ClusterObservation:
         """Return the observation for a job without predecessor at the last look."""
         if self.queue is None or self.context is None:

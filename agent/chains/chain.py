@@ -20,7 +20,7 @@ from traces.units import DAY_S, HOUR_S
 MOST_OVERLAP_H = 1.0  # default for two links: the largest overlap that comparisons of policies report
 MOST_LINKS = 1000
 RESTART_COST_S = 600.0
-FIXED, AUTO = "fixed", "auto"
+FIXED, AUTO, NEVER = "fixed", "auto", "never"
 USUAL_S = tuple(HOUR_S * hours for hours in (2, 4, 8, 12, 24, 48))  # limits to choose from where none are given
 MOST_SCRIPT_BYTES = 4 << 20  # Slurm's own bound (max_script_size)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
@@ -69,7 +69,7 @@ class Chain:
     cycle_s: float = 60.0
     plan: str = FIXED  # AUTO: limit, moment and number of queued links are planned
     ask: str = "any"  # of a plan: limits that a link may ask for; FIXED: the script's alone
-    saves: str = "signal"  # whether the job saves when it is signalled; "never": only the moment can be chosen
+    saves: str = "signal"  # whether the job saves when it is signalled; NEVER: only the moment can be chosen
     restart_cost_s: float = RESTART_COST_S  # lost in each link after the first: saving and loading
     limits: tuple[int, ...] = ()  # s, that a link may ask for; (): as the partition allows
     work_h: float | None = None  # wanted work; no link is submitted beyond it
@@ -80,14 +80,24 @@ class Chain:
 
     @property
     def is_planned(self) -> bool:
-        """Whether a plan decides. A job that never saves loses all work at every restart, so nothing can be planned."""
-        return self.plan == AUTO and self.saves != "never"
+        """Whether a plan decides."""
+        return self.plan == AUTO
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether an older link is ended for a newer one. A job that never saves would lose its work."""
+        return self.is_planned and self.saves != NEVER
+
+    @property
+    def restart_s(self) -> int:
+        """The declared restart cost, s; 0 for a job that never saves, which loads nothing."""
+        return 0 if self.saves == NEVER else int(self.restart_cost_s)
 
     @property
     def asks_fixed(self) -> str:
         """Why links ask for the script's limit alone; "" if they may ask for others."""
-        if self.ask == FIXED:
-            return "--ask fixed"
+        if self.ask == FIXED or self.saves == NEVER:
+            return "--ask fixed" if self.ask == FIXED else "--saves never"
         return "--time is among the sbatch options" if option(self.options, "--time", "-t") is not None else ""
 
     @property
@@ -228,11 +238,14 @@ def _check(chain: Chain) -> None:
     within("overlap_weight", chain.overlap_weight, 0, 100)
     if chain.work_h is not None:
         within("work_h", chain.work_h, 0, 100_000)
-    for key, known in (("plan", (FIXED, AUTO)), ("ask", ("any", FIXED)), ("saves", ("signal", "never"))):
+    for key, known in (("plan", (FIXED, AUTO)), ("ask", ("any", FIXED)), ("saves", ("signal", NEVER))):
         if getattr(chain, key) not in known:
             raise ValueError(f"{key} is {getattr(chain, key)!r}; allowed: {' or '.join(known)}")
     if chain.limits and not (chain.is_planned and not chain.asks_fixed):
-        raise ValueError("limits are given, but each link asks for the script's: give --plan auto, and no --ask fixed")
+        raise ValueError(
+            "limits are given, but each link asks for the script's: give --plan auto, without --ask fixed or --saves "
+            "never"
+        )
     if chain.first and not re.fullmatch(r"[0-9]{1,10}", chain.first):
         raise ValueError(f"first is {chain.first!r}; allowed: a job id such as 1234, not an array task")
     for text in chain.options:

@@ -35,11 +35,12 @@ class SubmitDecision:
     reason: str
     score: float | None = None
     limit_s: int | None = None  # that the next link asks for; None: the script's
+    is_held: bool = False  # by a dependency on the predecessor's end
 
     @property
     def for_end(self) -> bool:
         """Whether the successor is submitted now but starts only after the predecessor has ended."""
-        return self.by == END
+        return self.by == END or self.is_held
 
 
 def start_estimate() -> Artifact:

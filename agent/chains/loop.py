@@ -95,13 +95,13 @@ class Agent:
         return ChainRules(
             chain.links, self._limit_s, chain.most_overlap_h * HOUR_S, chain.retries, chain.more_status, chain.cycle_s,
             self.policy.artifact.decide_every_s,
-            ahead=min(AHEAD if chain.is_planned else 1, self._bound.chain),
+            ahead=min(AHEAD if chain.hands_over else 1, self._bound.chain),
             room=self._room,
-            hands_over=chain.is_planned,
+            hands_over=chain.hands_over,
             signals=signal is not None,
             save_s=signal.lead_s if signal else 0,
             wanted_s=None if chain.work_h is None else round(chain.work_h * HOUR_S),
-            restart_s=int(chain.restart_cost_s),
+            restart_s=chain.restart_s,
         )  # fmt: skip
 
     def run(self) -> int:

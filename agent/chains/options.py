@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from agent.chains.chain import AUTO, FIXED, MOST_OVERLAP_H
+from agent.chains.chain import AUTO, FIXED, MOST_OVERLAP_H, NEVER
 
 
 def chain_options() -> argparse.ArgumentParser:
@@ -50,6 +50,6 @@ def chain_options() -> argparse.ArgumentParser:
         "--restart-cost", dest="restart_cost_s", metavar="TIME",
         help="lost in each link after the first by saving and loading (default: 10m)",
     )  # fmt: skip
-    shared.add_argument("--saves", choices=("signal", "never"), help="whether the job saves when it is signalled")
+    shared.add_argument("--saves", choices=("signal", NEVER), help="whether the job saves when it is signalled")
     shared.add_argument("--overlap-weight", type=float, help="hours lost that an hour of overlap counts (default 0.5)")
     return shared

@@ -154,6 +154,27 @@ def plan_losses(terms: PlanTerms, gap_s: Int64s, delays_s: Int64s, limit_s: int)
     return rate
 
 
+def plan_moment(terms: PlanTerms, now_s: int, end_s: int, wait_s: Int64s, *, is_held: bool) -> PlannedLink:
+    """The best delay of the shortest limit for a job that never saves: both links run until the older one ends.
+
+    So J counts the overlap, weight x max(-g_k, 0), in place of half a decision interval. end_s: of the running link, or
+    now. wait_s: the W_k. is_held: the link is submitted now with a dependency on that end and gains priority while it
+    is held, so that it starts max(W_k, end - now) from now. No other hold loses less: a shorter one adds overlap and
+    prevents no interruption.
+    """
+    limit_s, gap_s = terms.limits_s[0], now_s + wait_s - end_s
+    delays_s = np.arange(0, 1 if is_held else end_s - now_s + 1, terms.decision_s)
+    gaps_s = np.maximum(gap_s, 0)[None] if is_held else gap_s[None] + delays_s[:, None]
+    lost_s = (np.maximum(gaps_s, 0) + terms.restart_s + terms.weight * np.maximum(-gaps_s, 0)).mean(axis=1)
+    rates = lost_s / np.maximum((limit_s + gaps_s).mean(axis=1), 1)
+    at = int(np.argmin(rates))
+    late_s = gaps_s[at]
+    return PlannedLink(
+        limit_s=limit_s, delay_s=int(delays_s[at]), rate=float(rates[at]), restart_s=terms.restart_s,
+        gap_s=late_s, start_s=end_s + late_s,
+    )  # fmt: skip
+
+
 def pause_until(now_s: int, delay_s: int, decision_s: int) -> int:
     """When to plan again if the best candidate is to be submitted after `delay_s`, epoch s."""
     return now_s + int(min(max(delay_s // 2, decision_s), LOOKS_EVERY_S))

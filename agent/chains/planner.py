@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from agent.chains.chain import FIXED, USUAL_S, Chain, option
 from agent.chains.decide import Observation, ReleasedPolicy, SubmitDecision, by_rule
-from agent.chains.plan import AHEAD, PlannedLink, PlanTerms, best_of, cautious_s, covered_until, plan_candidates
+from agent.chains.plan import (
+    AHEAD,
+    PlannedLink,
+    PlanTerms,
+    best_of,
+    cautious_s,
+    covered_until,
+    plan_candidates,
+    plan_moment,
+)
 from agent.chains.state import Busy
 from agent.futures import BUDGET_S, Site
 from agent.sight import ClusterObservation, LinkStarts, SlurmRequest
@@ -56,6 +66,10 @@ class Seeing(Protocol):
     ) -> LinkStarts:
         """Return when a link would start, or when the queued one will."""
 
+    @property
+    def ages_held(self) -> bool:
+        """Whether a link gains priority while a dependency holds it."""
+
     def allowed(self) -> tuple[int, UserLimits]:
         """Return the longest time limit that a link may ask for, s, and the user's limits."""
 
@@ -81,7 +95,7 @@ def limits_to_ask(chain: Chain, own_s: int, longest_s: int) -> tuple[int, ...]:
 
     longest_s: the longest that Slurm allows; if that is not known, no link asks for more than the script.
     """
-    return useful_limits((own_s,) if chain.asks_fixed else chain.limits, own_s, chain.restart_cost_s, longest_s)
+    return useful_limits((own_s,) if chain.asks_fixed else chain.limits, own_s, chain.restart_s, longest_s)
 
 
 def useful_limits(given: Sequence[int], own_s: int, restart_cost_s: float, longest_s: int) -> tuple[int, ...]:
@@ -105,10 +119,8 @@ def plan_text(chain: Chain) -> str:
     """Describe in one line what is planned for a chain; "" if nothing is to be."""
     if chain.plan == FIXED:
         return ""
-    if not chain.is_planned:
-        return (
-            "the job never saves (--saves never): only the moment of submission is chosen, and no link is ended early"
-        )
+    if not chain.hands_over:
+        return "the job never saves (--saves never): plans only the moment of submission; no link is ended early"
     what = f"the script's limit ({chain.asks_fixed})" if chain.asks_fixed else "a planned limit"
     sent = "SIGTERM" if chain.signal is None else f"SIG{chain.signal.name.removeprefix('SIG')}"
     return (
@@ -158,6 +170,8 @@ class Decider:
             if self.chain.is_planned:
                 seen, found, ahead = self._planned(eyes, request, now_s, serving, queued)
                 decision = _by_plan(found, bool(queued))
+                if serving is not None and not self.chain.hands_over:
+                    decision = _timed(decision, is_held=eyes.ages_held)
             else:
                 assert serving is not None
                 seen = eyes.sight(serving, self.policy.decides_alike)
@@ -191,7 +205,7 @@ class Decider:
         """
         chain, began = self.chain, time.monotonic()
         limits_s = limits_to_ask(chain, request.limit_s, eyes.allowed()[0])
-        restart_s, every_s = int(chain.restart_cost_s), self.policy.artifact.decide_every_s
+        restart_s, every_s = chain.restart_s, self.policy.artifact.decide_every_s
         end_s = now_s if serving is None or serving.start_s is None else serving.start_s + serving.limit_s
         covered_s, seen = covered_until(max(end_s, now_s)), dict[int, LinkStarts]()
 
@@ -218,7 +232,10 @@ class Decider:
         if own_s in limits_s and not seen[own_s].starts_s:
             limits_s = (own_s,)
         terms = PlanTerms(limits_s, restart_s, chain.overlap_weight, every_s)
-        found = plan_candidates(terms, now_s, covered_s, waits)
+        if chain.hands_over:
+            found = plan_candidates(terms, now_s, covered_s, waits)
+        else:
+            found = [plan_moment(terms, now_s, int(covered_s[0]), waits(own_s, DAY_S), is_held=eyes.ages_held)]
         chosen = seen[best_of(found).limit_s]
         played = f"{len(chosen.starts_s)} futures" if chosen.starts_s else f"no futures: {chosen.why}"
         return chosen.seen, found, played
@@ -237,6 +254,16 @@ def _by_plan(found: Sequence[PlannedLink], is_second: bool) -> SubmitDecision:
     when = "now" if best.delay_s == 0 else f"in {best.delay_s / HOUR_S:.2f} h"
     reason = f"plan: {which} of {best.limit_s / HOUR_S:g} h {when}{lost}, of {len(found)} limits compared"
     return SubmitDecision(best.delay_s == 0, PLAN, reason, limit_s=best.limit_s)
+
+
+def _timed(decision: SubmitDecision, *, is_held: bool) -> SubmitDecision:
+    """Say why the link of a job that never saves is held by a dependency, or is not."""
+    why = "held until the running link ends, and gains priority meanwhile: slurm.conf has PriorityFlags=ACCRUE_ALWAYS"
+    if not is_held:
+        why = (
+            "not submitted early and held: a held link gains no priority (no ACCRUE_ALWAYS in PriorityFlags, or no age)"
+        )
+    return replace(decision, is_held=is_held, reason=f"{decision.reason}; {why}")
 
 
 def described(error: Exception) -> str:

@@ -31,6 +31,12 @@ class ScontrolConfig:
     age_weight: int  # priority that a job gains by waiting age_most_s
     age_most_s: int
     enforced: frozenset[str]  # AccountingStorageEnforce: associations, limits, qos ...
+    flags: frozenset[str] = frozenset()  # PriorityFlags
+
+    @property
+    def ages_held(self) -> bool:
+        """Whether a job gains priority while a dependency holds it."""
+        return "ACCRUE_ALWAYS" in self.flags and self.priority_type != BASIC and self.age_weight * self.age_most_s > 0
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,7 @@ def parse_settings(text: str) -> ScontrolConfig:
         age_weight=whole_number_or_none(values.get("PriorityWeightAge", "")) or 0,
         age_most_s=age_most_s,
         enforced=_words(values.get("AccountingStorageEnforce", "")),
+        flags=_words(values.get("PriorityFlags", "")),
     )
 
 

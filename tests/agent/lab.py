@@ -74,6 +74,7 @@ class FakeEyes:
     waits_h: Callable[[float], float] = lambda limit_h: 0.0
     limits: UserLimits = field(default_factory=UserLimits)
     is_blind: bool = False
+    ages_held: bool = False
 
     def look(self, now_s: int) -> Queue:
         """The queue of now."""
@@ -117,6 +118,7 @@ class Lab:
     waits_h: Callable[[float], float] = lambda limit_h: 0.0  # predicted for a link of that limit
     limits: UserLimits = field(default_factory=UserLimits)
     is_blind: bool = False  # no futures can be simulated
+    ages_held: bool = False  # a held job gains priority
     jump_s: float = 0.0  # of the machine's clock against Slurm's
     end_s: int = 0  # after which a test has gone on for too long
 
@@ -140,7 +142,7 @@ class Lab:
             self.commands, self.time(), self.pause, self.log.append,
             lambda request, site: FakeEyes(
                 self.commands, request, self.extra, site, lambda limit_h: self.waits_h(limit_h), self.limits,
-                self.is_blind,
+                self.is_blind, self.ages_held,
             ),
             {"HOME": "/root"}, lambda: self.stop, self.path / "agent.toml",
         )  # fmt: skip

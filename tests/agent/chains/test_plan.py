@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from agent.chains.plan import PlanTerms, best_of, cautious_s, covered_until, plan_candidates, plan_losses
+from agent.chains.plan import PlanTerms, best_of, cautious_s, covered_until, plan_candidates, plan_losses, plan_moment
 from traces.units import DAY_S, HOUR_S
 
 NOW = 100 * HOUR_S
@@ -70,3 +72,18 @@ def test_the_start_estimate_is_one_more_future_and_a_queued_link_covers_the_work
     assert cautious_s(np.array([100]), None).tolist() == [150]
     assert covered_until(50).tolist() == [50]
     assert covered_until(50, np.array([10, 60]), 30).tolist() == [50, 90, 90]
+
+
+@pytest.mark.parametrize(("weight", "delay_h"), [(0.1, 3), (0.5, 5), (4.0, 7)])
+def test_a_job_that_never_saves_counts_the_whole_overlap(weight: float, delay_h: int) -> None:
+    """Waits of 1, 3 and 5 h, an end in 8 h: the dearer the overlap, the later a link is submitted."""
+    wait_s = np.array([1, 3, 5]) * HOUR_S
+    found = plan_moment(replace(terms(10), weight=weight), NOW, NOW + 8 * HOUR_S, wait_s, is_held=False)
+    assert found.delay_s == delay_h * HOUR_S and found.gap_s.tolist() == (wait_s + found.delay_s - 8 * HOUR_S).tolist()
+
+
+def test_a_held_link_starts_no_earlier_than_the_end_of_the_older_one() -> None:
+    found = plan_moment(terms(10), NOW, NOW + 4 * HOUR_S, np.array([1, 6]) * HOUR_S, is_held=True)
+    assert found.delay_s == 0 and found.gap_s.tolist() == [0, 2 * HOUR_S]
+    assert found.start_s.tolist() == [NOW + 4 * HOUR_S, NOW + 6 * HOUR_S]
+    assert found.rate == pytest.approx((1 + 0.5) / (10 + 1))

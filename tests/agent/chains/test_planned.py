@@ -243,12 +243,25 @@ def test_max_submit_jobs_leaves_room_for_one_queued_link_alone(tmp_path: Path) -
 
 
 def test_a_job_that_never_saves_is_not_ended_for_another(tmp_path: Path) -> None:
-    """The released policy chooses the moment, half an hour before the end."""
-    lab = planned(tmp_path, links=2, saves="never", limits=())
+    """A wait of 0.5 h counts 1.5 times in the futures and twice in the estimate: a link is submitted 0.75 h early."""
+    lab = with_waits(planned(tmp_path, links=2, saves="never", limits=()), (2.0, 0.5))
     assert lab.run() == 0
-    assert [(one.limit_s, one.state) for one in lab.slurm.jobs] == [(7200, "TIMEOUT")] * 2
-    assert lab.journal("handover")[0]["overlap_h"] == pytest.approx(0.5, abs=0.02)
+    first, second = lab.slurm.jobs
+    assert [(one.limit_s, one.state, one.dependency) for one in lab.slurm.jobs] == [(7200, "TIMEOUT", "")] * 2
+    assert first.end_s is not None and first.end_s - second.submit_s == pytest.approx(0.75 * HOUR_S, abs=660)
+    assert "a held link gains no priority" in lab.journal("decision")[-1]["reason"]
     assert "never saves" in plan_text(lab.chain)
+
+
+def test_a_job_that_never_saves_is_held_where_it_gains_priority_meanwhile(tmp_path: Path) -> None:
+    """It is submitted at once, and starts when the first one ends."""
+    lab = planned(tmp_path, links=2, saves="never", limits=())
+    lab.ages_held = True
+    assert lab.run() == 0
+    first, second = lab.slurm.jobs
+    assert second.dependency == f"afterany:{first.id}" and second.start_s == first.end_s
+    assert first.start_s is not None and second.submit_s - first.start_s <= 120
+    assert "PriorityFlags=ACCRUE_ALWAYS" in lab.journal("decision")[-1]["reason"]
 
 
 def test_the_wanted_work_ends_the_chain(tmp_path: Path) -> None:
@@ -295,7 +308,8 @@ def test_limits_as_they_are_given(tmp_path: Path, given: Any, expected: tuple[in
         ({"plan": "auto", "limits": "UNLIMITED"}, "UNLIMITED"),
         ({"plan": "auto", "limits": "often"}, "not understood"),
         ({"limits": "2h"}, "give --plan auto"),
-        ({"plan": "auto", "ask": "fixed", "limits": "2h"}, "no --ask fixed"),
+        ({"plan": "auto", "ask": "fixed", "limits": "2h"}, "without --ask fixed or --saves never"),
+        ({"plan": "auto", "saves": "never", "limits": "2h"}, "without --ask fixed or --saves never"),
         ({"plan": "perhaps"}, "allowed: fixed or auto"),
         ({"saves": "sometimes"}, "allowed: signal or never"),
         ({"restart_cost_s": "-1"}, "restart_cost_s"),

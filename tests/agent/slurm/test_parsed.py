@@ -114,6 +114,10 @@ def test_settings_as_scontrol_prints_them() -> None:
     assert settings.enforced == {"associations", "limits", "qos"}
     assert (settings.age_weight, settings.age_most_s) == (1000, 7 * DAY)
     assert parse_settings(CONFIG.format(enforced="none")).enforced == frozenset()
+    flags = CONFIG.replace("PriorityMaxAge ", "PriorityFlags           = ACCRUE_ALWAYS,NO_FAIR_TREE\nPriorityMaxAge ")
+    assert parse_settings(flags.format(enforced="none")).ages_held and not settings.ages_held
+    for text in (flags.replace("= 1000", "= 0"), flags.replace("multifactor", "basic")):
+        assert not parse_settings(text.format(enforced="none")).ages_held, "held or not, no job gains priority"
     broken = (CONFIG.replace("1795361075", "yesterday"), CONFIG.replace("7-00:00:00", "a week"))
     for text in ("", "nothing at all\n", *broken):
         with pytest.raises(SlurmError):
