@@ -93,6 +93,8 @@ def _attempt_events(old: LinkAttempt | None, new: LinkAttempt) -> Iterator[Event
         yield {"event": "requeued", **job}
     if new.start_s is not None and new.start_s != before.start_s:
         yield {"event": "started", **job, "submit_s": new.submit_s, "start_s": new.start_s}
+    if new.resumed_s is not None and before.resumed_s is None:
+        yield {"event": "note", "text": f"link {new.link} (job {new.job_id}): resumed after {new.resumed_s} s"}
     if new.withdrawn and not before.withdrawn:
         yield {"event": "withdrawn", **job, "why": new.withdrawn}
     if new.handed_to and not before.handed_to:
@@ -141,6 +143,8 @@ def event_text(event: Mapping[str, Any]) -> str:
             return f"{job}: requeued by Slurm, waits again"
         case "started":
             return f"{job}: started"
+        case "note":
+            return str(event["text"])
         case "handed over":
             return f"{job}: asked to save and end, because {event['to']} runs"
         case "withdrawn":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import median
 
 from agent.chains.state import NOT_LAUNCHED, ChainState, LinkAttempt
 from traces.counted import counted
@@ -10,6 +11,7 @@ from traces.counted import counted
 MOST_AGAIN = 10  # attempts in a row that may end by no fault of their own
 MOST_REFUSALS = 100  # submissions in a row that may be refused
 LOST_SLACK_S = 120
+MEASURED = 5  # last links that a measured restart cost is of
 NO_FAULT = ("NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "REVOKED")
 
 
@@ -89,6 +91,17 @@ def promised_s(rules: ChainRules, attempts: list[LinkAttempt]) -> int:
             until_s = end_s
     queued_s = [a.limit_s or rules.limit_s for a in attempts if a.is_alive and a.start_s is None]
     return work_s + sum(limit_s - rules.restart_s for limit_s in queued_s)
+
+
+def measured_restart_s(state: ChainState) -> int | None:
+    """Return the restart cost by the last links: medians of the times until they had resumed, and of saving, s.
+
+    None if no link after the first has printed when it had resumed.
+    """
+    ran = [attempt for attempt in real(state) if attempt.ran]
+    resumed_s = [attempt.resumed_s for attempt in ran[1:] if attempt.resumed_s is not None]
+    saved_s = [attempt.saved_s for attempt in ran if attempt.saved_s is not None] or [0]
+    return round(median(resumed_s[-MEASURED:]) + median(saved_s[-MEASURED:])) if resumed_s else None
 
 
 def _in_a_row(rules: ChainRules, state: ChainState, kind: str) -> int:

@@ -15,13 +15,14 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from agent.chains import keeper, submission
 from agent.chains.bound import BOUND_FILE, UNBOUNDED, QueueBound, read_bound
 from agent.chains.chain import Chain, JobSignal
 from agent.chains.decide import ReleasedPolicy, SubmitDecision
 from agent.chains.journal import Journal, event_text, journal_events
-from agent.chains.links import ChainRules, next_link
+from agent.chains.links import ChainRules, measured_restart_s, next_link
 from agent.chains.look import ChainView, LookedUpJob, absorb, in_queue, missing
 from agent.chains.metrics import exposition
 from agent.chains.plan import AHEAD
@@ -31,6 +32,7 @@ from agent.files import replace_file
 from agent.futures import LINK, Site
 from agent.sight import SlurmRequest
 from agent.slurm.commands import Commands, SlurmError
+from agent.slurm.output import JobOutputs
 from agent.slurm.queue import SqueueJob
 from agent.slurm_time import SlurmTime
 from traces.units import DAY_S, HOUR_S
@@ -77,6 +79,7 @@ class Agent:
         self._user = pwd.getpwuid(os.getuid()).pw_name
         self._limit_s, self._options, self._signal = chain.limit_s, chain.submitted_options, chain.signal
         self._decider = Decider(chain, policy, world.eyes, request_of(self._options, self._user, self._limit_s))
+        self._outputs = JobOutputs(world.commands)
         self._failures_in_a_row = 0
         self._failures = 0
         self._last_look_s = world.time.now_s()
@@ -101,7 +104,7 @@ class Agent:
             signals=signal is not None,
             save_s=signal.lead_s if signal else 0,
             wanted_s=None if chain.work_h is None else round(chain.work_h * HOUR_S),
-            restart_s=chain.restart_s,
+            restart_s=chain.restart_s if (measured_s := measured_restart_s(self.state)) is None else measured_s,
         )  # fmt: skip
 
     def run(self) -> int:
@@ -153,7 +156,7 @@ class Agent:
         return self.chain.cycle_s
 
     def _cycle_with(self, sight: ChainView) -> None:
-        seen = absorb(self.state, sight)
+        seen = self._measured(absorb(self.state, sight))
         if not self._keep(seen):
             return
         running = keeper.question(self.rules, seen, sight.now_s)
@@ -273,6 +276,14 @@ class Agent:
                 self._report_once(f"link {attempt.link}: its job could not be looked up: {error}")
         return found
 
+    def _measured(self, state: ChainState) -> ChainState:
+        """Read what the last two links printed about their restarts, if a plan uses it."""
+        ran = [a for a in state.attempts if a.ran and self.chain.hands_over][-2:]
+        found: dict[str, dict[str, Any]] = {
+            a.name: self._outputs.restart_times(a.job_id, is_alive=a.is_alive) for a in ran
+        }
+        return replace(state, attempts=tuple(replace(a, **found.get(a.name, {})) for a in state.attempts))
+
     def _more(self) -> frozenset[int]:
         links = {attempt.link for attempt in self.state.attempts if attempt.is_alive}
         return frozenset(link for link in links if (self.folder.for_jobs / f"more-{link}").exists())
@@ -325,6 +336,7 @@ class Agent:
             partition = request.partition or like.partition
             request = SlurmRequest(like.nodes, self._limit_s, self._user, partition, like.account, like.qos)
         queued = [found for a in self.state.attempts if a.is_queued and (found := in_queue(a, sight.jobs))]
+        self._decider.measured_s = measured_restart_s(self.state)
         decision, fields = self._decider.decide(request, sight.now_s, job, queued)
         link = next_link(self.rules, self.state) or 1
         about = {"link": link - 1, "job_id": job.id if job else ""}

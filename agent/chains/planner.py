@@ -17,6 +17,7 @@ from agent.chains.chain import FIXED, USUAL_S, Chain, option
 from agent.chains.decide import Observation, ReleasedPolicy, SubmitDecision, by_rule
 from agent.chains.plan import (
     AHEAD,
+    LEAST_RESTARTS,
     PlannedLink,
     PlanTerms,
     best_of,
@@ -90,12 +91,14 @@ def request_of(options: Sequence[str], user: str, limit_s: int) -> SlurmRequest:
     return SlurmRequest(int(nodes), limit_s, user, *names)
 
 
-def limits_to_ask(chain: Chain, own_s: int, longest_s: int) -> tuple[int, ...]:
+def limits_to_ask(chain: Chain, own_s: int, longest_s: int, restart_s: int | None = None) -> tuple[int, ...]:
     """The limits that links of a planned chain may ask for, s, rising. own_s: the script's. Raises ValueError if none.
 
-    longest_s: the longest that Slurm allows; if that is not known, no link asks for more than the script.
+    longest_s: the longest that Slurm allows; if that is not known, no link asks for more than the script. restart_s:
+    the restart cost; None: the declared one.
     """
-    return useful_limits((own_s,) if chain.asks_fixed else chain.limits, own_s, chain.restart_s, longest_s)
+    cost_s = chain.restart_s if restart_s is None else restart_s
+    return useful_limits((own_s,) if chain.asks_fixed else chain.limits, own_s, cost_s, longest_s)
 
 
 def useful_limits(given: Sequence[int], own_s: int, restart_cost_s: float, longest_s: int) -> tuple[int, ...]:
@@ -143,6 +146,7 @@ class Decider:
         self._make_eyes = make_eyes
         self.eyes = make_eyes(request, self.site)
         self.like: SqueueJob | None = None  # the last link that was seen running
+        self.measured_s: int | None = None  # restart cost, s, by the output of the last links; None: the declared one
 
     @property
     def site(self) -> Site | None:
@@ -191,7 +195,8 @@ class Decider:
 
     def _decided_by(self) -> dict[str, Any]:
         if self.chain.is_planned:
-            return {"policy": PLAN, "setting": self.chain.overlap_weight}
+            restart = {"declared_s": self.chain.restart_s, "measured_s": self.measured_s}
+            return {"policy": PLAN, "setting": self.chain.overlap_weight, "restart": restart}
         manifest = self.policy.artifact.manifest
         return {"policy": manifest["policy"], "version": self.policy.version, "setting": self.policy.setting}
 
@@ -204,8 +209,11 @@ class Decider:
         says nothing about the wait when a short link ends.
         """
         chain, began = self.chain, time.monotonic()
-        limits_s = limits_to_ask(chain, request.limit_s, eyes.allowed()[0])
-        restart_s, every_s = chain.restart_s, self.policy.artifact.decide_every_s
+        every_s = self.policy.artifact.decide_every_s
+        limits_s = limits_to_ask(chain, request.limit_s, eyes.allowed()[0], restart_s=0)
+        restart_s = chain.restart_s if self.measured_s is None else self.measured_s
+        restart_s = min(restart_s, limits_s[-1] // LEAST_RESTARTS)  # the longest limit stays a candidate
+        limits_s = tuple(limit_s for limit_s in limits_s if limit_s >= LEAST_RESTARTS * restart_s)
         end_s = now_s if serving is None or serving.start_s is None else serving.start_s + serving.limit_s
         covered_s, seen = covered_until(max(end_s, now_s)), dict[int, LinkStarts]()
 

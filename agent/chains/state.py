@@ -36,7 +36,7 @@ BOUNDS: Mapping[str, tuple[int, int] | re.Pattern[str]] = {
     **dict.fromkeys(("intended_s", "submit_s", "start_s", "end_s", "signalled_s"), (0, MOST_TIME_S)),
     **dict.fromkeys(("link", "number", "links", "limit_s"), (1, MOST_COUNT)),
     "exit_status": (0, (1 << 16) - 1),
-    "looks": (0, MOST_COUNT),
+    **dict.fromkeys(("looks", "resumed_s", "saved_s"), (0, MOST_COUNT)),
     "chain": re.compile(r"[0-9a-f]{8}"),
     "name": re.compile(r"[A-Za-z0-9_.-]{1,80}"),
     "handed_to": re.compile(r"[A-Za-z0-9_.-]{0,80}"),
@@ -73,6 +73,8 @@ class LinkAttempt:
     limit_s: int | None = None  # the time limit that the agent asked for; None: the script's
     handed_to: str = ""  # name of the running attempt that took over from it, so that the agent ends it
     signalled_s: int | None = None  # when it was first asked to end for that
+    resumed_s: int | None = None  # from its start until its work went on, s, as it printed (`agent.slurm.output`)
+    saved_s: int | None = None  # that its last save took, s, as it printed
 
     @property
     def is_alive(self) -> bool:

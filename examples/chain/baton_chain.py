@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import NoReturn
 
 MORE = 85  # exit status that asks baton-agent for another link (its option --more-status)
 
@@ -35,21 +35,26 @@ class Link:
 
     def __init__(self, save_every_s: float = 600, margin_s: float = 120, folder: "Path | None" = None) -> None:
         self.folder = folder or Path(os.environ.get("BATON_CHAIN_DIR", "."))
-        self.save_every_s, self.margin_s = save_every_s, margin_s
-        self._saved_s, self._end_s, self._signals = time.time(), _end_s(), list[int]()
+        self.save_every_s, self.margin_s, self._loads = save_every_s, margin_s, list[float]()
+        self._saved_s, self._signals, self._job = time.time(), list[int](), os.environ.get("SLURM_JOB_ID")
+        self._start_s, self._end_s = _job_times(self._job)
         for number in (signal.SIGUSR1, signal.SIGTERM):  # of `sbatch --signal=B:USR1@300`; of Slurm at the limit
             signal.signal(number, lambda number, frame: self._signals.append(number))
 
     def __enter__(self) -> "Link":
         """Wait for the lock, which the kernel releases when the predecessor ends. OSError: this folder has no locks."""
-        self._lock = open(self.folder / "lock", "a")
-        if not _has_lock(self._lock):
-            print("waiting for the lock of the predecessor", flush=True)
-        while not _has_lock(self._lock):
+        self._lock, asked_s = open(self.folder / "lock", "a"), time.time()
+        news = ["waiting for the lock of the predecessor"]
+        while True:
+            with suppress(BlockingIOError):
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._loads.append(self._start_s + time.time() - asked_s)  # waiting is no restart cost
+                return self
+            while news:
+                print(news.pop(), flush=True)
             time.sleep(1)
             if self.must_end():
                 self.ask_for_another()
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._lock.close()
@@ -60,6 +65,8 @@ class Link:
 
     def must_end(self) -> bool:
         """Return whether to save and end: after a signal (USR1, TERM), or `margin_s` before the limit."""
+        while self._loads:  # at the first call inside `with`, the work goes on
+            os.write(1, f"baton: job {self._job} resumed after {time.time() - self._loads.pop():.1f} s\n".encode())
         return bool(self._signals) or self.time_left_s() < self.margin_s
 
     def should_save(self) -> bool:
@@ -69,32 +76,25 @@ class Link:
     @contextmanager
     def replacing(self, name: str) -> Iterator[Path]:
         """Yield a path to write to, then put that file in place: a kill leaves the old one or the new one, whole."""
-        part = self.folder / f"{name}.part"
+        part, began_s = self.folder / f"{name}.part", time.time()
         yield part
         with open(part, "rb+") as written:
             os.fsync(written.fileno())
         part.replace(self.folder / name)
         self._saved_s = time.time()
+        os.write(1, f"baton: job {self._job} saved in {self._saved_s - began_s:.1f} s\n".encode())  # the agent reads it
 
     def ask_for_another(self) -> NoReturn:
         """End the script with the status that asks the agent for another link."""
         raise SystemExit(MORE)
 
 
-def _has_lock(lock: "IO[str]") -> bool:
-    with suppress(BlockingIOError):
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    return False
-
-
-def _end_s() -> float:
-    """Return when Slurm ends this job, in seconds since 1970; infinite where that is not known."""
-    job, end_s = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_JOB_END_TIME")  # the latter since Slurm 23.02
-    if job is None or end_s is not None:
-        return float(end_s or "inf")
-    with suppress(OSError, subprocess.SubprocessError, ValueError):  # no squeue, or no number, such as UNLIMITED
-        asked = ["squeue", "-h", "-j", job, "-o", "%L"]
-        days, _, hms = subprocess.check_output(asked, text=True, timeout=60).strip().rpartition("-")
-        return time.time() + 86400 * int(days or 0) + sum(int(n) * 60.0**i for i, n in enumerate(hms.split(":")[::-1]))
-    return float("inf")
+def _job_times(job: "str | None") -> "tuple[float, float]":
+    """Return when this job began and when Slurm ends it, in seconds since 1970: now and infinite if not known."""
+    times = [os.environ.get(name, "") for name in ("SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME")]  # since Slurm 23.02
+    with suppress(OSError, subprocess.SubprocessError, ValueError, IndexError):  # no squeue, or no number, such as N/A
+        if job and not times[1]:
+            asked = ["env", "SLURM_TIME_FORMAT=%s", "squeue", "-h", "-j", job, "-o", "%S %e"]
+            times = subprocess.check_output(asked, text=True, timeout=60).split()
+        return float(times[0] or time.time()), float(times[1] or "inf")
+    return time.time(), float("inf")

@@ -67,6 +67,7 @@ class FakeSlurm:
     next_id: int = 100
     waits_s: Callable[[FakeJob], float] = lambda job: 0.0  # after its submission, before a job may start
     saves_s: float = 1e9  # from a signal until a job ends
+    output: Callable[[FakeJob], str] = lambda job: "/dev/null"  # the file of a job's standard output
     signals: list[tuple[int, str]] = field(default_factory=list)  # of scancel: job, options
 
     # -- the cluster --------------------------------------------------------------------------------------------------
@@ -177,7 +178,7 @@ class FakeSlurm:
             "NumNodes": str(job.nodes), "TimeLimit": f"{minutes // 60}:{minutes % 60:02}:00",
             "SubmitTime": str(job.submit_s), "StartTime": _shown(job.start_s), "EndTime": _shown(end_s),
             "PriorityLong": "100", "RestartCnt": str(job.restarts), "Comment": "(null)", "NodeList": "",
-            "exit_code": str(job.exit_status << 8),
+            "exit_code": str(job.exit_status << 8), "STDOUT": self.output(job),
         }[name]  # fmt: skip
 
     def _sbatch(self, argv: Sequence[str]) -> str:

@@ -220,6 +220,17 @@ def job(lab: Lab, name: str) -> FakeJob:
     return next(one for one in lab.slurm.jobs if one.name.endswith(f"-{name}"))
 
 
+def print_times(lab: Lab, resumed_s: int, saved_s: int) -> None:
+    """Let each job of the lab print when it has resumed, and how long it saved."""
+
+    def output(job: FakeJob) -> str:
+        file = lab.path / f"slurm-{job.id}.out"
+        file.write_text(f"baton: job {job.id} saved in {saved_s} s\nbaton: job {job.id} resumed after {resumed_s} s\n")
+        return str(file)
+
+    lab.slurm.output = output
+
+
 def advance_until(lab: Lab, agent: Agent, hours: float) -> None:
     """Cycles until so many hours have passed since the start."""
     while lab.slurm.now_s < START_S + hours * HOUR_S:

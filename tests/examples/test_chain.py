@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from agent.chains import chain as chains
+from agent.slurm.output import printed_times
 from examples.chain import baton_chain
 from examples.chain.baton_chain import Link
 from tests.examples.links import ENOUGH_S, SCRIPTS, WAITING, start_link
@@ -25,7 +28,7 @@ def _own_signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The handlers of this process come back, and it is no job of a Slurm that runs the tests."""
     numbers = (signal.SIGUSR1, signal.SIGTERM)
     handlers = [signal.getsignal(number) for number in numbers]
-    for name in ("SLURM_JOB_ID", "SLURM_JOB_END_TIME", "BATON_CHAIN_DIR"):
+    for name in ("SLURM_JOB_ID", "SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME", "BATON_CHAIN_DIR"):
         monkeypatch.delenv(name, raising=False)
     yield
     for number, handler in zip(numbers, handlers, strict=True):
@@ -43,21 +46,25 @@ def test_it_is_one_short_file_of_the_standard_library() -> None:
 @pytest.mark.parametrize(
     ("answer", "left_s"),
     [
-        ("1-02:03:04", 93784), ("2:03:04", 7384), ("05:07", 307), ("0:09", 9),
-        ("UNLIMITED", float("inf")), ("INVALID", float("inf")), ("", float("inf")), (None, float("inf")),
+        (f"{int(time.time()) - 60} {int(time.time()) + 7384}", 7384),
+        ("1800000000 N/A", float("inf")), ("INVALID", float("inf")), ("", float("inf")), (None, float("inf")),
     ],
 )  # fmt: skip
 def test_the_time_left_is_what_squeue_says(
     answer: str | None, left_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     squeue = tmp_path / "squeue"
-    text = "exit 1" if answer is None else f'[ "$*" = "-h -j 17 -o %L" ] && echo "{answer}"'
+    text = (
+        "exit 1"
+        if answer is None
+        else f'[ "$*" = "-h -j 17 -o %S %e" ] && [ "$SLURM_TIME_FORMAT" = %s ] && echo "{answer}"'
+    )
     squeue.write_text(f"#!/bin/sh\n{text}\n")
     squeue.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert Link().time_left_s() == float("inf"), "asked outside Slurm"
     monkeypatch.setenv("SLURM_JOB_ID", "17")
-    assert Link().time_left_s() == pytest.approx(left_s, abs=2)
+    assert Link().time_left_s() == pytest.approx(left_s, abs=60)
     monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + 500))
     assert Link().time_left_s() == pytest.approx(500, abs=2)
 
@@ -83,6 +90,26 @@ def test_the_end_of_the_limit_and_the_time_since_the_last_save_count(
     with link.replacing("checkpoint") as part:
         part.write_text("state")
     assert not link.should_save() and (tmp_path / "checkpoint").read_text() == "state"
+
+
+def test_it_prints_what_the_agent_measures_a_restart_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """From the start of the job to the first question in the loop, without the time that the lock was taken."""
+    for name, value in (("ID", 17), ("START_TIME", int(time.time()) - 100), ("END_TIME", int(time.time()) + 900)):
+        monkeypatch.setenv(f"SLURM_JOB_{name}", str(value))
+    with (tmp_path / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        threading.Timer(4, lock.close).start()
+        with Link(folder=tmp_path) as link:
+            assert not link.should_save() and not link.must_end()
+            with link.replacing("checkpoint") as part:
+                time.sleep(1.2)
+                part.write_text("state")
+    waiting, resumed, saved = capfd.readouterr().out.splitlines()
+    assert waiting == WAITING and resumed.startswith("baton: job 17 resumed after 10")
+    times = printed_times(f"{resumed}\n{saved}\n".encode(), "17")
+    assert 100 <= times["resumed_s"] <= 103 and times["saved_s"] == 2
 
 
 def test_a_save_that_fails_leaves_the_old_checkpoint(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from agent.chains import keeper, links
 from agent.chains.state import ChainState, LinkAttempt
 from agent.slurm.commands import SlurmError
 from tests.agent.fake_slurm import START_S, FakeSlurm, Plan
-from tests.agent.lab import Killed, Lab
+from tests.agent.lab import Killed, Lab, print_times
 
 SETTINGS = settings(
     phases=(Phase.explicit, Phase.generate),  # a run takes a second: what it fails on is not made smaller
@@ -205,8 +205,10 @@ def test_a_chain_that_plans_is_killed_at_every_call_and_write_and_goes_on(
         lab.chain.script.write_text(lab.chain.script.read_text().replace("sleep", f"{signal}sleep"))
         lab.waits_h = lambda limit_h: 9.0
         lab.slurm.waits_s, lab.slurm.saves_s = (lambda job: 600.0 if job.id % 2 else 1500.0), 60.0
+        print_times(lab, 300, 20)
         trouble = Trouble({number: fault})
         assert run_to_the_end(lab, trouble) == 0
+        assert links.measured_restart_s(lab.state) == 320, f"at {number}"
         ended = "COMPLETED" if signal else "CANCELLED"
         assert [state for _, state in lab.links()] == [ended, ended, "TIMEOUT"], f"at {number}: {lab.links()}"
         assert len({name for name, _ in lab.links()}) == 3
