@@ -12,13 +12,20 @@ import numpy as np
 
 from bench.results import BenchmarkRun
 from features.bootstrap import DRAWS, interval
-from features.conventions import OVERLAP_BUDGETS_H
 from models.provisioning.comparison.cells import at_budget, cell_figures, cells, drawn
 from models.provisioning.comparison.outcomes import PolicyOutcome
 from models.provisioning.comparison.settings import headline
 from models.provisioning.protocol import PairTable
 
-FIGURES = ("cost_w1", *(at_budget(name) for name in OVERLAP_BUDGETS_H))
+COLUMNS = {
+    "interruption": "interruption_h",
+    "reduction": "reduction",
+    "zero share": "zero_share",
+    "overlap": "overlap_h",
+    "cost": "cost_w1",
+    "interruption at 0.5 h of overlap": at_budget("0.5"),
+}
+SHARES = ("reduction", "zero share")
 
 
 def print_table(
@@ -34,28 +41,23 @@ def print_table(
     `on_select`, by policy, are outcomes on the select window's pairs of that size.
     `outcomes` must hold the oracle's, as every comparison does.
     """
-    names = "".join(f"{name:>22s}" for name in ("cost", *(f"I@{name}" for name in OVERLAP_BUDGETS_H)))
-    print(f"{'policy':28s} load      n    I h    O h   zero{names}  setting")
+    names = "".join(f"{name:>22s}" for name in ("I h", "reduced %", "zero %", "O h", "cost", "I@0.5"))
+    print(f"{'policy':36s} load      n{names}  setting")
     for cell in cells(pairs, outcomes, DRAWS, 0, np.ones(len(pairs), bool)):
         for whole in outcomes if cell.load in loads else ():
             at, outcome = headline(whole, on_select[whole.policy]), whole.take(cell.mask)
             known, draws = cell_figures(outcome, at, cell), drawn(outcome, at, cell, 0)
-            shown = "".join(f"{_with_ends(known[name][0], draws.get(name)):>22s}" for name in FIGURES)
             name, n = whole.policy + ("" if cell.load == "all" else f", {cell.load} load"), len(cell.submit_s)
-            for what, key in (("interruption", "interruption_h"), ("overlap", "overlap_h")):
-                run.add(name, f"{prefix}{what}", known[key][0], "h", n=n)
-            budgets = [f"interruption at {budget} h of overlap" for budget in OVERLAP_BUDGETS_H]
-            for what, key in zip(("cost", *budgets), FIGURES, strict=True):
-                draws_of = draws.get(key)
-                ends = None if draws_of is None else interval(draws_of)
-                run.add(name, f"{prefix}{what}", known[key][0], "h", n=n, interval=ends)
-            print(
-                f"{whole.policy:28s} {cell.load:6s} {len(cell.submit_s):4d} {known['interruption_h'][0]:6.2f} "
-                f"{known['overlap_h'][0]:6.2f} {100 * known['zero_share'][0]:4.0f} %{shown}  {whole.settings[at]:g}"
-            )
+            line = f"{whole.policy:36s} {cell.load:6s} {n:4d}"
+            for what, key in COLUMNS.items():
+                scale, unit = (100.0, "%") if what in SHARES else (1.0, "h")
+                value, draws_of = scale * known[key][0], draws.get(key)
+                ends = None if draws_of is None else interval(scale * draws_of)
+                run.add(name, f"{prefix}{what}", value, unit, n=n, interval=ends)
+                line += f"{_with_ends(value, ends):>22s}"
+            print(f"{line}  {whole.settings[at]:g}", flush=True)
 
 
-def _with_ends(value: float, draws: np.ndarray | None) -> str:
-    ends = None if draws is None else interval(draws)
+def _with_ends(value: float, ends: tuple[float, float] | None) -> str:
     ends_text = "" if ends is None else f" [{ends[0]:.2f}, {ends[1]:.2f}]"
     return f"{value:.2f}{ends_text}" if np.isfinite(value) else "-"

@@ -85,8 +85,8 @@ class DayInputs:
         return self.now.scaling
 
     def of_pairs(self, pairs: PairTable) -> DayInputs:
-        """Other pairs of the same cluster. Raises InputError if one of their decisions lacks a whole history."""
-        return replace(self, now=self.now.of_pairs(pairs), histories=Histories.of(self.histories.snapshots, pairs))
+        """Other pairs of the same cluster."""
+        return replace(self, now=self.now.of_pairs(pairs), histories=self.histories.of_pairs(pairs))
 
     def of_histories(self, histories: Histories) -> DayInputs:
         """Other pairs with their own raw snapshots, by the scaling of these."""
@@ -177,7 +177,7 @@ def fit(kind: str, histories: Histories, budget: Budget, seed: int, updates: int
     path = None if budget.checkpoints is None else budget.checkpoints / f"{kind}-{seed}.npz"
     made_for = {"sizes": asdict(budget.sizes), "seed": seed, "encoded": ENCODED, "learner": asdict(policy)}
     with repeatable(seed):
-        shown = DayInputs.of(Histories.of(histories.snapshots, early), lambda: ENCODERS[encoder_name](budget.sizes))
+        shown = DayInputs.of(histories.of_pairs(early), lambda: ENCODERS[encoder_name](budget.sizes))
         learner = _learner(policy, shown, early, newest, np.random.default_rng(seed))
         seconds, made = train(learner, made_for, budget.seconds, path)
     metrics = {"seconds": [seconds], "updates": [float(made)], "newest_cost_h": learner.best.costs}

@@ -13,6 +13,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -185,6 +186,15 @@ class Policy(Protocol):
 
     def fit(self, pairs: PairTable, seed: int) -> tuple[Artifact, dict[str, list[float]]]:
         """Fit the policy. Returns the artifact and the metrics, each a series (one value, or one per epoch)."""
+        ...
+
+
+@runtime_checkable
+class Resumable(Policy, Protocol):
+    """A policy whose fit takes so long that it keeps its progress: the same fit, ended early, resumes."""
+
+    def resuming_in(self, folder: Path) -> Policy:
+        """The same policy, whose fits keep their progress in that folder."""
         ...
 
 

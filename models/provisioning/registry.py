@@ -63,10 +63,13 @@ LOOKING_AHEAD: dict[str, PolicyFactory] = {
     "dqn-ahead": PolicyFactory("models.provisioning.policies.dqn:dqn_ahead"),
     "policy-gradient-ahead": PolicyFactory("models.provisioning.policies.policy_gradient:policy_gradient_ahead"),
 }
-# Mirage's networks: of injected pairs alone, and only where they are asked for by name. They decide on a day of
+# Mirage's methods: of injected pairs alone, and only where they are asked for by name. They decide on a day of
 # snapshots, which no observation holds, so that they can be compared and not released.
-_DAY = "models.provisioning.mirage.artifact:DayArtifact"
+_DAY_TREES = "models.provisioning.mirage.trees:TreesArtifact"
+_DAY = "models.provisioning.mirage.artifact:NetworkArtifact"
 READING_DAYS: dict[str, PolicyFactory] = {
+    "mirage-forest": PolicyFactory("models.provisioning.mirage.trees:forest", False, _DAY_TREES),
+    "mirage-xgboost": PolicyFactory("models.provisioning.mirage.trees:xgboost", False, _DAY_TREES),
     "mirage-transformer-dqn": PolicyFactory("models.provisioning.mirage.policies:transformer_dqn", False, _DAY),
     "mirage-transformer-pg": PolicyFactory("models.provisioning.mirage.policies:transformer_pg", False, _DAY),
     "mirage-moe-dqn": PolicyFactory("models.provisioning.mirage.policies:moe_dqn", False, _DAY),

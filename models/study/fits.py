@@ -75,6 +75,7 @@ def _fit(
             keep=keep,
             already_fitted=kept,
             hyperparameters=study.settings.hyperparameters,
+            checkpoints=study.data.artifacts / "checkpoints" / study.scenario.cluster,
             engine=engine_of(study.data.root),
         )
     else:

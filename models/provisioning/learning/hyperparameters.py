@@ -83,6 +83,7 @@ TUNABLE: dict[str, dict[str, HyperparameterBounds]] = {
 }
 # Policies that look ahead have the hyper-parameters of their originals.
 TUNABLE |= {f"{name}-ahead": TUNABLE[name] for name in ("xgboost", "fitted-q", "dqn", "policy-gradient")}
+_MIRAGE_TREES = {"trees": HyperparameterBounds(1, 500, log=True, whole=True)}
 _MIRAGE = {
     "epochs": HyperparameterBounds(1, 1000, log=True, whole=True),
     "minutes": HyperparameterBounds(0.01, 1440.0, log=True),
@@ -95,6 +96,8 @@ _MIRAGE_MOE = _MIRAGE | {
 }
 _MIRAGE_HEAD = {"head_epochs": HyperparameterBounds(1, 200, log=True, whole=True)}
 TUNABLE |= {
+    "mirage-forest": _MIRAGE_TREES,
+    "mirage-xgboost": _MIRAGE_TREES,
     "mirage-transformer-dqn": _MIRAGE,
     "mirage-transformer-pg": _MIRAGE | _MIRAGE_HEAD,
     "mirage-moe-dqn": _MIRAGE_MOE,

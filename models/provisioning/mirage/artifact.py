@@ -1,4 +1,4 @@
-"""The stored form of a fitted network of Mirage: it decides on a pair table's snapshots, not on an observation.
+"""The stored form of a fit of Mirage: it decides on a pair table's snapshots, not on an observation.
 
 It is a folder like that of `agent.artifact`, with a kind that the agent does not know, so that no agent loads it and
 nothing can release it. Reading it runs no code of the file.
@@ -6,6 +6,7 @@ nothing can release it. Reading it runs no code of the file.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -19,6 +20,7 @@ from models.provisioning.mirage import checkpoints, foundations
 from models.provisioning.mirage.networks import Sizes, training_device
 from models.provisioning.mirage.snapshots import VERSION, Histories
 from models.provisioning.protocol import PairTable, TableArtifact
+from traces.arrays import Float64s
 from traces.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,6 +31,28 @@ WEIGHTS, HEAD = "weights", "head"
 
 
 class DayArtifact(TableArtifact):
+    """A fit that decides on a day of snapshots, at every decision of the table."""
+
+    @abstractmethod
+    def favours(self, histories: Histories) -> Float64s:
+        """(d,) a number for each decision; it submits where this is at least the setting."""
+
+    def decisions_on(self, pairs: PairTable, settings: Sequence[float] | None = None) -> NDArray[np.bool_]:
+        """(k, d) whether it submits; at a pair's end it always does. Raises InputError if the table has no snapshots."""
+        chosen = np.asarray(self.settings if settings is None else settings, np.float64)
+        submit: NDArray[np.bool_] = self.favours(Histories.of_table(pairs)) >= chosen[:, None]
+        submit[:, pairs.last] = True
+        return submit
+
+    def scores(self, observations: ArrayLike, settings: Sequence[float] | None = None) -> NoReturn:
+        """Raise InputError: an observation does not hold the inputs."""
+        raise InputError(
+            f"policy {self.manifest['policy']!r} decides on a day of snapshots, which an observation does not hold: it "
+            "is compared by `baton evaluate`, and no agent can run it"
+        )
+
+
+class NetworkArtifact(DayArtifact):
     """A foundation's weights, all in one array, and those of its REINFORCE head if it has one.
 
     `parameters`: `foundation` (transformer or mixture), `sizes`, `state_version`. Raises ValueError, one line, if the
@@ -62,27 +86,10 @@ class DayArtifact(TableArtifact):
         """Pickle the fields alone, without the network."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
-    def decisions_on(self, pairs: PairTable, settings: Sequence[float] | None = None) -> NDArray[np.bool_]:
-        """(k, d) whether it submits, asked once an hour; at a pair's end it always does.
-
-        Raises InputError if the table has no snapshots.
-        """
-        histories, asked = Histories.of_table(pairs), np.flatnonzero(foundations.is_hourly(pairs))
+    def favours(self, histories: Histories) -> Float64s:
+        """(d,) predicted gaps in hours, or the log-odds of submitting."""
+        every = np.arange(len(histories.last))
         with repeatable(0):
             if HEAD in self.arrays:
-                head = self.arrays[HEAD]
-                scores = foundations.log_odds(self.foundation, self.network, head, histories, asked)
-            else:
-                scores = foundations.gaps_h(self.network, histories, asked)
-        chosen = np.asarray(self.settings if settings is None else settings, np.float64)
-        submit = np.zeros((len(chosen), len(pairs.decision_s)), bool)
-        submit[:, asked] = scores >= chosen[:, None]
-        submit[:, pairs.last] = True
-        return submit
-
-    def scores(self, observations: ArrayLike, settings: Sequence[float] | None = None) -> NoReturn:
-        """Raise InputError: an observation does not hold the inputs."""
-        raise InputError(
-            f"policy {self.manifest['policy']!r} decides on a day of snapshots, which an observation does not hold: it "
-            "is compared by `baton evaluate`, and no agent can run it"
-        )
+                return foundations.log_odds(self.foundation, self.network, self.arrays[HEAD], histories, every)
+            return foundations.gaps_h(self.network, histories, every)

@@ -1,12 +1,14 @@
-"""Fit Mirage's foundations and their heads: what its network policies and the benchmarks share.
+"""Fit Mirage's foundations and their heads, which its network policies share.
 
 A foundation is a transformer or a mixture of experts, pre-trained on the gap. It decides by its predicted gap (DQN in
-the paper), or through a head trained with REINFORCE. All decide once an hour, as its serial validator does.
+the paper), or through a head trained with REINFORCE. As in the released code a head learns with a decision an hour, and
+decides as often as the pairs have decisions.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,9 @@ from models.provisioning.mirage.networks import Sizes
 from models.provisioning.mirage.snapshots import Histories
 from models.provisioning.protocol import PairTable
 from traces.arrays import Bools, Float64s, Int64s
+from traces.cache.closure import code_digest
+from traces.cache.digests import digest
+from traces.files.locks import locked
 from traces.units import HOUR_S
 
 if TYPE_CHECKING:
@@ -38,9 +43,9 @@ EPOCHS, EXPERT_EPOCHS = 300, 1000
 class Budget:
     """Training time and size of a foundation."""
 
-    seconds: float = 3600.0
+    seconds: float = 3600.0  # of processor time
     sizes: Sizes = field(default_factory=Sizes)
-    checkpoints: Path | None = None  # a folder
+    checkpoints: Path | None = None  # a folder; a training stopped there resumes, and both heads share a foundation
 
 
 def new_network(kind: str, sizes: Sizes, seed: int) -> torch.nn.Module:
@@ -57,9 +62,9 @@ def pretrained(
     epochs: int = EPOCHS,
     expert_epochs: int = EXPERT_EPOCHS,
 ) -> tuple[torch.nn.Module, dict[str, list[float]]]:
-    """Pre-train a foundation on seven probes a pair, within its epochs and the budget.
+    """Pre-train a foundation on seven probes a pair, within its epochs and the budget, once for each folder.
 
-    Metrics: `held_out_mse_h2` per epoch (the last stage's), `epochs` (of each stage), `seconds`.
+    Metrics: `held_out_mse_h2` per epoch (the last stage's), `epochs` (of each stage), `seconds` of processor time.
     """
     probes = training.probe_rows(histories.pairs)
     network = new_network(kind, budget.sizes, seed)
@@ -68,28 +73,26 @@ def pretrained(
         if kind == TRANSFORMER
         else training.mixture_stages(probes, budget.sizes, epochs, expert_epochs)
     )
-    checkpoint = None if budget.checkpoints is None else budget.checkpoints / f"{kind}-{seed}.npz"
-    errors, place = training.pretrain(
-        network, histories, stages, sizes=budget.sizes, seed=seed, budget_s=budget.seconds, checkpoint=checkpoint
-    )
+    fit = partial(training.pretrain, network, histories, stages, sizes=budget.sizes, seed=seed, budget_s=budget.seconds)
+    if budget.checkpoints is None:
+        errors, place = fit()
+    else:
+        code = code_digest(training.__name__)
+        made_from = digest(histories.pairs.digest, asdict(budget.sizes), epochs, expert_epochs, code)
+        path = budget.checkpoints / f"{kind}-{seed}-{made_from[:12]}.npz"
+        with locked(budget.checkpoints, path.stem):
+            errors, place = fit(checkpoint=path)
     reached = {"epochs": [float(len(one)) for one in errors], "seconds": [place.seconds]}
     return network, {"held_out_mse_h2": errors[-1], **reached}
 
 
 def reinforced(
-    kind: str, network: torch.nn.Module, histories: Histories, every: int, seed: int, epochs: int | None = None
+    kind: str, network: torch.nn.Module, histories: Histories, seed: int, epochs: int
 ) -> tuple[Float64s, list[float]]:
-    """Train a head on the frozen foundation, which decides at every `every`-th decision counted back from the end.
-
-    `epochs` None means the released number. Returns what `training.reinforce` returns.
-    """
-    pairs = histories.pairs
-    played = np.flatnonzero((pairs.last[pairs.pair_of] - np.arange(len(pairs.decision_s))) % every == 0)
-    shown = training.looked_at(network, histories, played, kind == MIXTURE)
-    seen = np.zeros((len(pairs.decision_s), shown.shape[1]), np.float32)
-    seen[played] = shown
-    chosen = HEAD_EPOCHS[kind] if epochs is None else epochs
-    return training.reinforce(seen, pairs, every, epochs=chosen, seed=seed)
+    """Train a head on the frozen foundation, with a decision an hour. Returns what `training.reinforce` returns."""
+    pairs = hourly(histories.pairs)
+    seen = training.looked_at(network, histories, np.flatnonzero(is_hourly(histories.pairs)), kind == MIXTURE)
+    return training.reinforce(seen, pairs, epochs=epochs, seed=seed)
 
 
 def gaps_h(network: torch.nn.Module, histories: Histories, rows: Int64s) -> Float64s:

@@ -4,13 +4,14 @@ Ding et al., "Mirage: Towards Low-interruption Services on Batch GPU Clusters wi
 a transformer or a mixture of experts (MoE) over 144 snapshots, which decides by its predicted gap (DQN) or through a
 REINFORCE head (PG). docs/policies.md lists the differences from the authors' release.
 
-A fit ends after its epochs or `minutes`, whichever is first. Only a fit that ends by its epochs gives the same bytes on
-every machine.
+A fit ends after its epochs or `minutes` of processor time, whichever is first. Only a fit that ends by its epochs gives
+the same bytes on every machine. A fit with more `minutes` continues where one with fewer stopped.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from agent.artifact import Artifact
 from models.provisioning.learning.manifest import new_manifest
 from models.provisioning.learning.networks import repeatable
 from models.provisioning.mirage import checkpoints, foundations
-from models.provisioning.mirage.artifact import HEAD, KIND, WEIGHTS, DayArtifact
+from models.provisioning.mirage.artifact import HEAD, KIND, WEIGHTS, NetworkArtifact
 from models.provisioning.mirage.foundations import BOUNDS_H, LOGITS, MIXTURE, RELEASED_H, TRANSFORMER, Budget
 from models.provisioning.mirage.networks import Sizes
 from models.provisioning.mirage.snapshots import VERSION, Histories
@@ -41,35 +42,40 @@ class MirageNetwork:
     head_epochs: int
     epochs: int = foundations.EPOCHS
     expert_epochs: int = foundations.EXPERT_EPOCHS  # of each expert of a mixture
-    minutes: float = 60.0  # of pre-training
+    minutes: float = 60.0  # of pre-training, processor time
     width: int = Sizes().width  # of the encoder; an odd width loses one, because the transformer has two heads
     inner: int = Sizes().inner
     experts: int = Sizes().experts  # of a mixture
     is_learned: bool = True
+    checkpoints: Path | None = None  # as in `Budget`
+
+    def resuming_in(self, folder: Path) -> MirageNetwork:
+        """The same policy, whose fits keep their progress in that folder."""
+        return replace(self, checkpoints=folder)
 
     @property
     def sizes(self) -> Sizes:
         """Sizes of the foundation."""
         return Sizes(width=self.width - self.width % 2, inner=self.inner, experts=self.experts)
 
-    def fit(self, pairs: PairTable, seed: int) -> tuple[DayArtifact, dict[str, list[float]]]:
-        """Pre-train the foundation, then train the head if there is one, with a decision an hour.
+    def fit(self, pairs: PairTable, seed: int) -> tuple[NetworkArtifact, dict[str, list[float]]]:
+        """Pre-train the foundation, then train the head if there is one.
 
         Metrics: those of `foundations.pretrained`, and `reward`, a number an epoch of the head. Raises InputError if
         the table has no snapshots.
         """
-        histories = Histories.of_table(foundations.hourly(pairs))
-        budget = Budget(self.minutes * 60, self.sizes)
+        histories = Histories.of_table(pairs)
+        budget = Budget(self.minutes * 60, self.sizes, self.checkpoints)
         network, metrics = foundations.pretrained(
             self.foundation, histories, budget, seed, self.epochs, self.expert_epochs
         )
         head = None
         if self.has_head:
-            head, rewards = foundations.reinforced(self.foundation, network, histories, 1, seed, self.head_epochs)
+            head, rewards = foundations.reinforced(self.foundation, network, histories, seed, self.head_epochs)
             metrics["reward"] = rewards
         return self._artifact(network, head), metrics
 
-    def untrained(self, artifact: Artifact, seed: int) -> DayArtifact:
+    def untrained(self, artifact: Artifact, seed: int) -> NetworkArtifact:
         """The network and the head with the weights that the seed gives them."""
         import torch
 
@@ -82,13 +88,13 @@ class MirageNetwork:
             head = head.astype(np.float64)
         return self._artifact(foundations.new_network(self.foundation, sizes, seed), head, sizes)
 
-    def _artifact(self, network: Any, head: Float64s | None, sizes: Sizes | None = None) -> DayArtifact:
+    def _artifact(self, network: Any, head: Float64s | None, sizes: Sizes | None = None) -> NetworkArtifact:
         stated = asdict(sizes or self.sizes)
         parameters = {"foundation": self.foundation, "sizes": stated, "state_version": VERSION}
         arrays: dict[str, NDArray[Any]] = {WEIGHTS: checkpoints.flat(network.state_dict().values())}
         if head is not None:
             arrays[HEAD] = head
-        return DayArtifact(new_manifest(self, KIND, self.default, parameters), arrays)
+        return NetworkArtifact(new_manifest(self, KIND, self.default, parameters), arrays)
 
 
 def transformer_dqn() -> MirageNetwork:

@@ -102,11 +102,6 @@ class Histories:
     last: Int64s  # (d,) the last snapshot of each decision
 
     @classmethod
-    def of(cls, snapshots: Snapshots, pairs: PairTable) -> Histories:
-        """Find the last snapshot of each decision. Raises InputError if a decision lacks a whole history."""
-        return cls(snapshots, pairs, snapshots.ends_at(pairs.decision_s))
-
-    @classmethod
     def of_table(cls, pairs: PairTable) -> Histories:
         """The states of a table that holds its own snapshots, of one cluster or several. Raises InputError without."""
         if len(pairs.last_snapshot) != len(pairs.decision_s):
@@ -115,6 +110,10 @@ class Histories:
                 "`baton evaluate`, and name the policy there"
             )
         return cls(Snapshots(0, pairs.snapshots), pairs, pairs.last_snapshot)
+
+    def of_pairs(self, pairs: PairTable) -> Histories:
+        """The states of other pairs that were taken from the same table."""
+        return Histories(self.snapshots, pairs, pairs.last_snapshot)
 
     def at(self, rows: Int64s) -> Float32s:
         """(b, HISTORY, INPUTS) states of those decisions; every snapshot carries the pair's eight numbers."""

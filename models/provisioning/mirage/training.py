@@ -1,8 +1,9 @@
 """Offline pre-training of Mirage's foundations from probes, and its REINFORCE heads.
 
 The numbers are those of the released code. A probe is one decision of a pair with its gap in hours; each pair has
-seven, evenly spaced. The loss is the squared error and the optimiser Adam. Each epoch draws its order and its dropout
-from seed and epoch alone, so an interrupted training resumes with the same result.
+seven, evenly spaced. The loss is the squared error and the optimiser Adam. A third of the pairs is held out, with all
+their probes. Each epoch draws its order and its dropout from seed and epoch alone, so an interrupted training resumes
+with the same result.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 PROBES = 7
-TRAINED = 2 / 3  # share of a stage's probes that it learns from
+TRAINED = 2 / 3  # share of a stage's pairs that it learns from
 EXPERT_SHARE = 0.05  # share of the probes, in order of time, that one expert sees
 GATE_SHARE = 0.8  # share of the probes, the first, that the whole mixture sees
 DISCOUNT = 0.99
@@ -51,7 +52,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Place:
-    """Progress of a pre-training: the epochs done in the present stage, and the seconds used by all."""
+    """Progress of a pre-training: the epochs done in the present stage, and the processor time used by all."""
 
     stage: int = 0
     epoch: int = 0
@@ -94,19 +95,20 @@ def pretrain(
 ) -> tuple[list[list[float]], Place]:
     """Learn the gap in hours; each stage ends at its epochs or at its share of `budget_s`, the same for all.
 
-    Resumes from `checkpoint` if that file exists, and writes it after each epoch. Returns the mean squared error on the
-    held-out probes (h^2), a list per stage and a number per epoch made here, and the final progress. Raises what
-    `checkpoints.load` raises. Uses a GPU if there is one; dropout then draws other numbers.
+    `budget_s` is processor time. Resumes from `checkpoint` if that file exists, and writes it after each epoch. Returns
+    the mean squared error on the probes of the held-out pairs (h^2), a list per stage and a number per epoch, and the
+    final progress. Raises what `checkpoints.load` raises. Uses a GPU if there is one; dropout then draws other numbers.
     """
     import torch
 
     network.to(training_device())
     place, made_for = Place(), {"sizes": asdict(sizes), "seed": seed}
     moments: checkpoints.Moments = {}
+    errors: list[list[float]] = [[] for _ in stages]
     if checkpoint is not None and checkpoint.exists():
         meta, moments = checkpoints.load(checkpoint, network, made_for)
         place = Place(int(meta["stage"]), int(meta["epoch"]), float(meta["seconds"]))
-    errors: list[list[float]] = [[] for _ in stages]
+        errors = meta["errors"]
     for number in range(place.stage, len(stages)):
         stage = stages[number]
         until_s = budget_s * (number + 1) / len(stages)
@@ -116,11 +118,11 @@ def pretrain(
             checkpoints.restore(adam, moments)
             moments = {}
         while place.epoch < stage.epochs and place.seconds < until_s:
-            began = time.perf_counter()
+            began = time.process_time()
             errors[number].append(_epoch(part, adam, histories, stage, (seed, number, place.epoch)))
-            place = Place(number, place.epoch + 1, place.seconds + time.perf_counter() - began)
+            place = Place(number, place.epoch + 1, place.seconds + time.process_time() - began)
             if checkpoint is not None:
-                checkpoints.save(checkpoint, network, adam, made_for | asdict(place))
+                checkpoints.save(checkpoint, network, adam, {**made_for, **asdict(place), "errors": errors})
         if number + 1 < len(stages):
             place = Place(number + 1, 0, place.seconds)
     return errors, place
@@ -129,13 +131,14 @@ def pretrain(
 def _epoch(
     part: torch.nn.Module, adam: torch.optim.Adam, histories: Histories, stage: Stage, key: tuple[int, int, int]
 ) -> float:
-    """Make one pass over the training probes. Returns the mean squared error on the others, h^2 (NaN without any)."""
+    """Make one pass over the training probes. Returns the mean squared error on the held-out ones, h^2, or NaN."""
     import torch
 
     seed, number, epoch = key
-    shuffled = np.random.default_rng([seed, number]).permutation(stage.rows)  # the same split in each epoch
-    cut = max(int(TRAINED * len(shuffled)), 1)
-    order = np.random.default_rng([seed, number, epoch]).permutation(shuffled[:cut])
+    pair_of = histories.pairs.pair_of[stage.rows]
+    shuffled = np.random.default_rng([seed, number]).permutation(np.unique(pair_of))  # the same split in each epoch
+    is_learned = np.isin(pair_of, shuffled[: max(int(TRAINED * len(shuffled)), 1)])
+    order = np.random.default_rng([seed, number, epoch]).permutation(stage.rows[is_learned])
     gap_h, device = histories.pairs.gap_h, next(part.parameters()).device
     with repeatable(int(np.random.default_rng([seed, number, epoch, 1]).integers(2**31))):
         part.train()
@@ -146,7 +149,7 @@ def _epoch(
             adam.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             adam.step()
-    held_out = shuffled[cut:]
+    held_out = stage.rows[~is_learned]
     if not len(held_out):
         return float("nan")
     return float(np.mean((looked_at(part, histories, held_out)[:, 0] - gap_h[held_out]) ** 2))
@@ -166,13 +169,13 @@ def looked_at(network: Any, histories: Histories, rows: Int64s, each: bool = Fal
 
 
 def reinforce(
-    seen: Float32s, pairs: PairTable, every: int, *, epochs: int, seed: int, rate: float = HEAD_RATE
+    seen: Float32s, pairs: PairTable, *, epochs: int, seed: int, rate: float = HEAD_RATE
 ) -> tuple[NDArray[np.float64], list[float]]:
     """Train the head on a frozen foundation: REINFORCE with a running mean of rewards as baseline and an entropy bonus.
 
-    seen: (d, i) the foundation's outputs at each row of the table. Every `every`-th decision, counted back from the
-    end, is played. Reward: -60 |gap in hours|, at the submission. Returns the weights (2, i + 1) of wait and submit,
-    the last column their bias, and the mean reward of each epoch.
+    seen: (d, i) the foundation's outputs at each decision of the table; all are played. Reward: -60 |gap in hours|, at
+    the submission. Returns the weights (2, i + 1) of wait and submit, the last column their bias, and the mean reward
+    of each epoch.
     """
     import torch
 
@@ -185,8 +188,8 @@ def reinforce(
     for _ in range(epochs):
         losses, earned = [], []
         for pair in rng.integers(len(pairs), size=EPISODES).tolist():
-            rows = np.arange(pairs.last[pair], pairs.offset[pair] - 1, -every)[::-1]
-            logits = head(torch.from_numpy(seen[rows].copy()))
+            rows = np.arange(pairs.offset[pair], pairs.offset[pair + 1])
+            logits = head(torch.from_numpy(seen[rows]))
             chances = torch.log_softmax(logits, dim=1)
             acts = rng.random(len(rows)) < chances[:, 1].detach().exp().numpy()
             acts[-1] = True  # at the end there is no choice

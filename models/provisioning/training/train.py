@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any, Protocol
 
 from agent.artifact import Artifact
@@ -19,7 +20,7 @@ from models.engine.local import each_here
 from models.engine.work import Engine
 from models.provisioning.learning.hyperparameters import check_values, values_of, with_values
 from models.provisioning.learning.masking import HIDDEN_SHARE, hidden_at_random
-from models.provisioning.protocol import PairTable, Policy, TrainedPolicy
+from models.provisioning.protocol import PairTable, Policy, Resumable, TrainedPolicy
 from models.provisioning.registry import looks_ahead, make_policy
 from models.provisioning.scenario import Context
 from models.provisioning.training.processes import Made, fit_each
@@ -89,14 +90,16 @@ def train(
     keep: Callable[[TrainedPolicy], None] | None = None,
     already_fitted: Container[tuple[str, int]] = (),
     hyperparameters: Mapping[str, Mapping[str, Any]] | None = None,
+    checkpoints: Path | None = None,
     engine: Engine = each_here,
 ) -> list[TrainedPolicy]:
     """Fit each policy on the pairs known before `context.until_s`: learners once per seed, the others once.
 
     Pairs with a successor that had not started by then are always left out. `keep` receives each fit as it ends, so
     that an interrupted training loses only the fits in progress. Fits (policy, seed) in `already_fitted` are skipped.
-    `hyperparameters` override those of a policy, by its name. Returns the fits policy by policy. Raises InputError for
-    an unknown policy or hyper-parameter, or if no pair is left; WorkError if a process that fits died.
+    `hyperparameters` override those of a policy, by its name; `checkpoints` is a folder in which those that can resume
+    keep their progress. Returns the fits policy by policy. Raises InputError for an unknown policy or hyper-parameter,
+    or if no pair is left; WorkError if a process that fits died.
     """
     from traces.progress import Progress
 
@@ -104,6 +107,8 @@ def train(
     for name, values in overrides.items():
         check_values(name, values, f"hyperparameters of cluster {context.scenario.cluster!r}")
     chosen = [with_values(make_policy(name), overrides.get(name, {})) for name in policies]
+    if checkpoints is not None:
+        chosen = [policy.resuming_in(checkpoints) if isinstance(policy, Resumable) else policy for policy in chosen]
     known = pairs_fit.known_before(context.until_s)
     if not len(known):
         raise InputError(
