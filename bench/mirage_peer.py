@@ -49,7 +49,7 @@ ABOUT = Benchmark(
     "mirage_peer",
     "Mirage's own methods",
     "policies",
-    "Hours a pair of 48 h of Mirage's methods and Baton's, fitted on the same pairs, a decision every 10 min; plain world.",
+    "Hours a pair of 48 h of Mirage's methods and Baton's, fitted on the same pairs, judged every 10 min; plain world.",
 )
 ABOUT_CURVE = Benchmark(
     "mirage_curve",

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from features.conventions import ALL_SIZES, BLOCK_DAYS, OVERLAP_BUDGETS_H, POOLED_WINDOWS, size_rank
+from features.conventions import (
+    ALL_SIZES,
+    BLOCK_DAYS,
+    LIGHT_H,
+    MEDIUM_H,
+    OVERLAP_BUDGETS_H,
+    POOLED_WINDOWS,
+    size_rank,
+)
 from reports.text.columns import aligned
 from traces.counted import counted
 
@@ -27,6 +35,9 @@ HEADINGS = (
     "zero@0.5",
     "setting",
 )
+LOADS = ("light", "medium", "heavy")
+BY_LOAD = ("I h", "reduced", "zero", "O h")
+WITHIN_LOADS = f"l: light, up to {LIGHT_H:g} h; m: medium, up to {MEDIUM_H:g} h; h: heavy, more"
 
 
 def format_table(rows: Sequence[Mapping[str, Any]], load: str = "all") -> str:
@@ -40,7 +51,27 @@ def format_table(rows: Sequence[Mapping[str, Any]], load: str = "all") -> str:
     for size, limit_h in sorted({(row["size"], row["limit_h"]) for row in rows}, key=_order):
         chosen = [row for row in rows if (row["size"], row["limit_h"]) == (size, limit_h) and row["load"] == load]
         if chosen:
-            blocks.append(_block(sorted(chosen, key=lambda row: (row["cost_w1"], row["policy"]))))
+            blocks.append(_block(sorted(chosen, key=_by_cost)))
+    return "\n\n".join(blocks)
+
+
+def format_loads(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Format one block of lines per size of pairs, one line per policy: its figures at light, medium and heavy load.
+
+    Loads are by the interruption that reactive leaves. A load without pairs has no columns.
+    """
+    blocks: list[str] = []
+    for size, limit_h in sorted({(row["size"], row["limit_h"]) for row in rows}, key=_order):
+        chosen = [row for row in rows if (row["size"], row["limit_h"]) == (size, limit_h)]
+        found = {(row["policy"], row["load"]): row for row in chosen}
+        most = {load: max((row["n"] for row in chosen if row["load"] == load), default=0) for load in LOADS}
+        loads = [load for load in LOADS if most[load]]
+        headings = ["policy", *(f"{load[0]}: {name}" for load in loads for name in BY_LOAD)]
+        policies = [row["policy"] for row in sorted(chosen, key=_by_cost) if row["load"] == "all"]
+        lines = [[name, *(cell for load in loads for cell in _at_load(found.get((name, load))))] for name in policies]
+        counts = ", ".join(f"{load} n {most[load]}" for load in loads)
+        title = f"{_what(chosen[0])} by load, which is what reactive loses ({WITHIN_LOADS}): {counts}"
+        blocks.append("\n".join([title, *aligned([headings, *lines])]))
     return "\n\n".join(blocks)
 
 
@@ -77,8 +108,19 @@ def _block(rows: Sequence[Mapping[str, Any]]) -> str:
         f"{_what(first)}, {first['cluster']}, {first['scenario']}, load {first['load']}: "
         f"n {first['n']}, {counted(first['blocks'], 'block')} of {BLOCK_DAYS} days{note}"
     )
-    lines = [HEADINGS, *(_cells(row, first["n"]) for row in rows)]
-    return "\n".join([title, *aligned(lines), to_rule])
+    return "\n".join([title, *aligned([HEADINGS, *(_cells(row, first["n"]) for row in rows)]), to_rule])
+
+
+def _by_cost(row: Mapping[str, Any]) -> tuple[float, str]:
+    return row["cost_w1"], row["policy"]
+
+
+def _at_load(row: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """The cells of BY_LOAD; '-' where the policy has no pair of that load."""
+    if row is None:
+        return ("-",) * len(BY_LOAD)
+    shares = _percent(row["reduction"]), _percent(row["zero_share"])
+    return _hours(row["interruption_h"]), *shares, _hours(row["overlap_h"])
 
 
 def _what(row: Mapping[str, Any]) -> str:

@@ -12,6 +12,8 @@ import pytest
 from agent.artifact import Artifact
 from assets.shared.resources import Baton as Resource
 from features.observe import FEATURES
+from models.provisioning.learning.hyperparameters import TUNABLE
+from models.provisioning.registry import READING_DAYS
 from models.tracking import store as mlflow_store
 from models.tracking import versions as tracking
 from pipelines.cli import main
@@ -23,6 +25,7 @@ from traces.store.folder import DataFolder
 
 pytestmark = pytest.mark.slow
 WORLD = ("--cluster", "lab", "--capacity", "16", "--pair-nodes", "1", "--limit", "24h")
+DAYS = list(READING_DAYS)
 UNTIL, FROM, TO = "2026-06-12", "2026-06-15", "2026-06-20"
 ALWAYS = {"reactive", "average-wait", "mirage-average", "start-estimate", "start-expected", "oracle"}
 FIGURES = {
@@ -88,23 +91,31 @@ def test_train_then_evaluate(baton: Baton, data: Path) -> None:
     assert "share of pairs interrupted for over 10 minutes, promised and observed" in text
 
 
-def test_mirages_networks_are_compared_and_not_released(baton: Baton, data: Path) -> None:
-    sizes = "epochs = 1\nwidth = 8\ninner = 8\n"
-    (data / "clusters.toml").write_text(f"[lab.hyperparameters.mirage-transformer-dqn]\n{sizes}")
-    policies = "reactive,mirage-transformer-dqn"
+def test_mirages_six_methods_are_compared_and_not_released(baton: Baton, data: Path) -> None:
+    small = {"epochs": 1, "expert_epochs": 1, "head_epochs": 1, "width": 8, "inner": 8, "experts": 2, "trees": 2}
+    lines = []
+    for name in DAYS:
+        lines += [f"[lab.hyperparameters.{name}]", *(f"{one} = {small[one]}" for one in TUNABLE[name] if one in small)]
+    (data / "clusters.toml").write_text("\n".join(lines))
+    policies = ",".join(["reactive", *DAYS])
     train = ("train", *WORLD, "--policies", policies, "--until", UNTIL, "--seeds", 1, "--data", data)
     first = baton(*train, "--json").json["policies"]
     assert [(row["policy"], row["is_releasable"]) for row in first] == [
         ("reactive", True),
-        ("mirage-transformer-dqn", False),
+        *((name, False) for name in DAYS),
     ]
-    reactive, network = baton(*train).out.splitlines()
-    assert network.endswith("reused from an earlier run, compared, not released") and "compared" not in reactive
+    kept = sorted(path.name[:5] for path in (data / "artifacts" / "checkpoints" / "lab").glob("*.npz"))
+    assert kept == ["mixtu", "trans"], "a foundation is trained once for its two methods"
+    reactive, *others = baton(*train).out.splitlines()
+    assert all(line.endswith("reused from an earlier run, compared, not released") for line in others)
+    assert "compared" not in reactive
     asked = ("evaluate", *WORLD, "--policies", policies, "--from", FROM, "--to", TO, "--data", data)
     rows = [row for row in baton(*asked, "--json").json["results"] if row["load"] == "all"]
-    assert {row["policy"] for row in rows} == {*ALWAYS, "mirage-transformer-dqn", "mirage-transformer-dqn-untrained"}
+    assert {row["policy"] for row in rows} == {*ALWAYS, *DAYS, *(f"{name}-untrained" for name in DAYS)}
     assert len({row["n"] for row in rows}) == 1, "all on the same pairs"
-    assert "\ncompared, not released: mirage-transformer-dqn\n" in baton(*asked).out
+    text = baton(*asked).out
+    assert f"\ncompared, not released: {', '.join(DAYS)}\n" in text
+    assert "1-node pairs of 24 h by load, which is what reactive loses" in text
     refused = baton("train", *WORLD, "--policies", policies, "--scheduler", "slurm", "--data", data)
     assert refused.code == 2 and "not taken under --scheduler slurm: give one of fifo, easy" in refused.err
     damaged = sorted((data / "artifacts" / "pairs" / "lab").glob("*-snapshots-*.npz"))[0]

@@ -38,7 +38,7 @@ class DayArtifact(TableArtifact):
         """(d,) a number for each decision; it submits where this is at least the setting."""
 
     def decisions_on(self, pairs: PairTable, settings: Sequence[float] | None = None) -> NDArray[np.bool_]:
-        """(k, d) whether it submits; at a pair's end it always does. Raises InputError if the table has no snapshots."""
+        """(k, d) whether it submits, as always at a pair's end. Raises InputError for a table without snapshots."""
         chosen = np.asarray(self.settings if settings is None else settings, np.float64)
         submit: NDArray[np.bool_] = self.favours(Histories.of_table(pairs)) >= chosen[:, None]
         submit[:, pairs.last] = True

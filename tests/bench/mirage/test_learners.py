@@ -49,11 +49,12 @@ def histories(pairs: PairTable, first_s: int | None = None) -> Histories:
     rng = np.random.default_rng(0)
     rows = rng.exponential(9.0, (int(pairs.decision_s.max() - first_s) // STEP_S + 1, CLUSTER_INPUTS))
     rows[(pairs.decision_s - first_s) // STEP_S, 0] = (pairs.successor_start_s - pairs.decision_s) / 3600.0
-    return Histories.of(Snapshots(first_s, rows.astype(np.float32)), pairs)
+    return Histories.of_table(Snapshots(first_s, rows.astype(np.float32)).added_to(pairs))
 
 
 PAIRS = random_pairs(3, starts=60, sizes=(1,))
 HISTORIES = histories(PAIRS)
+PAIRS = HISTORIES.pairs
 
 
 def shown(kind: str = "transformer", of: Histories = HISTORIES) -> DayInputs:
@@ -90,10 +91,10 @@ def test_other_pairs_and_other_snapshots_are_read_by_the_scaling_of_the_fitted_o
 def test_what_comes_after_the_last_fitted_decision_has_no_part_in_the_scaling() -> None:
     early = PAIRS.take(np.arange(30))
     later = HISTORIES.snapshots.rows.copy()
-    cut = int(Histories.of(HISTORIES.snapshots, early).last.max()) + 1
+    cut = int(early.last_snapshot.max()) + 1
     later[cut:] += 1000.0
     of = [
-        DayInputs.of(Histories.of(Snapshots(HISTORIES.snapshots.first_s, rows), early), lambda: torch.nn.Flatten())
+        DayInputs.of(Histories(Snapshots(0, rows), early, early.last_snapshot), lambda: torch.nn.Flatten())
         for rows in (HISTORIES.snapshots.rows, later)
     ]
     np.testing.assert_array_equal(of[0].of_cluster.mean, of[1].of_cluster.mean)
@@ -166,13 +167,6 @@ def test_a_checkpoint_of_another_training_is_refused_by_name(short: None, tmp_pa
         learners.fit(kind, HISTORIES, Budget(1e-9, SMALL, tmp_path), 0, updates=7)
 
 
-def test_pairs_without_a_whole_day_before_them_are_refused() -> None:
-    late = Snapshots(HISTORIES.snapshots.first_s + 9 * STEP_S, HISTORIES.snapshots.rows[9:])
-    with pytest.raises(InputError, match="needs 144 snapshots before it") as caught:
-        learners.fit("dqn-transformer", replace(HISTORIES, snapshots=late), Budget(1.0, SMALL), 0)
-    assert "\n" not in str(caught.value)
-
-
 def test_an_unknown_learner_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InputError, match="unknown learner over histories 'dqn-lstm'; known: dqn-transformer"):
         learners.fit("dqn-lstm", HISTORIES, Budget(1.0, SMALL), 0)
@@ -190,7 +184,7 @@ def parted_task() -> Histories:
     first_s = int(pairs.decision_s.min()) - HISTORY * STEP_S
     rows = np.ones((int(pairs.decision_s.max() - first_s) // STEP_S + 1, CLUSTER_INPUTS), np.float32)
     rows[(pairs.decision_s - first_s) // STEP_S] = free[:, None]
-    return Histories.of(Snapshots(first_s, rows), replace(pairs, observations=hidden))
+    return Histories.of_table(Snapshots(first_s, rows).added_to(replace(pairs, observations=hidden)))
 
 
 @pytest.mark.parametrize("learner", list(LEARNERS))

@@ -19,7 +19,7 @@ def histories(pairs: PairTable = PAIRS) -> Histories:
     rows = np.zeros((int(pairs.decision_s.max() - first_s) // STEP_S + 1, CLUSTER_INPUTS), np.float32)
     places = (pairs.decision_s - first_s) // STEP_S
     rows[places, 0] = pairs.gap_h
-    return Histories.of(Snapshots(first_s, rows), pairs)
+    return Histories.of_table(Snapshots(first_s, rows).added_to(pairs))
 
 
 HISTORIES = histories()

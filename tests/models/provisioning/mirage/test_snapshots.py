@@ -67,7 +67,7 @@ def test_a_snapshot_counts_every_job_once(seed: int) -> None:
 def histories(pairs: PairTable = PAIRS) -> Histories:
     count = int(pairs.decision_s.max() - FIRST_S) // STEP_S + 1
     rows = np.random.default_rng(0).normal(size=(count, CLUSTER_INPUTS)).astype(np.float32)
-    return Histories.of(Snapshots(FIRST_S, rows), pairs)
+    return Histories.of_table(Snapshots(FIRST_S, rows).added_to(pairs))
 
 
 def test_a_history_is_the_day_before_and_the_pair_as_it_is_now() -> None:
@@ -95,11 +95,11 @@ def test_a_history_shorter_than_a_day_is_refused() -> None:
     made = histories()
     late = Snapshots(FIRST_S + 20 * STEP_S, made.snapshots.rows[20:])
     with pytest.raises(InputError, match=re.escape("needs 144 snapshots before it; there are")) as caught:
-        Histories.of(late, PAIRS)
+        late.added_to(PAIRS)
     assert "take later pairs" in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_a_decision_after_the_last_snapshot_is_refused() -> None:
     made = histories()
     with pytest.raises(InputError, match="needs 144 snapshots"):
-        Histories.of(Snapshots(FIRST_S, made.snapshots.rows[:-30]), PAIRS)
+        Snapshots(FIRST_S, made.snapshots.rows[:-30]).added_to(PAIRS)
