@@ -19,7 +19,7 @@ from models.provisioning.mirage import networks, training
 from models.provisioning.mirage.networks import Sizes
 from models.provisioning.mirage.snapshots import Histories
 from models.provisioning.protocol import PairTable
-from traces.arrays import Bools, Float64s, Int64s
+from traces.arrays import Bools, Float64s
 from traces.cache.closure import code_digest
 from traces.cache.digests import digest
 from traces.files.locks import locked
@@ -95,15 +95,19 @@ def reinforced(
     return training.reinforce(seen, pairs, epochs=epochs, seed=seed)
 
 
-def gaps_h(network: torch.nn.Module, histories: Histories, rows: Int64s) -> Float64s:
-    """(b,) predicted gaps, hours; those above MOST_H become -inf, so that they never cause a submission."""
-    return within(training.looked_at(network, histories, rows)[:, 0].astype(np.float64))
+def outputs(kind: str, network: torch.nn.Module, histories: Histories) -> Float64s:
+    """(d, 1) the predicted gap at each decision, hours; of a mixture (d, 1 + experts), then those of its experts."""
+    rows = np.arange(len(histories.last))
+    if kind == TRANSFORMER:
+        return training.looked_at(network, histories, rows).astype(np.float64)
+    each = training.looked_at(network, histories, rows, each=True).astype(np.float64)
+    gate = training.looked_at(network.gate, histories, rows)
+    return np.concatenate([(gate * each).sum(axis=1, keepdims=True), each], axis=1)
 
 
-def log_odds(kind: str, network: torch.nn.Module, head: Float64s, histories: Histories, rows: Int64s) -> Float64s:
-    """(b,) log-odds of submitting, by a head's weights (2, i + 1)."""
-    inputs = training.looked_at(network, histories, rows, kind == MIXTURE).astype(np.float64)
-    logits = inputs @ head[:, :-1].T + head[:, -1]
+def log_odds(head: Float64s, found: Float64s) -> Float64s:
+    """(d,) log-odds of submitting, by a head's weights (2, i + 1) on the last i of `outputs`."""
+    logits = found[:, 1 - head.shape[1] :] @ head[:, :-1].T + head[:, -1]
     return np.asarray(logits[:, 1] - logits[:, 0], np.float64)
 
 

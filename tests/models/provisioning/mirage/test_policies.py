@@ -37,6 +37,7 @@ from models.release.policies.candidate import choose_candidate
 from models.study.days import check_world
 from tests.models.pair_tables import context, reactive, trained
 from tests.models.provisioning.mirage.days import HISTORIES, PAIRS
+from tests.models.provisioning.mirage.days import SMALL as SIZES
 from traces.errors import InputError
 from traces.units import HOUR_S
 
@@ -181,6 +182,19 @@ def test_a_fit_that_was_stopped_resumes_to_the_same_bits(
     assert [path.name for path in tmp_path.glob("*.npz")] == [kept.name] and kept.read_bytes() == done, "shared"
     policy.resuming_in(tmp_path).fit(SEEN.take(np.arange(9)), 3)
     assert len(list(tmp_path.glob("*.npz"))) == 2, "other pairs, another training"
+
+
+@pytest.mark.parametrize("kind", [foundations.TRANSFORMER, foundations.MIXTURE])
+def test_the_gap_is_what_the_network_says(kind: str) -> None:
+    """A mixture's comes from its experts and its gate, looked at apart."""
+    network = foundations.new_network(kind, SIZES, 1)
+    found = foundations.outputs(kind, network, HISTORIES)
+    every = np.arange(len(SEEN.decision_s))
+    np.testing.assert_allclose(found[:, :1], training.looked_at(network, HISTORIES, every), rtol=1e-4, atol=1e-4)
+    assert np.ptp(found[:, 0]) > 0.01 and found.shape[1] == (1 if kind == foundations.TRANSFORMER else 3)
+    head = np.array([[0.0] * (found.shape[1] - (kind == foundations.MIXTURE)) + [1.0]] * 2)
+    head[1, -2:] = 2.0, 0.5
+    np.testing.assert_allclose(foundations.log_odds(head, found), 2.0 * found[:, -1] - 0.5)
 
 
 def test_pairs_of_several_clusters_keep_their_own_snapshots() -> None:
