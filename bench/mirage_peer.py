@@ -156,19 +156,20 @@ def main() -> None:
     windows = ["select"] if options.window == "select" else ["select", "report"]
     known = [study.windows.fit, study.windows.select]  # settings too are picked by what was known in time
     tables = [study.pairs(window).known_before(window.until_s) for window in known]
+    tables = [pairs.take(np.arange(0, len(pairs), options.of)) for pairs in tables]
     tables += [study.pairs(study.windows.report)] if options.window == "report" else []
-    fit, select, *judged = [pairs.take(np.arange(0, len(pairs), options.of)) for pairs in tables[:2]] + tables[2:]
-    judged = [select, *judged]
+    fit, *judged = tables
     say(f"{len(fit)} pairs to fit on, {[len(pairs) for pairs in judged]} to judge")
     sizes = Sizes(width=options.width, inner=options.inner, experts=options.experts)
     budget = Budget(options.minutes * 60, sizes, data.root / "mirage")
 
-    curve, found = BenchmarkRun(ABOUT_CURVE), [[] for _ in windows]
+    curve = BenchmarkRun(ABOUT_CURVE)
+    found: list[list[PolicyOutcome]] = [[] for _ in windows]
     for name in (*options.kinds, *BESIDE):
         if name in learners.KINDS:
             outcomes = outcomes_over_days(name, fit, judged, budget, options)
         else:
-            artifacts = artifacts_of(name, fit, options, budget.checkpoints, curve)
+            artifacts = artifacts_of(name, fit, options, data.root / "mirage", curve)
             outcomes = [play(pairs, artifacts, name) for pairs in judged]
         for outcome, of_window in zip(outcomes, found, strict=True):
             of_window += [outcome, as_released(outcome)] if name in READING_DAYS else [outcome]

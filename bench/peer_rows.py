@@ -58,6 +58,6 @@ def print_table(
             print(f"{line}  {whole.settings[at]:g}", flush=True)
 
 
-def _with_ends(value: float, ends: tuple[float, float] | None) -> str:
+def _with_ends(value: float, ends: Sequence[float] | None) -> str:
     ends_text = "" if ends is None else f" [{ends[0]:.2f}, {ends[1]:.2f}]"
     return f"{value:.2f}{ends_text}" if np.isfinite(value) else "-"

@@ -30,7 +30,7 @@ from models.provisioning.comparison.outcomes import (
 )
 from models.provisioning.comparison.settings import headline, pick_within
 from models.provisioning.protocol import PairTable, TrainedPolicy
-from reports.text.comparison import format_loads, format_table
+from reports.text.comparison import format_table
 from tests.models.pair_tables import artifact, context, random_pairs, reactive, trained
 from tests.models.provisioning.comparison.test_groups import pairs_of
 from traces.errors import InputError
@@ -393,23 +393,3 @@ def test_the_text_table_has_a_line_a_policy_least_cost_first(compared: Compariso
     lines = eight.splitlines()
     assert len(lines) == 2 + 8 + 1 and lines[2].startswith("oracle")
     assert {len(line) for line in lines[1:-1]} == {len(lines[1])}
-
-
-def test_the_text_by_load_has_every_policys_figures_of_each_load(compared: Comparison) -> None:
-    _one, eight = format_loads(compared.results).split("\n\n")
-    title, heads, *lines = eight.splitlines()
-    rows = {(row["policy"], row["load"]): row for row in compared.results if row["size"] == "8"}
-    loads = [load for load in ("light", "medium", "heavy") if ("reactive", load) in rows]
-    counts = ", ".join(f"{load} n {rows['reactive', load]['n']}" for load in loads)
-    assert title.startswith("8-node pairs of 48 h by load") and title.endswith(f": {counts}")
-    assert heads.split()[:6] == ["policy", "l:", "I", "h", "l:", "reduced"] and len(loads) == 3
-    for line, policy in zip(lines, (line.split()[0] for line in lines), strict=True):
-        expected = [policy]
-        for row in (rows[policy, load] for load in loads):
-            reduced = "-" if row["reduction"] is None else f"{100 * row['reduction']:.0f} %"
-            shares = [*reduced.split(), f"{100 * row['zero_share']:.0f}", "%"]
-            expected += [f"{row['interruption_h']:.2f}", *shares, f"{row['overlap_h']:.2f}"]
-        assert line.split() == expected
-    assert [line.split()[0] for line in lines] == [
-        line.split()[0] for line in format_table(compared.results).split("\n\n")[1].splitlines()[2:-1]
-    ]

@@ -159,7 +159,8 @@ def test_a_fit_that_was_stopped_resumes_to_the_same_bits(
 ) -> None:
     policy, (whole, told) = small(name), fitted(name)
     assert isinstance(policy, Resumable)
-    made, epoch = [], training._epoch
+    made: list[object] = []
+    epoch = training._epoch
 
     def one_of_three(*arguments: Any) -> float:
         if len(made) == 3:

@@ -14,6 +14,7 @@ from agent.model_folder import pack_arrays, unpack_arrays
 from models.provisioning.learning.networks import repeatable
 from models.provisioning.mirage import checkpoints, networks, training
 from models.provisioning.mirage.networks import Sizes
+from models.provisioning.mirage.snapshots import Histories
 from tests.models.provisioning.mirage.days import HISTORIES, PAIRS, SMALL
 from traces.errors import InputError
 
@@ -120,6 +121,23 @@ def test_foundations_learn_from_probes() -> None:
     errors, place = training.pretrain(network, HISTORIES, stages, sizes=SMALL, seed=0, budget_s=1e9)
     assert place.epoch == 15 and place.seconds > 0
     assert min(errors[0]) < 0.7 * errors[0][0]
+
+
+def test_a_third_of_the_pairs_is_held_out_with_all_their_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = []
+
+    def looked_at(network: torch.nn.Module, histories: Histories, rows: np.ndarray) -> np.ndarray:
+        held.append(rows)
+        return histories.pairs.gap_h[rows][:, None] + 2.0
+
+    monkeypatch.setattr(training, "looked_at", looked_at)
+    stages = [training.Stage("", training.probe_rows(PAIRS), 2, 1e-3, 16)]
+    network = networks.transformer(SMALL)
+    errors, _ = training.pretrain(network, HISTORIES, stages, sizes=SMALL, seed=0, budget_s=1e9)
+    assert errors == [[pytest.approx(4.0)] * 2]
+    for rows in held:
+        assert np.unique(PAIRS.pair_of[rows], return_counts=True)[1].tolist() == [7] * 4
+    assert set(held[0]) == set(held[1]), "the same pairs in each epoch"
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")
