@@ -1,7 +1,7 @@
 """One interface to every simulated cluster: advance it, copy it, submit jobs into the copy, and observe it.
 
 A *cluster* never changes: it holds the trace, the machine, the rules, and the working memory of one thread. A *branch*
-changes: it holds the waiting and running jobs and the time. Six functions take both:
+changes: it holds the waiting and running jobs and the time. Seven functions take both:
 
     advance(cluster, branch, until_s)           simulate up to and including until_s
     copy(cluster, target, source)               make target equal to source
@@ -9,11 +9,12 @@ changes: it holds the waiting and running jobs and the time. Six functions take 
     start_of(cluster, branch, job)              advance until the job starts; return its start
     place_of(cluster, branch, job, submit_s)    count the pending jobs ahead of it if it is submitted at submit_s
     visible_state(cluster, branch, now_s)       return everything visible in the branch at now_s
+    withdraw(cluster, branch, job, now_s)       cancel a job given to submit, or end it (not in the recorded world)
 
 Plain code and numba's compiled code may call them. Compiled calls cost as little as direct calls, because numba chooses
 the implementation by the type of `cluster` when it compiles the caller.
 
-A world is a module with a NamedTuple for its cluster, its six compiled functions, which it passes to `implement`, and a
+A world is a module with a NamedTuple for its cluster, its compiled functions, which it passes to `implement`, and a
 function `build` that returns `Built`. Each world has a line in WORLDS. tests/simulator/test_cluster.py checks the
 contract for every world.
 """
@@ -28,6 +29,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from numba import types
 from numba.extending import overload
 
+from simulator.marks import ANY_EXTRA as ANY_EXTRA
 from simulator.marks import NO_ROOM as NO_ROOM
 from simulator.marks import NONE as NONE
 from simulator.names import SLURM
@@ -102,6 +104,7 @@ class Operations(NamedTuple):
     start_of: Callable[..., int]
     place_of: Callable[..., int]
     visible_state: Callable[..., Visible]
+    withdraw: Callable[..., None] | None = None
 
 
 _IMPLEMENTED: dict[type, Operations] = {}  # type of a cluster -> its operations
@@ -145,13 +148,16 @@ def submit(cluster: Cluster, branch: Branch, job: int, submit_s: int) -> None:
     """Submit extra row `job` at `submit_s`, after every other submission of that second.
 
     To let it compete like a job of the trace, submit it at t into a branch that has advanced to t - 1. In a branch that
-    has advanced to t already, the next scheduling pass considers it. A branch takes one future submission at a time.
+    has advanced to t already, the next scheduling pass considers it. A branch takes one future submission at a time;
+    where jobs can be withdrawn, also several of one second, whose rows follow one another.
     """
     _IMPLEMENTED[type(cluster)].submit(cluster, branch, job, submit_s)
 
 
 def start_of(cluster: Cluster, branch: Branch, job: int) -> int:
     """Advance until row `job`, which has not started yet, starts; return its start (s), NONE (never) or NO_ROOM.
+
+    With ANY_EXTRA, where jobs can be withdrawn: until any of the rows given to `submit` starts.
 
     The branch is then in that second, after the pass that started the job.
     """
@@ -169,6 +175,16 @@ def visible_state(cluster: Cluster, branch: Branch, now_s: int) -> Visible:
     The arrays may be views of the branch: use them before the branch advances.
     """
     return _IMPLEMENTED[type(cluster)].visible_state(cluster, branch, now_s)
+
+
+def withdraw(cluster: Cluster, branch: Branch, job: int, now_s: int) -> None:
+    """Cancel extra row `job` at `now_s` if it waits; if it runs, end it then. Plain code alone calls it.
+
+    The branch has advanced to the second before `now_s`. Others may start in that second.
+    """
+    operation = _IMPLEMENTED[type(cluster)].withdraw
+    assert operation is not None, "the recorded world takes its cluster from the record again"
+    operation(cluster, branch, job, now_s)
 
 
 def _overloaded(name: str) -> Callable[..., Any]:

@@ -10,3 +10,4 @@ import numpy as np
 NONE = -1  # no such row; as a start: never
 NEVER = int(np.iinfo(np.int64).max)  # a time that is not reached in this run
 NO_ROOM = -2  # more jobs are live than a branch has room for
+ANY_EXTRA = -3  # in place of a row: whichever of the rows given to `submit`

@@ -1,24 +1,29 @@
 """Play a study's policies on chains of a wanted service: which chains, at which settings, with which losses.
 
-Chains (`models.provisioning.service`) are played only in the recorded world and are not stored.
+Chains (`models.provisioning.service`) are played in the calibrated and in the plain world and are not stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from features.conventions import ORACLE, REACTIVE
 from models.provisioning.comparison.outcomes import play
 from models.provisioning.protocol import TrainedPolicy, no_pairs
+from models.provisioning.scenario import INJECTED, RECORDED
 from models.provisioning.service import names
 from models.study.cluster import Study
 from models.study.extent import first_calibrated_s
+from models.study.futures import owners_of
 from models.study.inputs import read_record
-from models.study.pair_tables import predecessors_in
+from models.study.pair_tables import injected_build, predecessors_in
 from models.study.windows import Window
+from simulator.names import SLURM
+from traces.arrays import Int64s
 from traces.counted import counted
 from traces.errors import InputError
 from traces.store import warehouse
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
     from agent.artifact import Artifact
     from models.provisioning.pairs.recorded import Predecessors
     from models.provisioning.service.chain import ChainPlayer, ServiceChain
+    from models.provisioning.service.injected import InjectedCluster
     from models.provisioning.service.moment import LinkWaits
     from models.provisioning.service.play import Service
     from simulator.recorded.record import RecordedTrace
@@ -47,44 +53,101 @@ def service_rows(
 
     policies: names of `models.provisioning.service.names` to play in addition to those that are always played; trained:
     the fits of those that learn. Settings are those of `chosen_settings`. A chain begins where a predecessor of the
-    report window did, at most one in the scenario's `every_s`. Limits above the longest that the record holds before
-    the window are left out. `beyond_log` is the number of chains that continue after the log's last submission, when no
-    jobs arrive any more. Raises InputError if no chain begins in the window.
+    report window did, at most one in the scenario's `every_s`. Limits above the longest that the log holds before the
+    window are left out. `beyond_log` is the number of chains that continue after the log's last submission, when no
+    jobs arrive any more. Raises InputError if no chain begins in the window, and for a policy that needs futures in a
+    world without them.
     """
     from models.provisioning.service.figures import service_figures
-    from models.provisioning.service.play import play_services
     from models.provisioning.service.timing import TimedPlayer
-    from simulator.recorded.parameters import LEAST_FIT_S
 
-    record, predecessors = predecessors_in(study.data, study.scenario, report)
-    predecessors = _apart(record, predecessors, study.scenario.every_s)
-    if not len(predecessors.row):
+    study.seeing(one.name for one in trained)
+    begin = _recorded_begin if study.scenario.pairs == RECORDED else _injected_begin
+    begins = begin(study, report)
+    if not len(begins.submit_s):
         raise InputError(f"cluster {study.scenario.cluster!r}: no chain begins between {report}; give a wider window")
-    known = record.submit_s < report.from_s
-    service = service.within(int(record.limit_s[known].max(initial=0)))
+    service = service.within(begins.longest_s)
     artifacts = timing_artifacts(policies, trained)
     settings = chosen_settings(study, artifacts, select, weight)
     players = service_players(policies, artifacts, settings, weight, service.decision_s)
-    span_s = None if study.scenario.from_s is None else LEAST_FIT_S
-    chains = play_services(record, predecessors, [player for _, player in players], service, span_s)
+    chains = begins.play([player for _, player in players], service)
     by_name: dict[str, list[Any]] = {}
     for (name, _), of_player in zip(players, chains, strict=True):
         by_name.setdefault(name, []).append(of_player)
     timing = [name for name in by_name if name in (REACTIVE, *artifacts)]
-    rows = service_figures(by_name, timing, record.submit_s[predecessors.row], service, weight)
+    rows = service_figures(by_name, timing, begins.submit_s, service, weight)
     played_at = {name: player.setting for name, player in players if isinstance(player, TimedPlayer)}
     about = {
         "world": study.scenario.world,
+        "scheduler": study.scenario.scheduler if study.scenario.pairs == INJECTED else None,
         "wanted_h": service.wanted_s / HOUR_S,
         "restart_s": service.restart_s,
         "limits_h": [limit_s / HOUR_S for limit_s in service.limits_s],
         "overlap_weight": weight,
     }
-    last_s = int(record.submit_s[-1])
     for row in rows:
         name = row["policy"]
-        row |= about | {"setting": played_at.get(name), "beyond_log": _beyond(by_name[name], last_s)}
+        row |= about | {"setting": played_at.get(name), "beyond_log": _beyond(by_name[name], begins.last_s)}
     return rows
+
+
+class Begins(NamedTuple):
+    """Where the chains of a window begin, and how they are played. Times in epoch s."""
+
+    submit_s: Int64s  # (chains,) submissions of the first links
+    longest_s: int  # limit of a job submitted before the window
+    last_s: int  # the log's last submission
+    play: Callable[[Sequence[ChainPlayer], Service], list[list[ServiceChain]]]
+    """play(players, service): the chains by player, in the order of `submit_s`."""
+
+
+def _recorded_begin(study: Study, report: Window) -> Begins:
+    """In place of recorded jobs that their limits ended."""
+    from models.provisioning.service.play import play_services
+    from simulator.recorded.parameters import LEAST_FIT_S
+
+    record, predecessors = predecessors_in(study.data, study.scenario, report)
+    predecessors = _apart(record, predecessors, study.scenario.every_s)
+    span_s = None if study.scenario.from_s is None else LEAST_FIT_S
+    longest_s = int(record.limit_s[record.submit_s < report.from_s].max(initial=0))
+    submit_s = record.submit_s[predecessors.row]
+    play = partial(play_services, record, predecessors, fit_span_s=span_s)
+    return Begins(submit_s, longest_s, int(record.submit_s[-1]), play)
+
+
+def _injected_begin(study: Study, report: Window) -> Begins:
+    """Where pairs are injected: every `every_s` for each size, as far as the trace supports pairs."""
+    scenario, workload = study.scenario, study.workload
+    starts_s = report.starts(scenario.every_s)
+    starts_s = starts_s[(starts_s >= study.usable.from_s) & (starts_s < study.usable.until_s)]
+
+    def play(players: Sequence[ChainPlayer], service: Service) -> list[list[ServiceChain]]:
+        from models.provisioning.service.play import play_injected
+
+        played = [
+            play_injected(_chain_cluster(study, report, nodes, service), starts_s, players, service)
+            for nodes in scenario.pair_nodes
+        ]
+        return [[chain for of_size in of_player for chain in of_size] for of_player in zip(*played, strict=True)]
+
+    longest_s = int(workload.limit_s[workload.submit_s < report.from_s].max(initial=0))
+    submits_s = np.tile(starts_s, len(scenario.pair_nodes))
+    return Begins(submits_s, longest_s, int(workload.submit_s[-1]), play)
+
+
+def _chain_cluster(study: Study, report: Window, nodes: int, service: Service) -> InjectedCluster:
+    """The simulated cluster for chains of links of that many nodes."""
+    from models.provisioning.service.injected import FlatChainCluster, InjectedCluster
+    from models.provisioning.service.play import ROOM
+
+    scenario, workload = study.scenario, study.workload
+    build = injected_build(study.data, workload, scenario, report.from_s, nodes)
+    limits_s = scenario.limit_s, *service.limits_s
+    rows = 4 * (service.wanted_s // min(limits_s) + ROOM)
+    if scenario.scheduler == SLURM:
+        return InjectedCluster(build, nodes, scenario.limit_s, max(limits_s), rows)
+    owners = owners_of(study.data, workload, scenario)
+    return FlatChainCluster(build, nodes, scenario.limit_s, max(limits_s), rows, workload, owners)
 
 
 def _beyond(seeds: Sequence[Sequence[ServiceChain]], last_s: int) -> int:

@@ -31,6 +31,7 @@ from traces.store.folder import DataFolder
 
 if TYPE_CHECKING:
     from models.provisioning.pairs.recorded import Predecessors
+    from simulator.cluster import Build
     from simulator.recorded.record import RecordedTrace
 
 log = logging.getLogger(__name__)
@@ -105,18 +106,11 @@ def _build(data: DataFolder, workload: Workload, scenario: Scenario, window: Win
 def _injected(data: DataFolder, workload: Workload, scenario: Scenario, window: Window) -> PairTable:
     """Inject pairs into the simulated cluster, one of each size at each start of the window."""
     from models.provisioning.pairs import injected as pairs
-    from simulator import cluster
-
-    def build(nodes: int) -> cluster.Build:
-        if scenario.scheduler != SLURM:
-            return cluster.plain(workload, scheduler=scenario.scheduler, capacity=scenario.capacity)
-        loaded = slurm_pairs.world(data, scenario, window.from_s, nodes)
-        return partial(cluster.world(SLURM), loaded.world, loaded.submitter)
 
     starts = window.starts(scenario.every_s)
     return concatenate(
         pairs.build_pairs(
-            build(nodes),
+            injected_build(data, workload, scenario, window.from_s, nodes),
             submits_s=starts,
             pair_nodes=nodes,
             limit_s=scenario.limit_s,
@@ -125,6 +119,16 @@ def _injected(data: DataFolder, workload: Workload, scenario: Scenario, window: 
         )
         for nodes in scenario.pair_nodes
     )
+
+
+def injected_build(data: DataFolder, workload: Workload, scenario: Scenario, from_s: int, nodes: int) -> Build:
+    """The builder of the simulated cluster for injected jobs of that many nodes, submitted from `from_s` on."""
+    from simulator import cluster
+
+    if scenario.scheduler != SLURM:
+        return cluster.plain(workload, scheduler=scenario.scheduler, capacity=scenario.capacity)
+    loaded = slurm_pairs.world(data, scenario, from_s, nodes)
+    return partial(cluster.world(SLURM), loaded.world, loaded.submitter)
 
 
 def _recorded(data: DataFolder, scenario: Scenario, window: Window) -> PairTable:

@@ -23,9 +23,10 @@ def format_services(rows: Sequence[Mapping[str, Any]]) -> str:
     """
     first = rows[0]
     note = ", intervals only indicative" if first["indicative"] else ""
+    world = first["world"] if first["scheduler"] is None else f"{first['world']} ({first['scheduler']})"
     title = (
         f"chains of {first['wanted_h'] / 24:g} days of work, a restart costs {first['restart_s'] / 60:g} min, world "
-        f"{first['world']}: n {first['n']}, {counted(first['blocks'], 'block')} of {BLOCK_DAYS} days{note}"
+        f"{world}: n {first['n']}, {counted(first['blocks'], 'block')} of {BLOCK_DAYS} days{note}"
     )
     ordered = sorted(rows, key=lambda row: (row["cost_h_per_day"], row["policy"]))
     padded = aligned([_HEADINGS, *(_service_cells(row) for row in ordered)])

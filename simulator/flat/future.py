@@ -24,11 +24,12 @@ from simulator.flat.state import (
     RUNNING_END,
     RUNNING_JOB,
     RUNNING_START,
-    RUNNING_SUBMIT,
     FlatJobs,
     FlatKnobs,
     FlatState,
     copy_state,
+    ends_before,
+    position_of,
 )
 from simulator.marks import NO_ROOM
 from traces.arrays import Int64s
@@ -67,10 +68,10 @@ def start_in_future(
     last_s: int,
     successor: int,
 ) -> int:
-    """Return the start of row `successor` submitted at `now`, s; `last_s` if it has not started by then; or NO_ROOM.
+    """Return the start of row `successor`, s; `last_s` if it has not started by then; or NO_ROOM.
 
-    `there` is the branch, advanced to `now` or to the second before; it is not changed. `room.jobs.run_s` holds the
-    drawn run time of every row that pends or runs in the branch.
+    It is submitted at `now`, unless it pends already. `there` is the branch, advanced to `now` or to the second before;
+    it is not changed. `room.jobs.run_s` holds the drawn run time of every row that pends or runs in the branch.
     """
     state, scalars = room.state, room.state.scalars
     copy_state(state, there)
@@ -80,7 +81,8 @@ def start_in_future(
     if after == NO_ROOM:
         return NO_ROOM
     scalars[NEXT_ARRIVAL], scalars[ARRIVALS] = len(past.jobs.size), after
-    submit(state, successor, now)
+    if position_of(state, successor) == NONE:
+        submit(state, successor, now)
     start = advance(room.jobs, knobs, state, room.starts, last_s, successor)
     return int(last_s if start == NONE else start)
 
@@ -92,11 +94,7 @@ def _end_as_drawn(room: FlatFutureBuffers, i: int, now: int) -> None:
     job = running[i, RUNNING_JOB]
     run_s = min(room.jobs.run_s[job], room.jobs.limit_s[job])
     running[i, RUNNING_END] = max(running[i, RUNNING_START] + run_s, now)
-    while i > 0 and (running[i - 1, RUNNING_END], running[i - 1, RUNNING_SUBMIT], running[i - 1, RUNNING_JOB]) < (
-        running[i, RUNNING_END],
-        running[i, RUNNING_SUBMIT],
-        running[i, RUNNING_JOB],
-    ):
+    while i > 0 and ends_before(room.state, i - 1, i):
         for column in range(RUNNING_COLUMNS):
             running[i - 1, column], running[i, column] = running[i, column], running[i - 1, column]
         i -= 1

@@ -8,9 +8,9 @@ Use from compiled or plain code:
     submit(branch, row, t)                                 # "what if it is submitted at t"
     start = advance(jobs, knobs, branch, starts, NEVER, row)
 
-Within a second, jobs end first (in order of end, submit, row), then jobs are submitted (in row order, the injected one
-last). A scheduling pass follows each event or, with `FlatKnobs.instant`, all events up to the second of the pass. A job
-with a run time of 0 s ends in the second it starts, after the pass.
+Within a second, withdrawn jobs leave first, then jobs end (in order of end, submit, row), then jobs are submitted (in
+row order, the injected ones last). A scheduling pass follows each event or, with `FlatKnobs.instant`, all events up to
+the second of the pass. A job with a run time of 0 s ends in the second it starts, after the pass.
 
 Each scheduler is a file of `simulator.flat.schedulers` with its own pass, queue order and pass times.
 `simulator.flat.replay.checked_knobs` makes the `FlatKnobs`.
@@ -26,6 +26,7 @@ from simulator.flat.state import (
     ARRIVALS,
     FREE,
     INJECTED_JOB,
+    INJECTED_LAST,
     INJECTED_SUBMIT,
     NEVER,
     NEXT_ARRIVAL,
@@ -39,6 +40,7 @@ from simulator.flat.state import (
     RUNNING_COLUMNS,
     RUNNING_END,
     SCALARS,
+    WAKE,
     WATCHED,
     WATCHED_START,
     FlatJobs,
@@ -65,6 +67,7 @@ def new_state(knobs: FlatKnobs, arrivals: int, queue_rows: int, running_rows: in
     scalars = np.zeros(SCALARS, np.int64)
     scalars[NOW], scalars[FREE], scalars[ARRIVALS] = -1, knobs.capacity, arrivals
     scalars[INJECTED_JOB] = scalars[WATCHED] = scalars[WATCHED_START] = NONE
+    scalars[WAKE] = NEVER
     return FlatState(
         scalars,
         np.empty((queue_rows, QUEUE_COLUMNS), np.int64),
@@ -84,7 +87,9 @@ def grown(knobs: FlatKnobs, state: FlatState) -> FlatState:
 
 @kernel
 def advance(jobs: FlatJobs, knobs: FlatKnobs, state: FlatState, starts: Int64s, until_s: int, stop_job: int) -> int:
-    """Simulate up to and including `until_s`; stop as soon as `stop_job` (a row, or NONE) has started.
+    """Simulate up to and including `until_s`; stop as soon as `stop_job` has started.
+
+    `stop_job` is a row, NONE, or ANY_EXTRA.
 
     Each start is written to `starts` (int64, one per row of `jobs`), which branches may share as scratch. Returns one
     of
@@ -119,10 +124,12 @@ def submit(state: FlatState, job: int, submit_s: int) -> None:
 
     The submission follows every other event of that second. If `submit_s` equals NOW, an event-driven scheduler may
     start the job at once, `mirage` at its next tick. To have tick t consider the job like a job of the trace, submit it
-    at t into a state that has advanced to t - 1. A state takes one future submission at a time.
+    at t into a state that has advanced to t - 1. A state takes future submissions of one second at a time, whose rows
+    follow one another.
     """
-    state.scalars[INJECTED_JOB] = job
-    state.scalars[INJECTED_SUBMIT] = submit_s
+    if state.scalars[INJECTED_JOB] == NONE:
+        state.scalars[INJECTED_JOB] = job
+    state.scalars[INJECTED_LAST], state.scalars[INJECTED_SUBMIT] = job, submit_s
 
 
 @kernel_inline
@@ -144,7 +151,8 @@ def _next_end(state: FlatState) -> int:
 @kernel_part
 def _next_instant(jobs: FlatJobs, knobs: FlatKnobs, state: FlatState) -> int:
     """Return the next second in which anything can happen, or NEVER."""
-    return int(next_pass(knobs.scheduler, knobs, state, min(_next_end(state), _next_arrival(jobs, state))))
+    event_s = min(int(state.scalars[WAKE]), _next_end(state), _next_arrival(jobs, state))
+    return int(next_pass(knobs.scheduler, knobs, state, event_s))
 
 
 @kernel_inline
@@ -159,7 +167,7 @@ def _take_arrival(jobs: FlatJobs, knobs: FlatKnobs, state: FlatState) -> bool:
         scalars[NEXT_ARRIVAL] = row + 1
         job, submit_s = row, jobs.submit_s[row]
     else:
-        scalars[INJECTED_JOB] = NONE
+        scalars[INJECTED_JOB] = NONE if job == scalars[INJECTED_LAST] else job + 1
     estimate_s = estimate_of(jobs, knobs, job)
     enqueue(jobs, state, job, submit_s, estimate_s, rank(knobs.scheduler, jobs, knobs, job, submit_s, estimate_s))
     return True
@@ -167,6 +175,9 @@ def _take_arrival(jobs: FlatJobs, knobs: FlatKnobs, state: FlatState) -> bool:
 
 @kernel_part
 def _take_event(jobs: FlatJobs, knobs: FlatKnobs, state: FlatState, instant: int) -> bool:
+    if state.scalars[WAKE] <= instant:
+        state.scalars[WAKE] = NEVER
+        return True
     if _next_end(state) <= instant:
         end_next(jobs, state)
         return True
@@ -175,6 +186,8 @@ def _take_event(jobs: FlatJobs, knobs: FlatKnobs, state: FlatState, instant: int
 
 @kernel_part
 def _take_events(jobs: FlatJobs, knobs: FlatKnobs, state: FlatState, instant: int) -> bool:
+    if state.scalars[WAKE] <= instant:
+        state.scalars[WAKE] = NEVER
     while _next_end(state) <= instant:
         end_next(jobs, state)
     while _next_arrival(jobs, state) <= instant:

@@ -15,9 +15,11 @@ Layout (columns of `queue`, `running` and `releases`; entries of `scalars`)
     scalars[QUEUE_TAIL]
     scalars[NEXT_ARRIVAL]     row of `FlatJobs` that arrives next
     scalars[ARRIVALS]         rows 0 .. ARRIVALS - 1 of `FlatJobs` arrive by themselves, later rows only by `submit`
-    scalars[INJECTED_JOB]     a row given to `submit` whose time is still ahead, else NONE
-    scalars[INJECTED_SUBMIT]  its submit time
-    scalars[WATCHED]          the job that `advance` stops at
+    scalars[INJECTED_JOB]     the first of the rows given to `submit` whose time is still ahead, else NONE
+    scalars[INJECTED_LAST]    the last of these rows, which follow one another
+    scalars[INJECTED_SUBMIT]  their submit time
+    scalars[WAKE]             a second with a scheduling pass because a pending job is withdrawn, else NEVER
+    scalars[WATCHED]          the job that `advance` stops at, or ANY_EXTRA
     scalars[WATCHED_START]    its start, else NONE
 
     queue[i, QUEUE_JOB | QUEUE_SUBMIT | QUEUE_SIZE | QUEUE_ESTIMATE | QUEUE_RANK]
@@ -38,6 +40,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from simulator.compiled import kernel, kernel_inline, kernel_part
+from simulator.marks import ANY_EXTRA as ANY_EXTRA
 from simulator.marks import NEVER as NEVER
 from simulator.marks import NONE as NONE
 from simulator.recent import RecentJobs, copy_recent, remember_end, remember_start
@@ -45,7 +48,8 @@ from traces.arrays import Int64s
 
 NOW, FREE, RUNNING, QUEUE_HEAD, QUEUE_TAIL, NEXT_ARRIVAL, ARRIVALS = 0, 1, 2, 3, 4, 5, 6
 INJECTED_JOB, INJECTED_SUBMIT, WATCHED, WATCHED_START = 7, 8, 9, 10
-SCALARS = 11
+INJECTED_LAST, WAKE = 11, 12
+SCALARS = 13
 
 QUEUE_JOB, QUEUE_SUBMIT, QUEUE_SIZE, QUEUE_ESTIMATE, QUEUE_RANK = 0, 1, 2, 3, 4
 QUEUE_COLUMNS = 5
@@ -157,7 +161,7 @@ def start_pending(jobs: FlatJobs, knobs: FlatKnobs, state: FlatState, starts: In
     scalars[QUEUE_HEAD] = head + 1
     scalars[FREE] -= size
     starts[job] = now
-    if job == scalars[WATCHED]:
+    if job == scalars[WATCHED] or (scalars[WATCHED] == ANY_EXTRA and job >= scalars[ARRIVALS]):
         scalars[WATCHED_START] = now
     remember_start(state.recent, job, submit, now, size)
     _add_running(state, job, submit, size, now + run, expected_end)
@@ -208,6 +212,50 @@ def end_next(jobs: FlatJobs, state: FlatState) -> None:
     scalars[RUNNING] = last
     scalars[FREE] += size
     remember_end(state.recent, job, end, end - start, jobs.limit_s[job])
+
+
+@kernel_inline
+def position_of(state: FlatState, job: int) -> int:
+    """Return the row of `queue` in which row `job` pends, or NONE."""
+    for position in range(state.scalars[QUEUE_HEAD], state.scalars[QUEUE_TAIL]):
+        if state.queue[position, QUEUE_JOB] == job:
+            return int(position)
+    return NONE
+
+
+@kernel
+def withdraw(state: FlatState, job: int, now_s: int) -> None:
+    """Remove row `job` from the queue, or let it end at `now_s` if it runs; a pass follows in that second.
+
+    The state has advanced to the second before `now_s`. A row that neither pends nor runs stays as it is.
+    """
+    scalars, queue, running = state.scalars, state.queue, state.running
+    position = position_of(state, job)
+    if position != NONE:
+        scalars[QUEUE_TAIL] -= 1
+        for i in range(position, scalars[QUEUE_TAIL]):
+            for column in range(QUEUE_COLUMNS):
+                queue[i, column] = queue[i + 1, column]
+        scalars[WAKE] = now_s
+        return
+    for i in range(scalars[RUNNING]):
+        if running[i, RUNNING_JOB] == job:
+            running[i, RUNNING_END] = min(running[i, RUNNING_END], now_s)
+            while i + 1 < scalars[RUNNING] and ends_before(state, i, i + 1):
+                for column in range(RUNNING_COLUMNS):
+                    running[i, column], running[i + 1, column] = running[i + 1, column], running[i, column]
+                i += 1
+            return
+
+
+@kernel_inline
+def ends_before(state: FlatState, i: int, other: int) -> bool:
+    """Whether the job of row i of `running` ends before that of row `other`."""
+    running = state.running
+    return bool(
+        (running[i, RUNNING_END], running[i, RUNNING_SUBMIT], running[i, RUNNING_JOB])
+        < (running[other, RUNNING_END], running[other, RUNNING_SUBMIT], running[other, RUNNING_JOB])
+    )
 
 
 @kernel_inline

@@ -29,6 +29,7 @@ from simulator.flat.state import (
     FlatKnobs,
     FlatState,
     copy_state,
+    withdraw,
 )
 from simulator.recent import ENDS, NODES, STARTS, TIME, WAIT, settle_recent
 from simulator.workload import Workload
@@ -99,6 +100,11 @@ def _place_of(cluster: FlatCluster, branch: FlatState, job: int, submit_s: int) 
     return int(branch.scalars[QUEUE_TAIL] - branch.scalars[QUEUE_HEAD])
 
 
+@kernel
+def _withdraw(cluster: FlatCluster, branch: FlatState, job: int, now_s: int) -> None:
+    withdraw(branch, job, now_s)
+
+
 @njit
 def _visible(cluster: FlatCluster, branch: FlatState, now_s: int) -> Visible:
     jobs, scalars, recent = cluster.jobs, branch.scalars, branch.recent
@@ -130,4 +136,4 @@ def _visible(cluster: FlatCluster, branch: FlatState, now_s: int) -> Visible:
     )
 
 
-interface.implement(FlatCluster, Operations(_advance, _copy, _submit, _start_of, _place_of, _visible))
+interface.implement(FlatCluster, Operations(_advance, _copy, _submit, _start_of, _place_of, _visible, _withdraw))

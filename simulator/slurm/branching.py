@@ -23,6 +23,7 @@ from simulator.recent import ENDS, NODES, STARTS, TIME, WAIT
 from simulator.slurm.compiled import kernel as clock
 from simulator.slurm.compiled.bits import as_words, count_bits
 from simulator.slurm.compiled.limits import over_limit, throttled
+from simulator.slurm.compiled.moves import withdraw
 from simulator.slurm.compiled.priority import priority
 from simulator.slurm.compiled.state import (
     DRAINED,
@@ -142,6 +143,11 @@ def _submit(cluster: BranchableSlurm, branch: SlurmState, job: int, submit_s: in
 @kernel
 def _start_of(cluster: BranchableSlurm, branch: SlurmState, job: int) -> int:
     return clock.advance(cluster.run, branch, NEVER, job)
+
+
+@kernel
+def _withdraw(cluster: BranchableSlurm, branch: SlurmState, job: int, now_s: int) -> None:
+    withdraw(cluster.run, branch, job, now_s)
 
 
 @kernel
@@ -267,4 +273,4 @@ def _visible(cluster: BranchableSlurm, branch: SlurmState, now_s: int) -> Visibl
     )
 
 
-interface.implement(BranchableSlurm, Operations(_advance, _copy, _submit, _start_of, _place_of, _visible))
+interface.implement(BranchableSlurm, Operations(_advance, _copy, _submit, _start_of, _place_of, _visible, _withdraw))

@@ -182,7 +182,15 @@ CHAINS = ("evaluate", "--world", "calibrated", "--from", "2026-03-02", "--to", "
         (("evaluate", "--policies", "forest", "--from", "2026-03-03", "--to", "2026-03-02"), "not before"),
         ((*CHAINS, "10d", "--policies", "magic"), "unknown policy 'magic' for --chains; known: plan, reactive"),
         ((*CHAINS, "10d", "--policies", ","), "--policies is empty"),
-        ((*CHAINS, "10d", "--policies", "reactive", "--world", "plain"), "--chains 10d with --world plain"),
+        (
+            (*CHAINS, "10d", "--policies", "reactive", "--world", "recorded-wait"),
+            "--chains 10d with --world recorded-wait; chains are played in --world calibrated and plain",
+        ),
+        ((*CHAINS, "10d", "--policies", "reactive", "--world", "plain", "--limit", "20m"), "600 s is over a third"),
+        (
+            (*CHAINS, "10d", "--policies", "plan", "--world", "plain", "--agents", "30%"),
+            "--agents 30% with --world plain; agents are simulated in --world calibrated",
+        ),
         ((*CHAINS, "90d", "--policies", "reactive"), "--chains 90d: a chain of 1 to 60 days"),
         ((*CHAINS, "a month", "--policies", "reactive"), "'a month'"),
         ((*CHAINS, "10d", "--policies", "reactive", "--restart-cost", "5h"), "--restart-cost 18000 s is over a third"),

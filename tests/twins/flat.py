@@ -6,7 +6,7 @@ results job by job.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from simulator.workload import Workload
@@ -19,6 +19,7 @@ class _Job:
     size: int
     run: int  # time until it ends by itself or at its limit
     estimate: int
+    cancel: int | None = None  # when it leaves the queue, if it waits then
     start: int = -1
 
     @property
@@ -62,15 +63,20 @@ def simulate(
     estimate: str = "limit",
     pass_: str = "event",
     kill_at_limit: bool = False,
+    cancel_s: Mapping[int, int] | None = None,
 ) -> list[int]:
-    """Return the start of each job, s; arguments as for `simulator.flat.replay.simulate`, unchecked."""
+    """Return the start of each job, s; arguments as for `simulator.flat.replay.simulate`, unchecked.
+
+    cancel_s: by row, when a job is cancelled if it waits then; before the second's ends and submissions.
+    """
     jobs = []
     for number in range(len(workload)):
         run, limit = int(workload.run_s[number]), int(workload.limit_s[number])
         if kill_at_limit or scheduler == "mirage":
             run = min(run, limit)
         planned = run if estimate == "exact" else limit
-        jobs.append(_Job(number, int(workload.submit_s[number]), int(workload.size[number]), run, planned))
+        cancel = (cancel_s or {}).get(number)
+        jobs.append(_Job(number, int(workload.submit_s[number]), int(workload.size[number]), run, planned, cancel))
     cluster = _Cluster(capacity)
     if scheduler == "mirage":
         _run_by_ticks(jobs, cluster)
@@ -83,11 +89,14 @@ def _run_by_events(jobs: list[_Job], cluster: _Cluster, schedule: _Pass, *, sing
     arriving = list(jobs)
     while arriving or cluster.running:
         ends = sorted(cluster.running, key=lambda job: (job.end, job.number))
-        cluster.now = min([job.end for job in ends[:1]] + [job.submit for job in arriving[:1]])
+        cancels = [job.cancel for job in cluster.pending if job.cancel is not None]
+        cluster.now = min([job.end for job in ends[:1]] + [job.submit for job in arriving[:1]] + cancels)
+        leaving = [job for job in cluster.pending if job.cancel == cluster.now]
         ending = [job for job in ends if job.end == cluster.now]
         coming = [job for job in arriving if job.submit == cluster.now]
         if single:
-            ending, coming = ending[:1], [] if ending else coming[:1]
+            ending, coming = [] if leaving else ending[:1], [] if leaving or ending else coming[:1]
+        cluster.pending = [job for job in cluster.pending if job not in leaving]
         for job in ending:
             cluster.running.remove(job)
         for job in coming:
@@ -156,6 +165,7 @@ def _run_by_ticks(jobs: list[_Job], cluster: _Cluster) -> None:
         cluster.running = [job for job in cluster.running if job.end > cluster.now]
         coming = [job for job in arriving if job.submit <= cluster.now]
         arriving = arriving[len(coming) :]
+        cluster.pending = [job for job in cluster.pending if job.cancel is None or job.cancel > cluster.now]
         # Smaller first: -(100 size / capacity + 7000 age / 7 d) at a common instant, times capacity * 604800 / 7000.
         cluster.pending = sorted(
             cluster.pending + coming, key=lambda job: (cluster.capacity * job.submit - 8640 * job.size, job.number)

@@ -190,7 +190,10 @@ def _play_pair(
     for d, now in enumerate(pair.decision_s.tolist()):
         if now - 1 > branch.scalars[NOW]:
             advance(jobs, knobs, branch, starts, now - 1, NONE)
-        _play(jobs, knobs, branch, pair.row, past, known, owners, room, now, pair.end_s, cycles[d], out[d])
+        last_s = pair.end_s + BEYOND_S
+        play_flat_futures(
+            jobs, knobs, branch, (pair.row, pair.row + 1), past, known, owners, room, now, last_s, cycles[d], out[d]
+        )
     starts[:] = until_now
 
 
@@ -202,22 +205,26 @@ def _inject(cluster: FlatCluster, branch: FlatState, base: FlatState, predecesso
 
 
 @njit
-def _play(
+def play_flat_futures(
     jobs: FlatJobs,
     knobs: FlatKnobs,
     branch: FlatState,
-    predecessor: int,
+    extra: tuple[int, int],
     past: FlatHistory,
     known: RunTimeHistory,
     owners: Owners,
     room: FlatFutureBuffers,
     now: int,
-    end_s: int,
+    last_s: int,
     cycles: Int64s,
     out: Int64s,
 ) -> None:
-    """Fill `out` (futures,) of the decision at `now`, to which the branch has advanced; cycles (futures,)."""
-    futures = len(out)
+    """Fill `out` (futures,) of the decision at `now`, to which the branch has advanced; cycles (futures,).
+
+    extra: the first row beyond the trace, and the row that is submitted now unless it pends. Rows beyond the trace run
+    for their limits. A start after `last_s` counts as `last_s`.
+    """
+    futures, (first, watched) = len(out), extra
     share, weight, quantile = np.empty(ROOM), np.empty(ROOM), np.empty(futures)
     known_s, head, running = branch.scalars[NOW] + 1, branch.scalars[QUEUE_HEAD], branch.scalars[RUNNING]
     pending = branch.scalars[QUEUE_TAIL] - head
@@ -226,7 +233,7 @@ def _play(
         row = branch.queue[head + i, QUEUE_JOB] if i < pending else branch.running[i - pending, RUNNING_JOB]
         elapsed_s = 0 if i < pending else now - branch.running[i - pending, RUNNING_START]
         rows[i], limit_s = row, jobs.limit_s[row]
-        if row == predecessor:
+        if row >= first:
             drawn_s[i, :] = limit_s
         else:
             found = like_runs(known, owners.user[row], owners.name[row], limit_s, elapsed_s, known_s, share, weight)
@@ -235,4 +242,4 @@ def _play(
     for k in range(futures):
         for i in range(pending + running):
             room.jobs.run_s[rows[i]] = drawn_s[i, k]
-        out[k] = start_in_future(past, knobs, room, branch, now, cycles[k], end_s + BEYOND_S, predecessor + 1)
+        out[k] = start_in_future(past, knobs, room, branch, now, cycles[k], last_s, watched)

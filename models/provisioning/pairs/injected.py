@@ -65,6 +65,14 @@ def write_observation(
 
 
 @njit
+def observe_branch(
+    cluster: Cluster, branch: Branch, now: int, row: int, pair: tuple[int, int, int, int, int, int], out: Float32s
+) -> None:
+    """Write the observation in a branch at `now` before extra row `row` is submitted; pair as `world_snapshot`."""
+    write_observation(out, visible_state(cluster, branch, now), now, pair, place_of(cluster, branch, row, now))
+
+
+@njit
 def _chunk(
     cluster: Cluster,
     branches: tuple[Branch, Branch, Branch],
@@ -131,10 +139,7 @@ def build_pairs(
     instants_s = np.unique(np.append(np.arange(0, limit_s, decision_s), limit_s)).astype(np.int64)
     pairs, instants = len(submits_s), len(instants_s)
     most = build(extra=2, nodes=pair_nodes, limit_s=limit_s, threads=1).most_nodes
-    if not 1 <= pair_nodes <= most:
-        raise InputError(
-            f"pairs of {counted(pair_nodes, 'node')} on a cluster of {most}: give --pair-nodes 1 to {most}"
-        )
+    check_nodes(pair_nodes, most)
     chunks = chunks_of(pairs)
     tasks = [Task(f"pairs {part.start} to {part.stop}", submits_s[part], str(pair_nodes)) for part in chunks]
     injected = InjectedPairs(build, pair_nodes, limit_s, instants_s)
@@ -160,6 +165,22 @@ def build_pairs(
         (times[:, :1] + instants_s).ravel(),
         successor_start_s.ravel(),
         observations.reshape(pairs * instants, len(observe.FEATURES)),
+    )
+
+
+def check_nodes(pair_nodes: int, most: int) -> None:
+    """Raise InputError for injected jobs of more nodes than the cluster's `most`, or of none."""
+    if not 1 <= pair_nodes <= most:
+        raise InputError(
+            f"pairs of {counted(pair_nodes, 'node')} on a cluster of {most}: give --pair-nodes 1 to {most}"
+        )
+
+
+def never_starts(pair_nodes: int) -> InputError:
+    """The error for an injected job that never starts."""
+    return InputError(
+        f"a job of {counted(pair_nodes, 'node')} submitted among the others never starts on the simulated cluster: "
+        "give another --pair-nodes or --limit"
     )
 
 
@@ -205,10 +226,7 @@ def build_chunk(pairs: InjectedPairs, submits_s: Int64s) -> tuple[Int64s, Int64s
             observations,
         )
         if result == NONE:
-            raise InputError(
-                f"a job of {counted(pairs.pair_nodes, 'node')} submitted among the others never starts on the "
-                "simulated cluster: give another --pair-nodes or --limit"
-            )
+            raise never_starts(pairs.pair_nodes)
         if result != NO_ROOM:
             return times, starts, observations
         room *= 2

@@ -87,9 +87,10 @@ class ServiceView:
     restart_s: int
     observe: Callable[[int], Float32s]
     """observe(limit_s): the observation before a link of that limit (features.observe.FEATURES)."""
-    futures: Callable[[Sequence[int], int], Int64s]
+    futures: Callable[[Sequence[int], int], Int64s] | None
     """futures(limits_s, horizon_s): starts, epoch s, of a link of each limit submitted now, behind the queued links, in
-    each future; at the horizon if it has not started by then. Int64, (limits, futures)."""
+    each future; at the horizon if it has not started by then. Int64, (limits, futures). None where the world has no
+    futures; then the next one must not be called."""
     queued_futures: Callable[[int], Int64s]
     """queued_futures(horizon_s): the same for the first of the queued links, (futures,)."""
     would_start: Callable[[int], int] | None

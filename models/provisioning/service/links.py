@@ -28,13 +28,13 @@ from models.provisioning.futures.recorded import (
     most_arrivals,
     play_futures,
 )
-from models.provisioning.pairs.injected import write_observation
+from models.provisioning.pairs.injected import observe_branch
 from models.provisioning.pairs.recorded import Predecessors, week_of, week_world
 from models.provisioning.service.chain import Link, ServiceChain
-from simulator.cluster import NONE, advance, copy, place_of, visible_state
+from simulator.cluster import NONE, advance, copy
 from simulator.compiled import njit
 from simulator.recorded.branch import RecordedBranch, RecordedCluster, key_beyond
-from simulator.recorded.record import RecordedTrace
+from simulator.recorded.record import NEVER, RecordedTrace
 from simulator.recorded.stand_in import first_start_of_queued, stand_in
 from simulator.recorded.state import enter
 from simulator.recorded.world import Extra
@@ -65,19 +65,6 @@ def _anchor(
 
 
 @njit
-def _observe(
-    cluster: RecordedCluster,
-    leaf: RecordedBranch,
-    now: int,
-    row: int,
-    pair: tuple[int, int, int, int, int, int],
-    observation: Float32s,
-) -> None:
-    """Write what is seen in a branch from `_anchor` before `row` is submitted; pair as `write_observation` takes it."""
-    write_observation(observation, visible_state(cluster, leaf, now), now, pair, place_of(cluster, leaf, row, now))
-
-
-@njit
 def _first_start(
     cluster: RecordedCluster, leaf: RecordedBranch, now: int, first: int, submit_s: Int64s, started: Int64s
 ) -> int:
@@ -95,7 +82,12 @@ def _enter(cluster: RecordedCluster, leaf: RecordedBranch, first: int, submit_s:
 
 
 class LinkCluster:
-    """The record with a chain's links in it. Instants must not go back into an earlier week, until `begin_again`."""
+    """The record with a chain's links in it (`ChainCluster`).
+
+    Instants must not go back into an earlier week, until `begin_again`.
+    """
+
+    sees_futures = True
 
     def __init__(
         self, record: RecordedTrace, predecessors: Predecessors, rows: int, fit_span_s: int | None = None
@@ -110,33 +102,44 @@ class LinkCluster:
         self.week_s = NONE
         self._workspace: FuturesWorkspace | None = None  # of the week, once futures are played in it
 
-    def first_start(
-        self, chain: ServiceChain, now_s: int, running: Sequence[Link], queued: Sequence[Link]
-    ) -> tuple[int, Any]:
+    def change(self, chain: ServiceChain, at_s: int, submitted: Sequence[Link], gone: Sequence[Link]) -> None:
+        """Do nothing: the cluster is taken from the record again at every question."""
+
+    def first_start(self, chain: ServiceChain, now_s: int) -> tuple[int, tuple[int, ...]]:
         """When the first queued link starts, epoch s, and the positions of those that start in that second."""
-        row = self.anchor(chain, now_s, running, queued)
+        return self._first_of(chain, now_s, chain.queued) if chain.queued else (NEVER, ())
+
+    def would_start(self, chain: ServiceChain, now_s: int, limit_s: int) -> int:
+        """When a link of that limit starts that is submitted now, epoch s, if no other is queued."""
+        return self._first_of(chain, now_s, [Link(limit_s, now_s)])[0]
+
+    def _first_of(self, chain: ServiceChain, now_s: int, queued: Sequence[Link]) -> tuple[int, tuple[int, ...]]:
+        row = self.anchor(chain, now_s, chain.running(now_s), queued)
         submit_s, started = np.array([link.submit_s for link in queued], np.int64), np.zeros(len(queued), np.int64)
         start_s = _first_start(self.cluster, self.branches[1], now_s, row, submit_s, started)
         return int(start_s), tuple(np.flatnonzero(started).tolist())
 
-    def observation(self, chain: ServiceChain, now_s: int, running: Sequence[Link], limit_s: int) -> Float32s:
+    def observation(self, chain: ServiceChain, now_s: int, limit_s: int) -> Float32s:
         """The observation before a link of that limit is submitted. The branch stays as `anchor` leaves it."""
-        row = self.anchor(chain, now_s, running, [Link(limit_s, now_s)])
+        row = self.anchor(chain, now_s, chain.running(now_s), [Link(limit_s, now_s)])
         last, seen = chain.started[-1], np.zeros(len(observe.FEATURES), np.float32)
         job = self.predecessors.row[chain.number]
         wait_s, size, user = last.start_s - last.submit_s, self.record.size[job], self.record.user[job]
         pair = (last.start_s, wait_s, last.end_s, size, limit_s, user)
-        _observe(self.cluster, self.branches[1], now_s, row, pair, seen)
+        observe_branch(self.cluster, self.branches[1], now_s, row, pair, seen)
         return seen
 
-    def futures(
-        self,
-        chain: ServiceChain,
-        now_s: int,
-        running: Sequence[Link],
-        queued: Sequence[Link],
-        watched: Sequence[Link],
-        horizon_s: int,
+    def futures(self, chain: ServiceChain, now_s: int, limits_s: Sequence[int], horizon_s: int) -> Int64s:
+        """When a link of each limit submitted now would start in each future, behind the queued ones."""
+        return self._played(chain, now_s, chain.queued, [Link(limit_s, now_s) for limit_s in limits_s], horizon_s)
+
+    def queued_futures(self, chain: ServiceChain, now_s: int, horizon_s: int) -> Int64s:
+        """The same for the first queued link, (futures,)."""
+        starts_s: Int64s = self._played(chain, now_s, chain.queued[1:], chain.queued[:1], horizon_s)[0]
+        return starts_s
+
+    def _played(
+        self, chain: ServiceChain, now_s: int, queued: Sequence[Link], watched: Sequence[Link], horizon_s: int
     ) -> Int64s:
         """When each of `watched` alone would start in each future, beside the queued links: (watched, futures), s.
 
@@ -144,7 +147,8 @@ class LinkCluster:
         different limits meet the same arrivals and run times. One that has not started after `horizon_s` counts as
         started then. Links submitted earlier have their age as points of priority; without priorities, none.
         """
-        row, job = self.anchor(chain, now_s, running, queued), int(self.predecessors.row[chain.number])
+        row = self.anchor(chain, now_s, chain.running(now_s), queued)
+        job = int(self.predecessors.row[chain.number])
         _enter(self.cluster, self.branches[1], row, np.array([link.submit_s for link in queued], np.int64))
         record, workspace = self.record, self._futures_workspace(job, chain)
         name = record.name[job] if len(record.name) else NONE

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from agent.chains.plan import AHEAD, PlanTerms, best_of, cautious_s, covered_until, pause_until, plan_candidates
 from features.observe import AT
 from models.provisioning.service.chain import Move, ServiceView, hand_over
@@ -16,7 +18,8 @@ from traces.units import DAY_S, HOUR_S
 class Plan:
     """Plans the next link at each decision (`agent.chains.plan`), and hands over to a link once it is seen to run.
 
-    At most AHEAD links are queued. Weight: hours lost that an hour of overlap is worth.
+    At most AHEAD links are queued. Weight: hours lost that an hour of overlap is worth. In a world without futures it
+    plans as an agent does that has none: links of the user's own limit, one at a time, by the start estimate alone.
     """
 
     weight: float
@@ -24,11 +27,11 @@ class Plan:
 
     def act(self, view: ServiceView) -> Move:
         """Hand over, else submit the best candidate now, else wait for the better moment."""
-        chain, now = view.chain, view.now_s
+        chain, now, futures = view.chain, view.now_s, view.futures
         if (move := hand_over(view)) is not None:
             return move
         queued_s = sum(link.limit_s for link in chain.queued)
-        if len(chain.queued) >= AHEAD or view.wanted_left_s <= max(view.left_s, 0) + queued_s:
+        if len(chain.queued) >= (AHEAD if futures else 1) or view.wanted_left_s <= max(view.left_s, 0) + queued_s:
             return Move(again_s=NEVER)
         covered_s = covered_until(max(chain.covered_until_s, now))
         if chain.queued:
@@ -36,10 +39,10 @@ class Plan:
             covered_s = covered_until(int(covered_s[0]), first_s, chain.queued[0].limit_s)
 
         def waits(limit_s: int, horizon_s: int) -> Int64s:
-            (start_s,) = view.futures([limit_s], horizon_s)
-            return cautious_s(start_s - now, HOUR_S * float(view.observe(limit_s)[AT.start_estimate_h]))
+            starts_s = futures([limit_s], horizon_s)[0] if futures else np.zeros(0, np.int64)
+            return cautious_s(starts_s - now, HOUR_S * float(view.observe(limit_s)[AT.start_estimate_h]))
 
-        terms = PlanTerms(view.limits_s, view.restart_s, self.weight, self.decision_s)
+        terms = PlanTerms(view.limits_s if futures else (chain.limit_s,), view.restart_s, self.weight, self.decision_s)
         best = best_of(plan_candidates(terms, now, covered_s, waits))
         if best.delay_s == 0:
             return Move(submit=(best.limit_s,))

@@ -1,8 +1,10 @@
-"""Play chains of a wanted service under players, in order of time, in the recorded cluster.
+"""Play chains of a wanted service under players, in order of time, in a world of `ChainCluster`.
 
-    chains = play_services(record, predecessors, players, service)
+    chains = play_services(record, predecessors, players, service)      # the recorded cluster
+    chains = play_injected(cluster, submits_s, players, service)        # a simulated one
 
-A chain begins with a link in place of a recorded job that its limit cut: that job's start, nodes, user and run time.
+In the recorded cluster a chain begins with a link in place of a recorded job that its limit cut: that job's start,
+nodes, user and run time. In a simulated one it begins with a job that is submitted in addition to all recorded ones.
 A player decides at the instants a multiple of `decision_s` before the end of the last link that has started, and also
 after that end while no link has started.
 """
@@ -10,14 +12,17 @@ after that end while no link has started.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Protocol
 
 from models.provisioning.pairs.recorded import Predecessors
 from models.provisioning.service.chain import ChainPlayer, Link, Move, ServiceChain, ServiceView, work_of
+from models.provisioning.service.injected import InjectedCluster
 from models.provisioning.service.links import LinkCluster
 from simulator.recorded.record import NEVER, RecordedTrace
+from traces.arrays import Float32s, Int64s
 from traces.counted import counted
 from traces.errors import InputError
 from traces.progress import Progress
@@ -46,6 +51,30 @@ class Service:
         return replace(self, limits_s=limits_s)
 
 
+class ChainCluster(Protocol):
+    """The cluster with the links of chains in it. Times in epoch s."""
+
+    sees_futures: bool  # whether `futures` and `queued_futures` may be called
+
+    def change(self, chain: ServiceChain, at_s: int, submitted: Sequence[Link], gone: Sequence[Link]) -> None:
+        """Links are submitted at `at_s`; others (`gone`) are cancelled, or ended if they run."""
+
+    def first_start(self, chain: ServiceChain, now_s: int) -> tuple[int, tuple[int, ...]]:
+        """When the first queued link starts, and the positions of those that start then; (NEVER, ()) if none does."""
+
+    def would_start(self, chain: ServiceChain, now_s: int, limit_s: int) -> int:
+        """When a link starts that is submitted now."""
+
+    def observation(self, chain: ServiceChain, now_s: int, limit_s: int) -> Float32s:
+        """The observation before a link of that limit is submitted (features.observe.FEATURES)."""
+
+    def futures(self, chain: ServiceChain, now_s: int, limits_s: Sequence[int], horizon_s: int) -> Int64s:
+        """As `ServiceView.futures`."""
+
+    def queued_futures(self, chain: ServiceChain, now_s: int, horizon_s: int) -> Int64s:
+        """As `ServiceView.queued_futures`."""
+
+
 def play_services(
     record: RecordedTrace,
     predecessors: Predecessors,
@@ -56,26 +85,54 @@ def play_services(
     """Play a chain for each predecessor under each player; returns the chains by player, in their order."""
     own_s = record.limit_s[predecessors.row]
     rows = int(-(-service.wanted_s // min(int(own_s.min(initial=DAY_S)), *service.limits_s))) + ROOM
-    play = _Play(LinkCluster(record, predecessors, rows, fit_span_s), service)
+    cluster = LinkCluster(record, predecessors, rows, fit_span_s)
     chains = [[_first(record, int(row), k) for k, row in enumerate(predecessors.row)] for _ in players]
-    queue: list[tuple[int, int, ServiceChain, ChainPlayer]] = []
-    order = 0
-    for player, of_player in zip(players, chains, strict=True):
-        for chain in of_player:
-            play.wait(chain, chain.started[0].start_s)
-            heapq.heappush(queue, (min(chain.due_s, chain.ask_s), order, chain, player))
-            order += 1
-    name = f"{counted(len(own_s), 'chain')} of {service.wanted_s / DAY_S:g} days, {counted(len(players), 'time')}"
-    with Progress(name, order, "chains", stays=False) as progress:
-        over = 0
-        while queue:
-            now, place, chain, player = heapq.heappop(queue)
-            if play.go_on(chain, player, now):
-                heapq.heappush(queue, (min(chain.due_s, chain.ask_s), place, chain, player))
-            else:
-                over += 1
-                progress.reach(over)
+    plays = [(chain, player) for player, some in zip(players, chains, strict=True) for chain in some]
+    with _progress(len(own_s), players, service) as progress:
+        for over, _ in enumerate(_play_all(cluster, plays, service), 1):
+            progress.reach(over)
     return chains
+
+
+def play_injected(
+    cluster: InjectedCluster, submits_s: Int64s, players: Sequence[ChainPlayer], service: Service
+) -> list[list[ServiceChain]]:
+    """Play a chain from each submission (rising) under each player, each as if no other chain existed.
+
+    Returns the chains by player, in the order of the submissions.
+    """
+    chains: list[list[ServiceChain]] = [[] for _ in players]
+    with _progress(len(submits_s), players, service) as progress:
+        for number, submit_s in enumerate(submits_s.tolist()):
+            cluster.begin(submit_s)
+            for player, of_player in zip(players, chains, strict=True):
+                of_player += _play_all(cluster, [(cluster.chain(number), player)], service)
+            progress.reach((number + 1) * len(players))
+    return chains
+
+
+def _progress(chains: int, players: Sequence[ChainPlayer], service: Service) -> Progress:
+    name = f"{counted(chains, 'chain')} of {service.wanted_s / DAY_S:g} days, {counted(len(players), 'time')}"
+    return Progress(name, chains * len(players), "chains", stays=False)
+
+
+def _play_all(
+    cluster: ChainCluster,
+    plays: Sequence[tuple[ServiceChain, ChainPlayer]],
+    service: Service,
+) -> Iterator[ServiceChain]:
+    """Play chains that have begun; yields each at its end."""
+    play = _Play(cluster, service)
+    queue: list[tuple[int, int, ServiceChain, ChainPlayer]] = []
+    for order, (chain, player) in enumerate(plays):
+        play.wait(chain, chain.started[0].start_s)
+        heapq.heappush(queue, (min(chain.due_s, chain.ask_s), order, chain, player))
+    while queue:
+        now, place, chain, player = heapq.heappop(queue)
+        if play.go_on(chain, player, now):
+            heapq.heappush(queue, (min(chain.due_s, chain.ask_s), place, chain, player))
+        else:
+            yield chain
 
 
 def _first(record: RecordedTrace, row: int, number: int) -> ServiceChain:
@@ -94,7 +151,7 @@ def next_decision_s(chain: ServiceChain, now: int, decision_s: int, again_s: int
 class _Play:
     """Advances one chain at a time."""
 
-    def __init__(self, cluster: LinkCluster, service: Service) -> None:
+    def __init__(self, cluster: ChainCluster, service: Service) -> None:
         self.cluster, self.service = cluster, service
 
     def wait(self, chain: ServiceChain, now: int, again_s: int | None = None) -> None:
@@ -129,42 +186,40 @@ class _Play:
     def _do(self, chain: ServiceChain, move: Move, now: int) -> None:
         """Carry out a player's actions."""
         running = chain.running(now)
+        submitted = [Link(limit_s, now) for limit_s in move.submit]
+        gone = [*(running[place] for place in move.end), *(chain.queued[place] for place in move.cancel)]
         for place in move.end:
             running[place].end_s = now
-        chain.queued = [link for place, link in enumerate(chain.queued) if place not in move.cancel]
-        chain.queued += [Link(limit_s, now) for limit_s in move.submit]
+        chain.queued = [link for place, link in enumerate(chain.queued) if place not in move.cancel] + submitted
         chain.most_queued = max(chain.most_queued, len(chain.queued))
         if move.chosen is None:
+            self.cluster.change(chain, now, submitted, gone)
             self._settle(chain, now)
             return
         submit_s, start_s = move.chosen
         chain.queued, chain.due_s, chain.due = [Link(chain.limit_s, submit_s)], start_s, (0,)
         chain.most_queued, chain.memory = max(chain.most_queued, 1), None
+        self.cluster.change(chain, submit_s, chain.queued, ())
         if start_s <= now:
             self._start(chain, start_s)
 
     def _settle(self, chain: ServiceChain, now: int) -> None:
         """Simulate when the next queued link starts, after the chain has changed."""
-        chain.memory, chain.due_s, chain.due = None, NEVER, ()
-        if chain.queued:
-            chain.due_s, chain.due = self.cluster.first_start(chain, now, chain.running(now), chain.queued)
+        chain.memory = None
+        chain.due_s, chain.due = self.cluster.first_start(chain, now)
         self.wait(chain, now)
 
     def _view(self, chain: ServiceChain, now: int, done_s: int) -> ServiceView:
-        running, cluster = chain.running(now), self.cluster
+        cluster = self.cluster
         return ServiceView(
             now_s=now,
             chain=chain,
-            running=running,
+            running=chain.running(now),
             limits_s=self.service.limits_s,
             wanted_left_s=self.service.wanted_s - done_s,
             restart_s=self.service.restart_s,
-            observe=partial(cluster.observation, chain, now, running),
-            futures=lambda limits_s, horizon_s: cluster.futures(
-                chain, now, running, chain.queued, [Link(limit_s, now) for limit_s in limits_s], horizon_s
-            ),
-            queued_futures=lambda horizon_s: cluster.futures(
-                chain, now, running, chain.queued[1:], chain.queued[:1], horizon_s
-            )[0],
-            would_start=lambda limit_s: cluster.first_start(chain, now, running, [Link(limit_s, now)])[0],
+            observe=partial(cluster.observation, chain, now),
+            futures=partial(cluster.futures, chain, now) if cluster.sees_futures else None,
+            queued_futures=partial(cluster.queued_futures, chain, now),
+            would_start=partial(cluster.would_start, chain, now),
         )

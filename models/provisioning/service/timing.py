@@ -43,6 +43,7 @@ class TimedPlayer:
         seen, chain = view.observe(limit_s), view.chain
         if not uses_futures(self.artifact):
             return seen
+        assert view.futures is not None
         if chain.memory is None or is_due(np.array([view.left_s]))[0]:
             (chain.memory,) = view.futures([limit_s], view.left_s + BEYOND_S)
         chain.memory = np.maximum(chain.memory, view.now_s)

@@ -23,11 +23,11 @@ from models.provisioning.futures.recorded import (
     most_arrivals,
     play_futures,
 )
-from models.provisioning.pairs.injected import write_observation
+from models.provisioning.pairs.injected import observe_branch
 from models.provisioning.service.chain import Link
 from models.provisioning.service.links import CYCLES_S, HORIZON_S
 from models.what_if.recorded.scene import Stretch
-from simulator.cluster import copy, place_of, visible_state
+from simulator.cluster import copy
 from simulator.compiled import njit
 from simulator.recorded import branch as recorded
 from simulator.recorded.branch import LEFT_S, OWN, RecordedBranch, RecordedCluster, key_beyond
@@ -52,18 +52,6 @@ def _until(
         if step(cluster.jobs, cluster.rules, given, branch.state, cluster.scratch, clock, NEVER, WIDEST_S, starts):
             return int(now)
     return until_s
-
-
-@njit
-def _observe(
-    cluster: RecordedCluster,
-    branch: RecordedBranch,
-    now: int,
-    row: int,
-    pair: tuple[int, int, int, int, int, int],
-    observation: Float32s,
-) -> None:
-    write_observation(observation, visible_state(cluster, branch, now), now, pair, place_of(cluster, branch, row, now))
 
 
 @njit
@@ -159,7 +147,7 @@ class LiveCluster:
         self._ask(row, owner, limit_s)
         self._follow()
         pair = (last.start_s, last.start_s - last.submit_s, last.end_s, owner.nodes, limit_s, owner.user)
-        _observe(self._seen(), self.branch, now_s, row, pair, seen)
+        observe_branch(self._seen(), self.branch, now_s, row, pair, seen)
         return seen
 
     def futures(self, owner: LinkOwner, limits_s: Sequence[int], now_s: int, horizon_s: int) -> Int64s:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Chains = Annotated[
     str | None,
-    typer.Option("--chains", help="Evaluate chains that have to deliver this much work (10d; world calibrated)."),
+    typer.Option("--chains", help="Evaluate chains that have to deliver this much work (10d)."),
 ]
 RestartCost = Annotated[
     str, typer.Option("--restart-cost", help="Work lost in each link of --chains after the first: saving, reloading.")
@@ -60,7 +60,7 @@ class ServiceAsked(NamedTuple):
 
 def service_of(
     chains: str | None,
-    work: tuple[str, str, float],
+    work: tuple[str, str, float, str | None],
     agents: tuple[str | None, str | None],
     plots: Path | None,
     policies: str,
@@ -69,7 +69,8 @@ def service_of(
 ) -> ServiceAsked | None:
     """Parse the options of a service; None without --chains. Raises InputError, for given `others` too.
 
-    work: --restart-cost, --limits, --overlap-weight. agents: --agents, --cap.
+    work: --restart-cost, --limits, --overlap-weight, and --limit, of a first link in the plain world. agents: --agents,
+    --cap.
     """
     if chains is None:
         for option, value in {"--agents": agents[0], "--cap": agents[1], "--plots": plots}.items():
@@ -82,14 +83,18 @@ def service_of(
     for option, value in others.items():
         if value is not None:
             raise InputError(f"{option} {value} with --chains {chains}; leave out one of them")
-    if world != CHAINS_IN:
-        raise InputError(f"--chains {chains} with --world {world}; chains are played in --world {CHAINS_IN}")
-    restart_cost, limits, weight = work
+    if world not in CHAINS_IN:
+        known = " and ".join(CHAINS_IN)
+        raise InputError(f"--chains {chains} with --world {world}; chains are played in --world {known}")
+    if agents[0] is not None and world != CHAINS_IN[0]:
+        raise InputError(f"--agents {agents[0]} with --world {world}; agents are simulated in --world {CHAINS_IN[0]}")
+    restart_cost, limits, weight, own = work
     limits_s = tuple(sorted({options.duration_s(text) for text in options.names(limits)}))
     if not limits_s:
         raise InputError("--limits is empty; give durations (a,b) such as 12h,48h")
     asked = ServiceAsked(options.duration_s(chains), options.duration_s(restart_cost), limits_s, weight, plots=plots)
-    check_service(asked.wanted_s, asked.restart_s, limits_s, LEAST_RECORDED_LIMIT_S)
+    own_s = LEAST_RECORDED_LIMIT_S if own is None or world == CHAINS_IN[0] else options.duration_s(own)
+    check_service(asked.wanted_s, asked.restart_s, limits_s, own_s)
     if plots is not None and agents[0] is not None:
         raise InputError(f"--plots {plots} with --agents; the page shows chains that are played one at a time")
     options.check_targets({"--plots": plots}, mkdir=False)

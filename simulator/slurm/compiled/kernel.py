@@ -26,6 +26,7 @@ from simulator.slurm.compiled.state import (
     HELD,
     HELD_JOBS,
     INJECTED_JOB,
+    INJECTED_LAST,
     INJECTED_SUBMIT,
     JOBS,
     LAST_BACKFILL,
@@ -66,7 +67,7 @@ from simulator.slurm.world import DRAIN, FUTURE, NEVER, NONE
 
 @kernel
 def advance(run: SlurmRun, state: SlurmState, until_s: int, stop_job: int) -> int:
-    """Simulate up to and including `until_s`, or until `stop_job` (a row, or NONE) starts.
+    """Simulate up to and including `until_s`, or until `stop_job` (a row, NONE, or ANY_EXTRA) starts.
 
     Returns the start of `stop_job`; NONE when `until_s` is reached or nothing more can happen; or NO_ROOM when there
     are more live jobs than rows. After NO_ROOM, give the state more room (`prepare.grown`) and call again; nothing is
@@ -101,10 +102,12 @@ def advance(run: SlurmRun, state: SlurmState, until_s: int, stop_job: int) -> in
 def submit(run: SlurmRun, state: SlurmState, job: int, submit_s: int) -> None:
     """Submit row `job` (one that does not arrive by itself) at `submit_s`, not before the state's NOW.
 
-    The submission follows all others of that second. A state takes one future submission at a time.
+    The submission follows all others of that second. A state takes future submissions of one second at a time, whose
+    rows follow one another.
     """
-    state.scalars[INJECTED_JOB] = job
-    state.scalars[INJECTED_SUBMIT] = submit_s
+    if state.scalars[INJECTED_JOB] == NONE:
+        state.scalars[INJECTED_JOB] = job
+    state.scalars[INJECTED_LAST], state.scalars[INJECTED_SUBMIT] = job, submit_s
     state.extra_submit_s[job - run.knobs.arrivals] = submit_s
 
 
@@ -239,12 +242,13 @@ def _take_arrivals(run: SlurmRun, state: SlurmState) -> bool:
                 push_timer(state, jobs.eligible_s[job], ELIGIBLE, job)
             scalars[HAPPENED] = 1
         scalars[NEXT_ARRIVAL] = job + 1
-    if scalars[INJECTED_JOB] != NONE and scalars[INJECTED_SUBMIT] <= now:
+    while scalars[INJECTED_JOB] != NONE and scalars[INJECTED_SUBMIT] <= now:
         if not _has_room(run, state):
             return False
+        job = int(scalars[INJECTED_JOB])
         scalars[HELD_JOBS] += 1
-        enqueue(run, state, scalars[INJECTED_JOB], scalars[INJECTED_SUBMIT])
-        scalars[INJECTED_JOB] = NONE
+        enqueue(run, state, job, scalars[INJECTED_SUBMIT])
+        scalars[INJECTED_JOB] = NONE if job == scalars[INJECTED_LAST] else job + 1
     return True
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from simulator.compiled import kernel, kernel_inline, kernel_part
+from simulator.marks import ANY_EXTRA
 from simulator.recent import remember_end, remember_start
 from simulator.slurm.compiled.bits import lowest_bit
 from simulator.slurm.compiled.limits import count_in
 from simulator.slurm.compiled.placement import add, choose, in_service, nodes_changed, occupy, vacate
 from simulator.slurm.compiled.state import (
     AVAILABLE,
+    CANCEL,
     CHOSEN,
     ELIGIBLE,
     EMPTY,
@@ -69,7 +71,7 @@ def start(run: SlurmRun, state: SlurmState, job: int, by_backfill: bool) -> None
             first += 1
     state.phase[job] = RUNNING
     run.out.start_s[job], run.out.end_s[job], run.out.by_backfill[job] = now, NONE, by_backfill
-    if job == scalars[WATCHED]:
+    if job == scalars[WATCHED] or (scalars[WATCHED] == ANY_EXTRA and job >= run.knobs.arrivals):
         scalars[WATCHED_START] = now
     count_in(run, state, job, 1)
     extra = job - run.knobs.arrivals
@@ -228,6 +230,25 @@ def cancel(run: SlurmRun, state: SlurmState, job: int) -> None:
     state.scalars[HAPPENED] = 1
     run.out.end_s[job] = state.scalars[NOW]
     finish(run, state, job)
+
+
+@kernel
+def withdraw(run: SlurmRun, state: SlurmState, job: int, now_s: int) -> None:
+    """Cancel row `job` at `now_s` if it waits; if it runs, let it end then.
+
+    The state has advanced to the second before `now_s`. Of a row that runs, the run time in the tables changes.
+    """
+    if state.phase[job] != RUNNING:
+        push_timer(state, now_s, CANCEL, job)
+        return
+    rows, running = state.scalars[RUNNING_ROWS], state.running
+    for slot in range(rows):
+        if running[slot, RUN_JOB] == job:
+            run.jobs.run_s[job] = min(run.jobs.run_s[job], now_s - running[slot, RUN_START])
+            release_s = running[slot, RUN_START] + run.jobs.run_s[job] + run.knobs.completing_s
+            running[slot, RUN_RELEASE] = release_s
+            _remove(state.releases, rows, slot, slot)
+            _insert(state.releases, rows - 1, release_s, job, slot, -1)
 
 
 @kernel

@@ -75,13 +75,14 @@ QUEUED = len(STATES)  # in the queue
     RESERVATIONS,
     RESERVATIONS_AT,
     INJECTED_JOB,
+    INJECTED_LAST,
     INJECTED_SUBMIT,
     LAST_USAGE,
     NEXT_SECOND,
     LAST_FULL,
     SETTLED,
-) = range(27)
-SCALARS = 27
+) = range(28)
+SCALARS = 28
 
 
 class SlurmKnobs(NamedTuple):

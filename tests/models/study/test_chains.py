@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from models.provisioning.futures.injected import Owners
 from models.provisioning.pairs.recorded import Predecessors
 from models.provisioning.protocol import NONE, PairTable
 from models.provisioning.scenario import CALIBRATED
@@ -196,6 +197,50 @@ def test_limits_above_those_recorded_before_the_window_are_left_out(
     played = plays(monkeypatch, lambda place, number: [0, 7])
     (row, *_) = service_rows(study, [], [], REPORT, None, SERVICE, 1.0)
     assert played.service.limits_s == (60, 100) and row["limits_h"] == [60 / HOUR_S, 100 / HOUR_S]
+
+
+PLAIN_REPORT = Window(3 * DAY_S, 6 * DAY_S, 600)
+
+
+def plain_study(root: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> Study:
+    """Links of one and of two nodes, in a busy pool of twelve, under EASY."""
+    toy = toy_study(root)
+    owners = Owners(toy.workload.job_id % 7, toy.workload.job_id % 3)
+    monkeypatch.setattr(chains, "owners_of", lambda *_: owners)
+    scenario = replace(toy.scenario, **{"scheduler": "easy", "pair_nodes": (1, 2), "capacity": 12, **changes})
+    return replace(toy, scenario=scenario)
+
+
+def test_in_the_plain_world_chains_begin_where_pairs_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each day and each size; a reactive chain with one handover loses what the reactive pair does."""
+    study = plain_study(tmp_path, monkeypatch)
+    service = Service(8 * HOUR_S, 0, 600, (2 * HOUR_S, 4 * HOUR_S, 30 * HOUR_S))
+    rows = {row["policy"]: row for row in service_rows(study, [PLAN], [], PLAIN_REPORT, None, service, 1.0)}
+    assert rows.keys() == {*ALWAYS, PLAN}
+    pairs = study.pairs(PLAIN_REPORT)
+    assert {(row["n"], row["world"], row["scheduler"], row["unfinished"]) for row in rows.values()} == {
+        (len(pairs), "plain", "easy", 0)
+    }
+    assert rows[PLAN]["limits_h"] == [2.0, 4.0]  # no job of the trace asks for more than 12 h
+    at_end = pairs.successor_start_s[pairs.offset[1:] - 1] - pairs.predecessor_end_s
+    assert rows["reactive"]["lost_h_per_day"] == pytest.approx(at_end.mean() / HOUR_S * DAY_S / service.wanted_s)
+    assert rows["reactive"]["lost_h_per_day"] > rows["oracle"]["lost_h_per_day"]
+
+
+@pytest.mark.parametrize("report", [Window(0, 2 * DAY_S, 600), Window(9 * DAY_S, 10 * DAY_S, 600)])
+def test_in_the_plain_world_no_chain_begins_where_no_pair_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report: Window
+) -> None:
+    """The trace has twelve days; the first two and the last five support no pairs."""
+    with pytest.raises(InputError, match="no chain begins between 1970-01-"):
+        service_rows(plain_study(tmp_path, monkeypatch), [], [], report, None, SERVICE, 1.0)
+
+
+def test_a_policy_that_looks_ahead_is_refused_under_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = plain_study(tmp_path, monkeypatch, scheduler="slurm")
+    looking = trained("simulate-ahead", artifact("constant-lead", (0.0,), 0.0, policy="simulate-ahead"))
+    with pytest.raises(InputError, match="policy 'simulate-ahead' looks at simulated futures"):
+        service_rows(study, [], looking, PLAIN_REPORT, None, SERVICE, 1.0)
 
 
 def test_without_a_predecessor_no_chain_begins(study: Asked, monkeypatch: pytest.MonkeyPatch) -> None:

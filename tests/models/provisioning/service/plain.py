@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from simulator.recorded.follow import HORIZON_S, TICK_S
 from simulator.recorded.forked import OUT_S
@@ -109,14 +110,29 @@ def play_plainly(
     others: list[PlainRecordedJob], row: int, next_row: int, rules: RecordedRules, key_at: Callable[[int], int],
     act: Callable[[int, int, int, int], Actions], decision_s: int, until_s: int,
 ) -> list[PlainLinkTimes]:  # fmt: skip
+    """As `play_links`, in the record."""
+    job = next(job for job in others if job.row == row)
+    first = PlainLink(job.limit_s, job.submit_s, job.start_s, job.start_s + job.limit_s)
+    return play_links(
+        first, partial(_first_links, others, job, [row, next_row], rules, key_at), act, decision_s, until_s
+    )
+
+
+def play_links(
+    first: PlainLink,
+    first_links: Callable[[list[PlainLink], list[PlainLink], int], tuple[int, list[PlainLink]]],
+    act: Callable[[int, int, int, int], Actions],
+    decision_s: int,
+    until_s: int,
+) -> list[PlainLinkTimes]:
     """Play one chain until `until_s`; returns its links in order of start.
 
-    act(decision number, queued, running, time to the end of the last link) returns what to submit, cancel and end.
+    first_links(running, queued, now): after each change, when the first of the queued links starts, and those that
+    start then. act(decision number, queued, running, time to the end of the last link) returns what to submit, cancel
+    and end.
     """
-    job = next(job for job in others if job.row == row)
-    started = [PlainLink(job.limit_s, job.submit_s, job.start_s, job.start_s + job.limit_s)]
-    queued: list[PlainLink] = []
-    now, decisions, due_s, due = job.start_s, 0, NEVER, list[PlainLink]()
+    started, queued, now = [first], list[PlainLink](), first.start_s
+    decisions, due_s, due = 0, NEVER, list[PlainLink]()
     while True:
         end_s = max(link.end_s for link in started)
         ask_s = next(at for at in range(now + 1, now + 1 + decision_s) if (end_s - at) % decision_s == 0)
@@ -138,10 +154,7 @@ def play_plainly(
                 running[place].end_s = now
             queued = [link for place, link in enumerate(queued) if place not in cancel]
             queued += [PlainLink(limit_s, now, NEVER, NEVER) for limit_s in submit]
-        due_s, due = NEVER, []
-        if queued:
-            running = [link for link in started if link.end_s >= now]
-            due_s, due = _first_links(others, job, [row, next_row], rules, key_at, running, queued, now)
+        due_s, due = first_links([link for link in started if link.end_s >= now], queued, now)
 
 
 def play_oracle_plainly(
@@ -172,6 +185,8 @@ def _first_links(
     key_at: Callable[[int], int], running: list[PlainLink], queued: list[PlainLink], now: int,
 ) -> tuple[int, list[PlainLink]]:  # fmt: skip
     """When the first of the queued links starts, and those that start then; links request what `job` does."""
+    if not queued:
+        return NEVER, []
     plain = {}
     for place, link in enumerate(running + queued):
         is_queued = link.start_s == NEVER

@@ -147,7 +147,7 @@ def test_the_futures_of_a_link_are_those_of_the_pair_table(case: tuple[RecordedT
         chain, cluster = ServiceChain(0, 600, [running]), LinkCluster(record, of, 8)
         for k in np.flatnonzero(is_fresh(table)).tolist():
             now = int(table.decision_s[k])
-            (found,) = cluster.futures(chain, now, [running], [], [Link(600, now)], end_s - now + BEYOND_S)
+            (found,) = cluster.futures(chain, now, [600], end_s - now + BEYOND_S)
             assert found.tolist() == expected[k].tolist()
 
 
@@ -159,8 +159,8 @@ def test_queued_links_have_their_places_in_futures() -> None:
         cluster = LinkCluster(idle(), P, 8)
         running, waiting = Link(1000, 40, 100, 1100), Link(500, 200)
         chain = ServiceChain(0, 1000, [running], [waiting])
-        (second,) = cluster.futures(chain, 300, [running], [waiting], [Link(1000, 300)], 10_000)
-        (first,) = cluster.futures(chain, 300, [running], [], [waiting], 10_000)
+        (second,) = cluster.futures(chain, 300, [1000], 10_000)
+        first = cluster.queued_futures(chain, 300, 10_000)
     assert set(first.tolist()) == {1101} and set(second.tolist()) == {1602}
 
 

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from models.provisioning.scenario import Scenario
+from models.provisioning.service.play import Service
+from models.study.chains import service_rows
 from models.study.cluster import Study, open_study
 from models.study.pair_tables import pair_fingerprint
 from models.study.slurm import files as slurm_files
@@ -92,6 +94,19 @@ def starts_without_pairs(loaded: Loaded) -> np.ndarray:
     branch = here.branch(8192, 0)
     assert advance(here.clusters[0], branch, NEVER - 1) == 0
     return here.clusters[0].run.out.start_s[: here.first_extra]  # type: ignore[attr-defined, no-any-return]
+
+
+def test_chains_are_jobs_of_the_declared_slurm(live: DataFolder) -> None:
+    """Of the same submitter, where pairs begin: a reactive chain with one handover loses what the pair does."""
+    of, at_s = study(live, every_s=6 * 3600), int(datetime(2026, 12, 6).timestamp())
+    report = Window(at_s, at_s + 86400, 600)
+    rows = service_rows(of, ["plan"], [], report, None, Service(4 * 3600, 0, 600, (3600, 7200)), 1.0)
+    pairs = of.pairs(report)
+    by_name = {row["policy"]: row for row in rows}
+    assert {(row["n"], row["scheduler"]) for row in rows} == {(len(pairs), "slurm")} and len(pairs) == 8
+    at_end = pairs.successor_start_s[pairs.offset[1:] - 1] - pairs.predecessor_end_s
+    assert by_name["reactive"]["lost_h_per_day"] == pytest.approx(at_end.mean() / 3600 * 6)
+    assert by_name["plan"]["most_queued"] <= 1
 
 
 def files_of(data: DataFolder) -> slurm_files.SlurmFiles:

@@ -1,0 +1,240 @@
+"""Chains in a simulated cluster: against the slow twin, which replays everything at every change, and against pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from features.futures.summary import BEYOND_S, FUTURES
+from models.provisioning.futures.injected import Owners, injected_starts_ahead
+from models.provisioning.futures.table import is_fresh
+from models.provisioning.pairs.injected import build_pairs
+from models.provisioning.protocol import PairTable
+from models.provisioning.service.chain import Move, ServiceChain, ServiceView
+from models.provisioning.service.injected import FlatChainCluster, InjectedCluster
+from models.provisioning.service.plan import Plan
+from models.provisioning.service.play import Service, play_injected
+from models.provisioning.service.timing import TimingOracle
+from simulator.cluster import plain
+from simulator.names import SCHEDULERS, SLURM
+from simulator.recorded.record import NEVER
+from simulator.slurm.inputs.jobs import flat
+from simulator.workload import Workload
+from tests.models.provisioning.service.plain import PlainLink, PlainLinkTimes, play_links
+from tests.models.provisioning.service.test_play import Scripted, scripts
+from tests.simulator.flat.cases import small_cases, workload
+from tests.twins import flat as flat_twin
+from tests.twins.slurm import clock as slurm_twin
+from traces.errors import InputError
+from traces.units import DAY_S
+
+LIMIT_S, DECISION_S, RESTART_S = 960, 120, 0
+SERVICE = Service(4 * LIMIT_S, RESTART_S, DECISION_S, (240, 600, LIMIT_S))
+ROWS = 8  # of links: used again and again
+MOST_S = 6 * LIMIT_S  # of a chain, in the twin
+
+
+def cluster_of(jobs: Workload, scheduler: str, capacity: int, nodes: int, rows: int = ROWS) -> InjectedCluster:
+    build = plain(jobs, scheduler=scheduler, capacity=capacity)
+    if scheduler == SLURM:
+        return InjectedCluster(build, nodes, LIMIT_S, LIMIT_S, rows)
+    owners = Owners(jobs.job_id % 3, jobs.job_id % 2)
+    return FlatChainCluster(build, nodes, LIMIT_S, LIMIT_S, rows, jobs, owners)
+
+
+def times_of(chain: ServiceChain, until_s: int = NEVER) -> list[PlainLinkTimes]:
+    return [(one.limit_s, one.submit_s, one.start_s, one.end_s) for one in chain.started if one.start_s <= until_s]
+
+
+@dataclass
+class Replays:
+    """Replays the trace with all links of a chain, as ordinary jobs, from its beginning at every change."""
+
+    jobs: Workload
+    scheduler: str
+    capacity: int
+    nodes: int
+
+    def __post_init__(self) -> None:
+        self.links: list[PlainLink] = []
+        self.cancel_s: dict[int, int] = {}  # by place in `links`
+
+    def first(self, submit_s: int) -> PlainLink:
+        self.links.append(PlainLink(LIMIT_S, submit_s, NEVER, NEVER))
+        (start_s,) = self.starts()
+        self.links[0].start_s, self.links[0].end_s = start_s, start_s + LIMIT_S
+        return self.links[0]
+
+    def first_links(self, running: object, queued: Sequence[PlainLink], now: int) -> tuple[int, list[PlainLink]]:
+        self.links += [link for link in queued if link not in self.links]
+        for place, link in enumerate(self.links):
+            if link.start_s == NEVER and link not in queued:
+                self.cancel_s.setdefault(place, now)
+        starts = self.starts()
+        for link, start_s in zip(self.links, starts, strict=True):
+            assert link.start_s in (start_s, NEVER), "a change never alters what has happened"
+        coming = {id(link): start_s for link, start_s in zip(self.links, starts, strict=True)}
+        due_s = min((coming[id(link)] for link in queued), default=NEVER)
+        return due_s, [link for link in queued if coming[id(link)] == due_s]
+
+    def starts(self) -> list[int]:
+        """The start of each link in a whole replay."""
+        count = len(self.jobs)
+        run_s = [link.limit_s if link.start_s == NEVER else link.end_s - link.start_s for link in self.links]
+        columns = (
+            np.arange(count + 1, count + 1 + len(self.links)), [link.submit_s for link in self.links],
+            [self.nodes] * len(self.links), run_s, [link.limit_s for link in self.links], [-1] * len(self.links),
+        )  # fmt: skip
+        names = list(Workload.__dataclass_fields__)
+        both = [np.append(getattr(self.jobs, name), more) for name, more in zip(names, columns, strict=True)]
+        order = np.argsort(both[1], kind="stable")
+        row = np.argsort(order)[count:].tolist()
+        whole = Workload(*(column[order].astype(np.int64) for column in both))
+        cancel_s = {row[place]: at_s for place, at_s in self.cancel_s.items()}
+        if self.scheduler == SLURM:
+            world = flat(whole, self.capacity)
+            of_job = np.array([cancel_s.get(job, NEVER) for job in range(len(whole))])
+            found = slurm_twin.simulate(replace(world, jobs=replace(world.jobs, cancel_s=of_job))).start_s.tolist()
+        else:
+            found = flat_twin.simulate(
+                whole, scheduler=self.scheduler, capacity=self.capacity, kill_at_limit=True, cancel_s=cancel_s
+            )
+        return [int(found[one]) if found[one] >= 0 else NEVER for one in row]
+
+
+@pytest.mark.parametrize("scheduler", [*SCHEDULERS, SLURM])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(case=small_cases(scale=60), script=scripts, data=st.data())
+def test_every_start_is_that_of_the_twin(
+    scheduler: str, case: tuple[Workload, int], script: Any, data: st.DataObject
+) -> None:
+    """Links of several limits, several queued, some cancelled or ended; two players after each other, two chains."""
+    jobs, capacity = case
+    nodes = data.draw(st.integers(1, capacity), label="nodes")
+    submits_s = np.sort(data.draw(st.lists(st.integers(0, 900), min_size=2, max_size=2), label="submits"))
+    script = [([60 * (limit_s // 60) for limit_s in limits], cancel, end) for limits, cancel, end in script]
+    cluster = cluster_of(jobs, scheduler, capacity, nodes, rows=4 * ROWS)
+    for submit_s in submits_s:
+        players = [Scripted(script), Scripted(script[::-1])]
+        for player, (chain,) in zip(
+            players, play_injected(cluster, np.array([submit_s]), players, SERVICE), strict=True
+        ):
+            until_s = player.seen[-1].now_s
+            replays, actions = Replays(jobs, scheduler, capacity, nodes), Scripted(player.script).actions
+            expected = play_links(replays.first(submit_s), replays.first_links, actions, DECISION_S, until_s)
+            assert times_of(chain, until_s) == expected
+
+
+@dataclass
+class SubmitAt:
+    """Submits one link of the user's own limit at an instant, and keeps what it saw then."""
+
+    at_s: int
+    seen: Any = None
+    futures: Any = None
+
+    def act(self, view: ServiceView) -> Move:
+        if view.chain.queued or len(view.chain.started) > 1:
+            return Move(again_s=NEVER)
+        if view.now_s < self.at_s:
+            return Move(again_s=self.at_s)
+        self.seen = view.observe(LIMIT_S)
+        if view.futures is not None:
+            (self.futures,) = view.futures([LIMIT_S], view.left_s + BEYOND_S)
+        return Move(submit=(LIMIT_S,))
+
+
+def crowded(scheduler: str) -> tuple[Workload, Owners, InjectedCluster, PairTable]:
+    """Sixty jobs of ten minutes on four nodes, and pairs of two nodes among them."""
+    rng = np.random.default_rng(3)
+    rows = zip(rng.integers(0, 200, 60) * 60, rng.integers(1, 4, 60), [600] * 60, [1200] * 60, strict=True)
+    jobs = workload([(int(one), int(size), run, limit) for one, size, run, limit in rows])
+    owners = Owners(jobs.job_id % 3, jobs.job_id % 2)
+    build = plain(jobs, scheduler=scheduler, capacity=4)
+    submits_s = np.array([1800, 3000])
+    table = build_pairs(build, submits_s=submits_s, pair_nodes=2, limit_s=LIMIT_S, decision_s=DECISION_S)
+    return jobs, owners, cluster_of(jobs, scheduler, 4, 2), table
+
+
+@pytest.mark.parametrize("scheduler", [*SCHEDULERS, SLURM])
+def test_the_first_handover_is_that_of_the_injected_pair(scheduler: str) -> None:
+    """Of one queued link with the user's own limit: what is seen, its futures, and its start."""
+    jobs, owners, cluster, table = crowded(scheduler)
+    ahead = None
+    if scheduler != SLURM:
+        ahead = injected_starts_ahead(table, jobs, owners, scheduler=scheduler, capacity=4, futures=FUTURES)
+    waits = set()
+    for pair, submit_s in enumerate(table.submit_s):
+        decisions = np.arange(table.offset[pair] + 1, table.offset[pair + 1])
+        players = [SubmitAt(int(table.decision_s[k])) for k in decisions]
+        chains = play_injected(cluster, np.array([submit_s]), players, SERVICE)
+        for k, player, (chain,) in zip(decisions, players, chains, strict=True):
+            first, second = chain.started[:2]
+            assert (first.start_s, first.end_s) == (table.predecessor_start_s[pair], table.predecessor_end_s[pair])
+            assert (second.submit_s, second.start_s) == (table.decision_s[k], table.successor_start_s[k])
+            assert player.seen.tolist() == table.observations[k].tolist()
+            waits.add(second.start_s - second.submit_s)
+            if ahead is not None and is_fresh(table)[k]:
+                assert player.futures.tolist() == ahead[k].tolist()
+    assert len(waits) > 3
+
+
+@pytest.mark.parametrize("scheduler", ["mirage", SLURM])
+def test_the_oracle_takes_the_best_moment_of_the_pair(scheduler: str) -> None:
+    """It chooses at the end, and the link may have started before."""
+    _, _, cluster, table = crowded(scheduler)
+    ((chain, other),) = play_injected(cluster, table.submit_s, [TimingOracle()], SERVICE)
+    for pair, (_, second) in enumerate([chain.started[:2], other.started[:2]]):
+        rows = slice(table.offset[pair] + 1, table.offset[pair + 1])
+        gaps_s = np.abs(table.successor_start_s[rows] - table.predecessor_end_s[pair])
+        assert abs(second.start_s - table.predecessor_end_s[pair]) == gaps_s.min()
+        k = table.offset[pair] + 1 + int(np.argmin(gaps_s))
+        assert (second.submit_s, second.start_s) == (table.decision_s[k], table.successor_start_s[k])
+
+
+@dataclass
+class Twice:
+    """Submits links of 600 and of 240 s at the first decision; at the next one it looks."""
+
+    starts: list[set[int]] = field(default_factory=list)
+
+    def act(self, view: ServiceView) -> Move:
+        if not view.chain.queued:
+            return Move(submit=(600, 240)) if len(view.chain.started) == 1 else Move(again_s=NEVER)
+        if not self.starts:
+            assert view.futures is not None
+            self.starts = [set(view.queued_futures(DAY_S).tolist()), set(view.futures([240], DAY_S)[0].tolist())]
+        return Move(again_s=NEVER)
+
+
+def test_queued_links_have_their_places_in_futures() -> None:
+    """One node, which the first link holds until 970 s, the second for 600 s and the third for 240 s."""
+    cluster, player = cluster_of(workload([(0, 1, 5, 10)]), "easy", 1, 1), Twice()
+    play_injected(cluster, np.array([10]), [player], SERVICE)
+    assert player.starts == [{970}, {970 + 600 + 240}]
+
+
+def test_without_futures_a_plan_has_the_own_limit_and_one_queued_link() -> None:
+    """Under slurm; the links of a plan with futures differ."""
+    _, _, slurm, table = crowded(SLURM)
+    _, _, easy, _ = crowded("easy")
+    plan = Plan(0.5, DECISION_S)
+    ((alone, _),) = play_injected(slurm, table.submit_s, [plan], SERVICE)
+    ((ahead, _),) = play_injected(easy, table.submit_s, [plan], replace(SERVICE, restart_s=60))
+    assert {one.limit_s for one in alone.started} == {LIMIT_S} and alone.most_queued == 1
+    assert {one.limit_s for one in ahead.started} == {LIMIT_S, 240} or ahead.most_queued == 2
+
+
+def test_links_that_the_cluster_cannot_hold_are_refused() -> None:
+    jobs = workload([(0, 1, 1000, 1000)])
+    for scheduler in ("easy", SLURM):
+        with pytest.raises(
+            InputError, match=r"pairs of 5 nodes on a cluster of 4: give --pair-nodes 1 to 4|never starts"
+        ):
+            cluster_of(jobs, scheduler, 4, 5)
