@@ -80,10 +80,13 @@ def test_rows_hold_paired_differences_to_the_best_policy_of_timing() -> None:
     assert by_name["early"]["overlap_h_per_day"] == 2.0 and by_name["early"]["cost_h_per_day"] == 2.0
     weightless = service_figures({"late": [late], "early": [early]}, ["late", "early"], submit_s, service, 0.0)
     assert {row["difference_to_best_timing"]["policy"] for row in weightless} == {"early"}
-    about = {"wanted_h": 48.0, "restart_s": 0, "world": "calibrated", "overlap_weight": 1.0, "beyond_log": 1}
+    about = {"wanted_h": 48.0, "restart_s": 0, "world": "plain", "scheduler": "easy"}
+    about |= {"overlap_weight": 1.0, "beyond_log": 1}
     settings = {"late": 0.25, "early": 12.0, "plan": None}
     text = format_services([{**row, **about, "setting": settings[row["policy"]]} for row in rows])
-    assert "chains of 2 days of work, a restart costs 0 min" in text and text.splitlines()[2].startswith("late")
+    assert "chains of 2 days of work, a restart costs 0 min, world plain (easy): n 2" in text and text.splitlines()[
+        2
+    ].startswith("late")
     lines = {line.split()[0]: line.split()[-1] for line in text.splitlines()[1:5]}
     assert lines == {"policy": "setting", "late": "0.25", "early": "12", "plan": "-"}
     assert text.endswith("1 of 2 chains continued after the last submission of the log")

@@ -98,8 +98,8 @@ def starts_without_pairs(loaded: Loaded) -> np.ndarray:
 
 def test_chains_are_jobs_of_the_declared_slurm(live: DataFolder) -> None:
     """Of the same submitter, where pairs begin: a reactive chain with one handover loses what the pair does."""
-    of, at_s = study(live, every_s=6 * 3600), int(datetime(2026, 12, 6).timestamp())
-    report = Window(at_s, at_s + 86400, 600)
+    of = study(live, every_s=6 * 3600)
+    report = Window(of.usable.from_s, of.usable.from_s + 86400, 600)
     rows = service_rows(of, ["plan"], [], report, None, Service(4 * 3600, 0, 600, (3600, 7200)), 1.0)
     pairs = of.pairs(report)
     by_name = {row["policy"]: row for row in rows}
