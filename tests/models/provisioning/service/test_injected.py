@@ -220,6 +220,31 @@ def test_queued_links_have_their_places_in_futures() -> None:
     assert player.starts == [{970}, {970 + 600 + 240}]
 
 
+@dataclass
+class LooksAt:
+    """Looks at futures at an instant, after it has ended the first link at its first decision, or not."""
+
+    at_s: int
+    ends: bool
+    futures: list[int] = field(default_factory=list)
+
+    def act(self, view: ServiceView) -> Move:
+        if view.now_s < self.at_s:
+            return Move(end=(0,) if self.ends else (), again_s=self.at_s)
+        assert view.futures is not None
+        self.futures = view.futures([240], DAY_S)[0].tolist()
+        return Move(again_s=NEVER)
+
+
+def test_what_one_player_did_is_unknown_to_the_next() -> None:
+    """The job that waits behind the first link has ended at 850 s if that link is ended, and else says nothing."""
+    jobs = workload([(20, 1, 50, 1000), (30, 1, 900, 1000)])
+    both = [LooksAt(850, ends=True), LooksAt(850, ends=False)]
+    play_injected(cluster_of(jobs, "easy", 1, 1), np.array([10]), both, SERVICE)
+    play_injected(cluster_of(jobs, "easy", 1, 1), np.array([10]), [alone := LooksAt(850, ends=False)], SERVICE)
+    assert both[1].futures == alone.futures and both[0].futures != alone.futures
+
+
 def test_without_futures_a_plan_has_the_own_limit_and_one_queued_link() -> None:
     """Under slurm; the links of a plan with futures differ."""
     _, _, slurm, table = crowded(SLURM)
