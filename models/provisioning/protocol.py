@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from agent.artifact import Artifact
 from features.futures.summary import SEEN_AHEAD
-from traces.arrays import Float32s, Int64s
+from traces.arrays import Float32s, Float64s, Int64s
 from traces.errors import InputError
 
 NONE = -1
@@ -52,6 +52,9 @@ class PairTable:
     snapshots: Float32s = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     # (d,) row of the last snapshot at or before each decision; (0,) without snapshots
     last_snapshot: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    # (n, models.provisioning.service.rows.WIDTH) rows of chains that begin with these pairs' predecessors; (0, 0) if no
+    # policy of the run plans
+    candidates: Float64s = field(default_factory=lambda: np.zeros((0, 0)))
 
     def __len__(self) -> int:
         return len(self.pair_nodes)
@@ -130,6 +133,7 @@ class PairTable:
             self.ahead[rows] if len(self.ahead) else self.ahead,
             self.snapshots,
             self.last_snapshot[rows] if len(self.last_snapshot) else self.last_snapshot,
+            self.candidates,
         )
 
     def known_before(self, until_s: int) -> PairTable:

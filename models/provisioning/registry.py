@@ -76,6 +76,15 @@ READING_DAYS: dict[str, PolicyFactory] = {
     "mirage-moe-pg": PolicyFactory("models.provisioning.mirage.policies:moe_pg", False, _DAY),
 }
 
+# Policies that plan chains with a wanted service: they decide on candidates, which no observation holds, so that they
+# can be compared and not released.
+_PLAN = "models.provisioning.service.candidates:PlanArtifact"
+PLANNING: dict[str, PolicyFactory] = {
+    "plan-regret": PolicyFactory("models.provisioning.policies.plan_learned:PlanRegret", False, _PLAN),
+    "plan-fitted-q": PolicyFactory("models.provisioning.policies.plan_learned:plan_fitted_q", False, _PLAN),
+}
+_EVERY = POLICIES | LOOKING_AHEAD | READING_DAYS | PLANNING
+
 
 def every_policy() -> list[str]:
     """The names from the simplest policy to the most involved, without those that must be asked for by name."""
@@ -84,13 +93,13 @@ def every_policy() -> list[str]:
 
 def is_known(name: str) -> bool:
     """Whether the registry has a policy of that name."""
-    return name in POLICIES or name in LOOKING_AHEAD or name in READING_DAYS
+    return name in _EVERY
 
 
 def check_policy(name: str) -> None:
     """Raise InputError, listing the known names, if the registry does not have this one."""
     if not is_known(name):
-        raise InputError(f"unknown policy {name!r}; known: {', '.join((*POLICIES, *LOOKING_AHEAD, *READING_DAYS))}")
+        raise InputError(f"unknown policy {name!r}; known: {', '.join(_EVERY)}")
 
 
 def make_policy(name: str) -> Policy:
@@ -115,6 +124,11 @@ def reads_days(name: str) -> bool:
     return name in READING_DAYS
 
 
+def plans_chains(name: str) -> bool:
+    """Whether the policy plans chains, and thus learns from chains."""
+    return name in PLANNING
+
+
 def is_releasable(name: str) -> bool:
     """Whether the policy may be offered for release; also true of names outside the registry, such as `champion`."""
     return not is_known(name) or _named(name).is_releasable
@@ -127,4 +141,4 @@ def artifact_of(name: str) -> type[Artifact]:
 
 
 def _named(name: str) -> PolicyFactory:
-    return next(known[name] for known in (LOOKING_AHEAD, READING_DAYS, POLICIES) if name in known)
+    return _EVERY[name]

@@ -14,13 +14,14 @@ import numpy as np
 from features.conventions import ORACLE, REACTIVE
 from models.provisioning.comparison.outcomes import play
 from models.provisioning.protocol import TrainedPolicy, no_pairs
+from models.provisioning.registry import is_known, make_policy, plans_chains
 from models.provisioning.scenario import INJECTED, RECORDED
 from models.provisioning.service import names
 from models.study.cluster import Study
 from models.study.extent import first_calibrated_s
 from models.study.futures import owners_of
 from models.study.inputs import read_record
-from models.study.pair_tables import injected_build, predecessors_in
+from models.study.pair_tables import apart, injected_build, predecessors_in
 from models.study.windows import Window
 from simulator.names import SLURM
 from traces.arrays import Int64s
@@ -32,12 +33,10 @@ from traces.units import HOUR_S
 
 if TYPE_CHECKING:
     from agent.artifact import Artifact
-    from models.provisioning.pairs.recorded import Predecessors
     from models.provisioning.service.chain import ChainPlayer, ServiceChain
     from models.provisioning.service.injected import InjectedCluster
     from models.provisioning.service.moment import LinkWaits
     from models.provisioning.service.play import Service
-    from simulator.recorded.record import RecordedTrace
 
 
 def service_rows(
@@ -61,15 +60,17 @@ def service_rows(
     from models.provisioning.service.figures import service_figures
     from models.provisioning.service.timing import TimedPlayer
 
-    study.seeing(one.name for one in trained)
+    study.seeing(one.name for one in trained if not plans_chains(one.name))
     begin = _recorded_begin if study.scenario.pairs == RECORDED else _injected_begin
     begins = begin(study, report)
     if not len(begins.submit_s):
         raise InputError(f"cluster {study.scenario.cluster!r}: no chain begins between {report}; give a wider window")
     service = service.within(begins.longest_s)
-    artifacts = timing_artifacts(policies, trained)
+    planning = [one for one in trained if plans_chains(one.name)]
+    artifacts = timing_artifacts(policies, [one for one in trained if one not in planning])
     settings = chosen_settings(study, artifacts, select, weight)
     players = service_players(policies, artifacts, settings, weight, service.decision_s)
+    players += learned_players(planning, weight, service.decision_s)
     chains = begins.play([player for _, player in players], service)
     by_name: dict[str, list[Any]] = {}
     for (name, _), of_player in zip(players, chains, strict=True):
@@ -107,7 +108,7 @@ def _recorded_begin(study: Study, report: Window) -> Begins:
     from simulator.recorded.parameters import LEAST_FIT_S
 
     record, predecessors = predecessors_in(study.data, study.scenario, report)
-    predecessors = _apart(record, predecessors, study.scenario.every_s)
+    predecessors = apart(record, predecessors, study.scenario.every_s)
     span_s = None if study.scenario.from_s is None else LEAST_FIT_S
     longest_s = int(record.limit_s[record.submit_s < report.from_s].max(initial=0))
     submit_s = record.submit_s[predecessors.row]
@@ -160,12 +161,12 @@ def timing_artifacts(policies: Sequence[str], trained: Sequence[TrainedPolicy]) 
 
     Without reactive, which submits at the end and has no setting.
     """
-    from models.provisioning.registry import is_known, make_policy
 
     fitted: dict[str, list[Artifact]] = {}
     for one in trained:
         fitted.setdefault(one.name, []).append(one.artifact)
-    rules = [name for name in dict.fromkeys((*names.ALWAYS, *policies)) if is_known(name) and name != REACTIVE]
+    asked = dict.fromkeys((*names.ALWAYS, *policies))
+    rules = [name for name in asked if is_known(name) and name != REACTIVE and not plans_chains(name)]
     return {name: [make_policy(name).fit(no_pairs(), 0)[0]] for name in rules if name not in fitted} | fitted
 
 
@@ -224,13 +225,13 @@ def service_players(
     return [*((name, by_hand[name]) for name in asked), *timed]
 
 
-def _apart(record: RecordedTrace, predecessors: Predecessors, every_s: int) -> Predecessors:
-    """Those of the predecessors that were submitted at least `every_s` after the one before."""
-    kept: list[int] = []
-    for place, submit_s in enumerate(record.submit_s[predecessors.row].tolist()):
-        if not kept or submit_s >= record.submit_s[predecessors.row[kept[-1]]] + every_s:
-            kept.append(place)
-    return type(predecessors)(predecessors.row[kept], predecessors.next_row[kept])
+def learned_players(trained: Sequence[TrainedPolicy], weight: float, decision_s: int) -> list[tuple[str, ChainPlayer]]:
+    """A player for each fit of the policies that plan chains, with its name."""
+    from models.provisioning.service.candidates import LearnedPlan, PlanArtifact
+    from models.provisioning.service.plan import Plan
+
+    plan = Plan(weight, decision_s)
+    return [(one.name, LearnedPlan(one.artifact, plan)) for one in trained if isinstance(one.artifact, PlanArtifact)]
 
 
 def waits_at(data: DataFolder, cluster: str, now_s: int, nodes: int, limits_s: Sequence[int], user: str) -> LinkWaits:

@@ -12,6 +12,7 @@ from agent.artifact import DECIDE_EVERY_S, LEAST_EVERY_S, MOST_EVERY_S
 from models.provisioning import registry
 from models.provisioning.protocol import PairTable, concatenate
 from models.provisioning.scenario import (
+    CALIBRATED,
     INJECTED,
     LEAST_RECORDED_LIMIT_S,
     LIMIT_S,
@@ -24,7 +25,7 @@ from models.provisioning.scenario import (
 from models.provisioning.training.train import SEEDS, code_version
 from models.provisioning.worlds import PAIRS, check_world
 from models.study import days, extent, futures, inputs
-from models.study.pair_tables import pair_table
+from models.study.pair_tables import apart, pair_table, predecessors_in
 from models.study.slurm import pairs as slurm_pairs
 from models.study.slurm.files import SlurmFiles
 from models.study.windows import (
@@ -41,6 +42,7 @@ from simulator.names import check_names
 from simulator.recorded.parameters import LEAST_FIT_S
 from simulator.workload import Workload
 from traces import instants
+from traces.arrays import Float64s
 from traces.clusters import ClusterSettings
 from traces.counted import counted
 from traces.errors import InputError
@@ -48,6 +50,7 @@ from traces.store.folder import DataFolder
 from traces.store.raw_files import lake_digest
 from traces.units import HOUR_S
 
+CHAINS_EVERY_S = 12 * HOUR_S  # between the first links of chains to learn from
 PAIR_NODES = (1, 8)  # sizes of pairs, where nobody asks for others
 
 
@@ -62,6 +65,7 @@ class Study:
     is_every_asked: bool = True  # somebody asked for the time between starts; else it follows from the trace
     sees_futures: bool = False  # pairs come with what simulated futures say of their decisions
     sees_days: bool = False  # pairs come with snapshots of their cluster
+    sees_chains: bool = False  # pairs come with rows of the chains that begin with them
 
     @cached_property
     def usable(self) -> Window:
@@ -91,26 +95,45 @@ class Study:
         return self._table(self.workload, self.scenario, window)
 
     def seeing(self, policies: Iterable[str]) -> Study:
-        """This study, with what those policies (registry names) see besides observations: futures, snapshots.
+        """This study, with what those policies (registry names) see besides observations: futures, snapshots, chains.
 
         Raises InputError if this world does not have them.
         """
         names = list(policies)
         looking = next((name for name in names if registry.looks_ahead(name)), None)
         reading = next((name for name in names if registry.reads_days(name)), None)
+        planning = next((name for name in names if registry.plans_chains(name)), None)
         if looking is not None:
             futures.check_world(self.scenario, looking)
         if reading is not None:
             days.check_world(self.scenario, reading)
-        sees_futures, sees_days = self.sees_futures or looking is not None, self.sees_days or reading is not None
-        if (sees_futures, sees_days) == (self.sees_futures, self.sees_days):
+        if planning is not None and self.scenario.world != CALIBRATED:
+            raise InputError(
+                f"policy {planning!r} plans chains, which are not played in --world {self.scenario.world}: give "
+                f"--world {CALIBRATED}"
+            )
+        seen = (looking is not None, reading is not None, planning is not None)
+        before = (self.sees_futures, self.sees_days, self.sees_chains)
+        futures_, days_, chains_ = (one or other for one, other in zip(seen, before, strict=True))
+        if (futures_, days_, chains_) == before:
             return self
-        return replace(self, sees_futures=sees_futures, sees_days=sees_days)
+        return replace(self, sees_futures=futures_, sees_days=days_, sees_chains=chains_)
 
     def _table(self, workload: Workload, scenario: Scenario, window: Window) -> PairTable:
         made = futures.table_with_futures if self.sees_futures else pair_table
         table = made(self.data, workload, scenario, window)
-        return days.with_days(self.data, workload, scenario, window, table) if self.sees_days else table
+        if self.sees_days:
+            table = days.with_days(self.data, workload, scenario, window, table)
+        return replace(table, candidates=self._candidates(scenario, window)) if self.sees_chains else table
+
+    def _candidates(self, scenario: Scenario, window: Window) -> Float64s:
+        """Rows of chains that begin in the window (`models.provisioning.service.rows`), by what its end shows."""
+        from models.provisioning.service.rows import chain_rows
+
+        record, predecessors = predecessors_in(self.data, scenario, window)
+        predecessors = apart(record, predecessors, CHAINS_EVERY_S)
+        span_s = None if scenario.from_s is None else LEAST_FIT_S
+        return chain_rows(record, predecessors, scenario.decide_every_s, window.until_s, span_s)
 
     def known_before(self, until_s: int) -> Study:
         """This study as of `until_s` (epoch s): what a dump taken then would hold (docs/decisions/0021).

@@ -165,3 +165,12 @@ def predecessors_in(data: DataFolder, scenario: Scenario, window: Window) -> tup
     known = [pair for pair in cut.select("job_key", "next_job_key").iter_rows() if pair[0] in rows]
     row = np.array([rows[key] for key, _ in known], np.int64)
     return record, Predecessors(row, np.array([rows.get(following, NONE) for _, following in known], np.int64))
+
+
+def apart(record: RecordedTrace, predecessors: Predecessors, every_s: int) -> Predecessors:
+    """Those of the predecessors that were submitted at least `every_s` after the one before."""
+    kept: list[int] = []
+    for place, submit_s in enumerate(record.submit_s[predecessors.row].tolist()):
+        if not kept or submit_s >= record.submit_s[predecessors.row[kept[-1]]] + every_s:
+            kept.append(place)
+    return type(predecessors)(predecessors.row[kept], predecessors.next_row[kept])

@@ -28,8 +28,8 @@ GPU_POLICIES = (
 # What a module imports by name, as Python shows it once every entry of the registry was asked for.
 BY_NAME = {
     "models.provisioning.registry": "known = models.provisioning.registry\n"
-    "[known.make_policy(name) for name in (*known.POLICIES, *known.LOOKING_AHEAD, *known.READING_DAYS)]\n"
-    "[known.artifact_of(name) for name in known.READING_DAYS]",
+    "by_name = (*known.LOOKING_AHEAD, *known.READING_DAYS, *known.PLANNING)\n"
+    "[(known.make_policy(name), known.artifact_of(name)) for name in (*known.POLICIES, *by_name)]",
     "models.queue_time.registry": "known = models.queue_time.registry\n"
     "[known.make_method(name) for name in known.METHODS]",
     "models.queue_time.methods.combination": "known = models.queue_time.methods.combination\n"
@@ -58,7 +58,7 @@ def steps() -> dict[str, Roots]:
     }
     of_fits = {
         f"fit {name}": ((*fits.FITTED_BY, registry.module_of(name)), (registry.__name__,))
-        for name in (*registry.POLICIES, *registry.LOOKING_AHEAD, *registry.READING_DAYS)
+        for name in (*registry.POLICIES, *registry.LOOKING_AHEAD, *registry.READING_DAYS, *registry.PLANNING)
     }
     kernels = ("simulator.flat.kernel", "simulator.slurm.compiled.kernel", "traces.readers.sacct.kernel")
     return asset_roots() | of_readers | of_fits | {f"compiled {name}": ((name,), ()) for name in kernels}

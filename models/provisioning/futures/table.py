@@ -83,9 +83,14 @@ def is_fresh(table: PairTable) -> NDArray[np.bool_]:
 
 def is_due(left_s: Int64s) -> NDArray[np.bool_]:
     """Whether futures are played anew at this time before the predecessor's end, s, whatever was played before."""
-    every_s = np.where(left_s <= NEAR_S, NEAR_EVERY_S, np.where(left_s <= MIDDLE_S, MIDDLE_EVERY_S, FAR_EVERY_S))
-    due: NDArray[np.bool_] = left_s % every_s == 0
+    due: NDArray[np.bool_] = left_s % played_every_s(left_s) == 0
     return due
+
+
+def played_every_s(left_s: Int64s) -> Int64s:
+    """Time between two plays of futures at this time before the predecessor's end, s."""
+    every_s = np.where(left_s <= NEAR_S, NEAR_EVERY_S, np.where(left_s <= MIDDLE_S, MIDDLE_EVERY_S, FAR_EVERY_S))
+    return np.asarray(every_s, np.int64)
 
 
 def with_futures(table: PairTable, start_s: Int64s) -> PairTable:

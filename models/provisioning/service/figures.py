@@ -10,6 +10,7 @@ import numpy as np
 from features.bootstrap import block_count, interval, resampled_means, seed_weights, start_weights
 from features.conventions import INDICATIVE_BELOW_BLOCKS
 from models.provisioning.service.chain import ServiceChain, work_of
+from models.provisioning.service.names import PLAN
 from models.provisioning.service.play import Service
 from traces.arrays import Float64s, Int64s
 from traces.units import DAY_S, HOUR_S
@@ -57,7 +58,8 @@ def service_figures(
     """A row for each policy. played: by policy, the chains of each seed, all from the same predecessors.
 
     timing: policies that choose only the moment; each row has the paired difference to the one of them with least lost
-    + weight x overlap. submit_s: (chains,) submissions of the jobs that the first links replace, for blocks of 7 days.
+    + weight x overlap, and to `plan` if that is played. submit_s: (chains,) submissions of the jobs that the first
+    links replace, for blocks of 7 days.
     """
     values = {
         name: np.array([[list(measures_of(chain, service).values()) for chain in seed] for seed in seeds])
@@ -68,24 +70,30 @@ def service_figures(
     rows = []
     for name, of_policy in values.items():
         ends = {measure: _interval(of_policy[..., k], weights) for k, measure in enumerate(MEASURES)}
-        beside = of_policy[..., 0] - values[best][..., 0].mean(axis=0)
         finished = [work_of(chain.started, service.wanted_s, 0).is_finished for seed in played[name] for chain in seed]
-        rows.append({
-            "policy": name,
-            "n": len(submit_s),
-            "blocks": blocks,
-            "indicative": blocks < INDICATIVE_BELOW_BLOCKS,
-            "seeds": len(of_policy),
-            **{measure: float(of_policy[..., k].mean()) for k, measure in enumerate(MEASURES)},
-            "ci95": ends[LOST],
-            "intervals": ends,
-            "cost_h_per_day": float((of_policy[..., 0] + weight * of_policy[..., 1]).mean()),
-            "unfinished": len(finished) - sum(finished),
-            "difference_to_best_timing": {
-                "policy": best, LOST: float(beside.mean()), "ci95": _interval(beside, weights),
-            },
-        })  # fmt: skip
+        rows.append(
+            {
+                "policy": name,
+                "n": len(submit_s),
+                "blocks": blocks,
+                "indicative": blocks < INDICATIVE_BELOW_BLOCKS,
+                "seeds": len(of_policy),
+                **{measure: float(of_policy[..., k].mean()) for k, measure in enumerate(MEASURES)},
+                "ci95": ends[LOST],
+                "intervals": ends,
+                "cost_h_per_day": float((of_policy[..., 0] + weight * of_policy[..., 1]).mean()),
+                "unfinished": len(finished) - sum(finished),
+                "difference_to_best_timing": {"policy": best, **_difference(of_policy, values[best], weights)},
+                "difference_to_plan": _difference(of_policy, values[PLAN], weights) if PLAN in values else None,
+            }
+        )
     return rows
+
+
+def _difference(of_policy: Float64s, other: Float64s, starts: Float64s | None) -> dict[str, Any]:
+    """The paired difference of the hours lost to those of another policy; both (seeds, chains, measures)."""
+    beside = of_policy[..., 0] - other[..., 0].mean(axis=0)
+    return {LOST: float(beside.mean()), "ci95": _interval(beside, starts)}
 
 
 def _interval(values: Float64s, starts: Float64s | None) -> list[float] | None:

@@ -27,10 +27,9 @@ ALWAYS = (
 
 def check_service_policies(names: Sequence[str]) -> None:
     """Raise InputError, listing the known names, for a policy that cannot play a chain of a wanted service."""
-    timing = (*registry.POLICIES, *registry.LOOKING_AHEAD)
+    known = dict.fromkeys((PLAN, *registry.PLANNING, *ALWAYS, *registry.POLICIES, *registry.LOOKING_AHEAD))
     for name in names:
-        if name not in (PLAN, *ALWAYS, *timing):
-            known = dict.fromkeys((PLAN, *ALWAYS, *timing))
+        if name not in known:
             raise InputError(f"unknown policy {name!r} for --chains; known: {', '.join(known)}")
 
 

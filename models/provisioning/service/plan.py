@@ -6,7 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agent.chains.plan import AHEAD, PlanTerms, best_of, cautious_s, covered_until, pause_until, plan_candidates
+from agent.chains.plan import (
+    AHEAD,
+    PlannedLink,
+    PlanTerms,
+    best_of,
+    cautious_s,
+    covered_until,
+    pause_until,
+    plan_candidates,
+)
 from features.observe import AT
 from models.provisioning.service.chain import Move, ServiceView, hand_over
 from simulator.recorded.record import NEVER
@@ -27,12 +36,29 @@ class Plan:
 
     def act(self, view: ServiceView) -> Move:
         """Hand over, else submit the best candidate now, else wait for the better moment."""
-        chain, now, futures = view.chain, view.now_s, view.futures
         if (move := hand_over(view)) is not None:
             return move
-        queued_s = sum(link.limit_s for link in chain.queued)
-        if len(chain.queued) >= (AHEAD if futures else 1) or view.wanted_left_s <= max(view.left_s, 0) + queued_s:
+        if not self.needs_link(view):
             return Move(again_s=NEVER)
+        best = best_of(self.candidates(view))
+        if best.delay_s == 0:
+            return Move(submit=(best.limit_s,))
+        return Move(again_s=pause_until(view.now_s, best.delay_s, self.decision_s))
+
+    def needs_link(self, view: ServiceView) -> bool:
+        """Whether the work takes another link, and one more may be queued."""
+        queued_s = sum(link.limit_s for link in view.chain.queued)
+        most = AHEAD if view.futures else 1
+        return len(view.chain.queued) < most and view.wanted_left_s > max(view.left_s, 0) + queued_s
+
+    def terms(self, view: ServiceView) -> PlanTerms:
+        """What it plans for."""
+        limits_s = view.limits_s if view.futures else (view.chain.limit_s,)
+        return PlanTerms(limits_s, view.restart_s, self.weight, self.decision_s)
+
+    def candidates(self, view: ServiceView) -> list[PlannedLink]:
+        """Each limit at its best delay (`agent.chains.plan`)."""
+        chain, now, futures = view.chain, view.now_s, view.futures
         covered_s = covered_until(max(chain.covered_until_s, now))
         if chain.queued:
             first_s = view.queued_futures(max(view.left_s, 0) + DAY_S)
@@ -42,8 +68,4 @@ class Plan:
             starts_s = futures([limit_s], horizon_s)[0] if futures else np.zeros(0, np.int64)
             return cautious_s(starts_s - now, HOUR_S * float(view.observe(limit_s)[AT.start_estimate_h]))
 
-        terms = PlanTerms(view.limits_s if futures else (chain.limit_s,), view.restart_s, self.weight, self.decision_s)
-        best = best_of(plan_candidates(terms, now, covered_s, waits))
-        if best.delay_s == 0:
-            return Move(submit=(best.limit_s,))
-        return Move(again_s=pause_until(now, best.delay_s, self.decision_s))
+        return plan_candidates(self.terms(view), now, covered_s, waits)

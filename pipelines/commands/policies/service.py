@@ -141,6 +141,15 @@ def service_policies(text: str) -> tuple[list[str], list[str]]:
     return names, [name for name in names if is_known(name) and make_policy(name).is_learned]
 
 
+def check_of_pairs(names: Sequence[str]) -> None:
+    """Raise InputError for a policy that plans chains, which pairs cannot judge."""
+    from models.provisioning.registry import plans_chains
+
+    for name in names:
+        if plans_chains(name):
+            raise InputError(f"policy {name!r} plans chains, which pairs cannot judge: give --chains 10d")
+
+
 def evaluate_service(
     out: TextIO,
     study: Study,
