@@ -66,11 +66,9 @@ def service_rows(
     if not len(begins.submit_s):
         raise InputError(f"cluster {study.scenario.cluster!r}: no chain begins between {report}; give a wider window")
     service = service.within(begins.longest_s)
-    planning = [one for one in trained if plans_chains(one.name)]
-    artifacts = timing_artifacts(policies, [one for one in trained if one not in planning])
+    artifacts = timing_artifacts(policies, trained)
     settings = chosen_settings(study, artifacts, select, weight)
-    players = service_players(policies, artifacts, settings, weight, service.decision_s)
-    players += learned_players(planning, weight, service.decision_s)
+    players = service_players(policies, trained, artifacts, settings, weight, service.decision_s)
     chains = begins.play([player for _, player in players], service)
     by_name: dict[str, list[Any]] = {}
     for (name, _), of_player in zip(players, chains, strict=True):
@@ -163,7 +161,7 @@ def timing_artifacts(policies: Sequence[str], trained: Sequence[TrainedPolicy]) 
     """
 
     fitted: dict[str, list[Artifact]] = {}
-    for one in trained:
+    for one in (one for one in trained if not plans_chains(one.name)):
         fitted.setdefault(one.name, []).append(one.artifact)
     asked = dict.fromkeys((*names.ALWAYS, *policies))
     rules = [name for name in asked if is_known(name) and name != REACTIVE and not plans_chains(name)]
@@ -194,6 +192,7 @@ def chosen_settings(
 
 def service_players(
     policies: Sequence[str],
+    trained: Sequence[TrainedPolicy],
     artifacts: Mapping[str, Sequence[Artifact]],
     settings: Mapping[str, float],
     weight: float,
@@ -201,13 +200,16 @@ def service_players(
 ) -> list[tuple[str, ChainPlayer]]:
     """The players of those policies and of the ones that are always played, each with the name of its row.
 
-    artifacts, settings: by name, of the policies that choose only the moment; they come last, a player for each seed.
+    artifacts, settings: by name, of the policies that choose only the moment. They come last, a player for each seed,
+    after those of the fits in `trained` that plan.
     """
     from agent.chains.plan import ESTIMATES
+    from models.provisioning.service.candidates import LearnedPlan, PlanArtifact
     from models.provisioning.service.plan import Plan
     from models.provisioning.service.rules import KeepAhead, SubmitAtEnd
     from models.provisioning.service.timing import TimedPlayer, TimingOracle
 
+    plan = Plan(weight, decision_s)
     (estimate,), setting = artifacts[names.MOMENT], settings[names.MOMENT]
     by_hand: dict[str, ChainPlayer] = {
         REACTIVE: SubmitAtEnd(),
@@ -218,20 +220,12 @@ def service_players(
         names.LONGEST: TimedPlayer(estimate, setting, limit=names.LONGEST),
         names.HAND_OVER: TimedPlayer(estimate, ESTIMATES, limit=names.LONGEST, hands_over=True),
         ORACLE: TimingOracle(),
-        names.PLAN: Plan(weight, decision_s),
+        names.PLAN: plan,
     }
     asked = [name for name in dict.fromkeys((*names.ALWAYS, *policies)) if name in by_hand]
     timed = [(name, TimedPlayer(one, settings[name])) for name, of_policy in artifacts.items() for one in of_policy]
-    return [*((name, by_hand[name]) for name in asked), *timed]
-
-
-def learned_players(trained: Sequence[TrainedPolicy], weight: float, decision_s: int) -> list[tuple[str, ChainPlayer]]:
-    """A player for each fit of the policies that plan chains, with its name."""
-    from models.provisioning.service.candidates import LearnedPlan, PlanArtifact
-    from models.provisioning.service.plan import Plan
-
-    plan = Plan(weight, decision_s)
-    return [(one.name, LearnedPlan(one.artifact, plan)) for one in trained if isinstance(one.artifact, PlanArtifact)]
+    learned = [(one.name, LearnedPlan(one.artifact, plan)) for one in trained if isinstance(one.artifact, PlanArtifact)]
+    return [*((name, by_hand[name]) for name in asked), *learned, *timed]
 
 
 def waits_at(data: DataFolder, cluster: str, now_s: int, nodes: int, limits_s: Sequence[int], user: str) -> LinkWaits:

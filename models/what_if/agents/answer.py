@@ -99,7 +99,7 @@ def agents_rows(
     names = [REACTIVE, *(name for name in dict.fromkeys(policies) if name != REACTIVE)]
     artifacts = timing_artifacts(policies, trained)
     settings = chosen_settings(study, artifacts, select, weight)
-    players = dict(service_players(policies, artifacts, settings, weight, service.decision_s))
+    players = dict(service_players(policies, trained, artifacts, settings, weight, service.decision_s))
     return [
         row
         for share in shares
