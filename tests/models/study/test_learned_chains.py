@@ -9,7 +9,7 @@ import pytest
 
 from models.study import fits
 from models.study.windows import Window
-from pipelines.entry import main
+from pipelines.cli import main
 from tests.models.study.test_recorded import CUT, data, study_of
 from traces import instants
 from traces.store.folder import DataFolder
