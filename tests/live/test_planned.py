@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.chains.links import measured_restart_s
 from agent.chains.state import ChainState, Folder
 from agent.slurm.commands import Commands
 from agent.slurm.limits import read_limits
@@ -28,10 +29,13 @@ IS_FULL = os.environ.get("BATON_LIVE") == "full"
 RATE, CYCLE_S, LIMIT_H = 300.0, 150.0, 1
 LINKS, CHAINS = (8, 3) if IS_FULL else (3, 2)
 NODES = CHAINS + 1  # one more than links run
-# A job that saves when it is signalled, and asks for another link; the file shows when which link saved.
+# A job that saves when it is signalled, and asks for another link; the file shows when which link saved. It prints a
+# restart cost of 240 s, and 60 s of saving.
 SCRIPT = f"""#!/bin/sh
 #SBATCH --time={LIMIT_H}:00:00 --nodes=1 --ntasks=8 --signal=B:USR1@300 --open-mode=append
-trap 'echo "$BATON_LINK $SLURM_JOB_ID" >> "$BATON_CHAIN_DIR/saved"; kill $!; exit 85' USR1
+trap 'echo "$BATON_LINK $SLURM_JOB_ID" >> "$BATON_CHAIN_DIR/saved"; kill $!
+echo "baton: job $SLURM_JOB_ID saved in 60 s"; exit 85' USR1
+echo "baton: job $SLURM_JOB_ID resumed after 240 s"
 sleep 3600 &
 wait
 """
@@ -41,7 +45,8 @@ CLOSED = "PartitionName=closed Nodes=ALL AllowAccounts=nobody MaxTime=2-00:00:00
 @pytest.fixture(scope="module")
 def fast(version: str) -> Iterator[Slurm]:
     """A Slurm that enforces limits, on a clock 300 times as fast."""
-    settings = {**SETTINGS, "AccountingStorageEnforce": "limits", "MinJobAge": "172800"}
+    ages = {"PriorityFlags": "ACCRUE_ALWAYS", "PriorityWeightAge": "100000", "PriorityMaxAge": "1-00:00:00"}
+    settings = {**SETTINGS, **ages, "AccountingStorageEnforce": "limits", "MinJobAge": "172800"}
     cluster = Cluster(nodes=NODES, settings=settings, partitions=(*Cluster().partitions, CLOSED))
     with Slurm.running(cluster, FastClock(RATE), version) as slurm:
         yield slurm
@@ -78,9 +83,33 @@ def test_planned_chains_survive_kills(fast: Slurm, record_property: Callable[[st
     assert killer.left == 0 and {state.status for state in states.values()} == {"done"}, kept[0].log()
     handed = [_audited(fast, one, states[one.name]) for one in kept]
     assert sum(handed) >= 1, _logs(kept)
+    assert {measured_restart_s(state) for state in states.values()} <= {240, 300}, states
     record_property(
         "said", f"Slurm {fast.version}: {CHAINS} planned chains, {counted(sum(handed), 'hand-over')}, {kills} kills"
     )
+
+
+def test_a_link_of_a_job_that_never_saves_is_held_and_gains_priority(fast: Slurm) -> None:
+    """By PriorityFlags=ACCRUE_ALWAYS: the link is submitted at once, and starts when the older one has ended."""
+    kept = Kept(fast, fast.folder / "planned", "never", 2, CYCLE_S, more={"plan": "auto", "saves": "never"})
+
+    def priority() -> int:
+        queued = fast.run("squeue", "-h", "--states=PD", "-O", "Name:40,Reason:20,PriorityLong:20").splitlines()
+        held = [line.split() for line in queued if line.startswith("never-") and "Dependency" in line]
+        return int(held[0][2]) if held else 0
+
+    kept.start()
+    try:
+        fast.wait(60, lambda: priority() > 0, "the second link to be held")
+        begun = priority()
+        fast.wait(30, lambda: priority() > begun, "the held link to gain priority")
+        fast.wait(120, lambda: kept.status() is not None, "the end of the chain")
+    finally:
+        kept.end()
+    first, second = _state(kept).attempts
+    assert second.after == f"afterany:{first.job_id}" and not first.handed_to, kept.log()
+    assert first.end_s is not None and second.start_s is not None and 0 <= second.start_s - first.end_s <= 600
+    assert "PriorityFlags=ACCRUE_ALWAYS" in kept.log()
 
 
 def test_what_a_plan_reads_of_limits_and_a_closed_partition(fast: Slurm) -> None:
