@@ -50,7 +50,7 @@ def test_slurm_is_asked_once_where_the_output_of_a_living_job_goes(tmp_path: Pat
     commands = OneOutput(f"{path}|\n")
     outputs = JobOutputs(commands)
     assert outputs.restart_times("7", is_alive=False) == {}, "an ended job is not asked about"
-    for is_alive in (True, False):
+    for is_alive in (True, True, False):
         assert outputs.restart_times("7", is_alive=is_alive) == {"resumed_s": 4}
     assert commands.asked == 1
     path.write_bytes(path.read_bytes() + b"x" * TAIL_BYTES)
