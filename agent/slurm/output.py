@@ -20,6 +20,7 @@ from traces.units import DAY_S
 
 TAIL_BYTES = 1 << 20  # of the end of a file, that are read
 MOST_S = 10 * DAY_S  # longer times are ignored
+STDOUT = re.compile(r"^ *StdOut=(.*)$", re.MULTILINE)
 KINDS = {"resumed_s": "resumed after", "saved_s": "saved in"}
 
 
@@ -37,10 +38,10 @@ class JobOutputs:
         """
         try:
             if is_alive and job_id not in self._paths:
-                answer = self._commands.run("squeue", "--noheader", f"--jobs={job_id}", "--Format=STDOUT:0|")
-                self._paths[job_id] = answer.rstrip("\n").removesuffix("|")
+                answer = self._commands.run("scontrol", "show", "job", job_id)  # squeue prints slurm-%j.out since 24.11
+                self._paths[job_id] = STDOUT.findall(answer)[-1]
             return printed_times(_tail(self._paths[job_id]), job_id)
-        except (SlurmError, OSError, ValueError, KeyError):  # ValueError: a path with NUL
+        except (SlurmError, OSError, ValueError, LookupError):  # ValueError: a path with NUL
             return {}
 
 

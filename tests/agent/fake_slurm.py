@@ -153,7 +153,7 @@ class FakeSlurm:
     def call(self, argv: Sequence[str]) -> str:
         """What a command prints. Raises SlurmError."""
         return {"squeue": self._squeue, "sbatch": self._sbatch, "scancel": self._scancel, "sacct": self._sacct,
-                "sdiag": self._sdiag}[argv[0]](argv)  # fmt: skip
+                "sdiag": self._sdiag, "scontrol": self._scontrol}[argv[0]](argv)  # fmt: skip
 
     def _squeue(self, argv: Sequence[str]) -> str:
         jobs = [job for job in self.jobs if self._is_known(job)]
@@ -178,7 +178,7 @@ class FakeSlurm:
             "NumNodes": str(job.nodes), "TimeLimit": f"{minutes // 60}:{minutes % 60:02}:00",
             "SubmitTime": str(job.submit_s), "StartTime": _shown(job.start_s), "EndTime": _shown(end_s),
             "PriorityLong": "100", "RestartCnt": str(job.restarts), "Comment": "(null)", "NodeList": "",
-            "exit_code": str(job.exit_status << 8), "STDOUT": self.output(job),
+            "exit_code": str(job.exit_status << 8),
         }[name]  # fmt: skip
 
     def _sbatch(self, argv: Sequence[str]) -> str:
@@ -209,6 +209,10 @@ class FakeSlurm:
             f"{job.id}|{job.state}|{job.exit_status}:0|{job.submit_s}|{_shown(job.start_s)}|{_shown(job.end_s)}\n"
             for job in jobs
         )
+
+    def _scontrol(self, argv: Sequence[str]) -> str:
+        (job,) = [job for job in self.jobs if str(job.id) == argv[-1]]
+        return f"JobId={job.id} JobName={job.name}\n   StdOut={self.output(job)}\n"
 
     def _sdiag(self, argv: Sequence[str]) -> str:
         return f"***\nsdiag output at Sun Nov 22 15:30:37 2026 ({self.now_s})\n***\n"

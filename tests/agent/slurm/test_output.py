@@ -20,7 +20,7 @@ class OneOutput(Commands):
         self.answer, self.asked = answer, 0
 
     def run(self, *argv: str, pass_fds: Sequence[int] = (), environment: object = None) -> str:
-        """The answer of squeue."""
+        """The answer of scontrol."""
         self.asked += 1
         if isinstance(self.answer, SlurmError):
             raise self.answer
@@ -47,7 +47,7 @@ def test_plain_numbers_of_the_job_alone_count(text: str, found: dict[str, int]) 
 def test_slurm_is_asked_once_where_the_output_of_a_living_job_goes(tmp_path: Path) -> None:
     path = tmp_path / "out | of job.txt"
     path.write_bytes(b"\xff\0" * TAIL_BYTES + b"\nbaton: job 7 resumed after 4 s\n")
-    commands = OneOutput(f"{path}|\n")
+    commands = OneOutput(f"JobId=7\n   StdIn=/dev/null\n   StdOut={path}\n   TresPerTask=cpu=1\n")
     outputs = JobOutputs(commands)
     assert outputs.restart_times("7", is_alive=False) == {}, "an ended job is not asked about"
     for is_alive in (True, True, False):
@@ -60,6 +60,7 @@ def test_slurm_is_asked_once_where_the_output_of_a_living_job_goes(tmp_path: Pat
 def test_an_output_that_cannot_be_read_is_no_error(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for answer in ("/dev/null", str(tmp_path / "pipe"), str(tmp_path / "gone"), str(tmp_path), "", "a\0b"):
-        assert JobOutputs(OneOutput(f"{answer}|\n")).restart_times("7", is_alive=True) == {}
-    refused = SlurmError("refused", "squeue", "Invalid job id specified")
-    assert JobOutputs(OneOutput(refused)).restart_times("7", is_alive=True) == {}
+        assert JobOutputs(OneOutput(f"   StdOut={answer}\n")).restart_times("7", is_alive=True) == {}
+    refused = SlurmError("refused", "scontrol", "slurm_load_jobs error: Invalid job id specified")
+    for without in (refused, "", "JobId=7"):
+        assert JobOutputs(OneOutput(without)).restart_times("7", is_alive=True) == {}
