@@ -19,9 +19,9 @@ from models.provisioning.comparison.outcomes import cost_h, play
 from models.provisioning.learning.hyperparameters import TUNABLE, with_values
 from models.provisioning.mirage import foundations, training
 from models.provisioning.mirage.artifact import DayArtifact
-from models.provisioning.mirage.policies import MirageNetwork
+from models.provisioning.mirage.policies import MirageNetwork, moe_dqn, moe_pg, transformer_dqn, transformer_pg
 from models.provisioning.mirage.snapshots import HISTORY, Histories
-from models.provisioning.mirage.trees import MirageTrees, flat
+from models.provisioning.mirage.trees import MirageTrees, flat, forest, xgboost
 from models.provisioning.protocol import Learner, PairTable, Resumable, TrainedPolicy, concatenate
 from models.provisioning.registry import (
     READING_DAYS,
@@ -72,6 +72,7 @@ def test_a_network_is_asked_for_by_name_and_is_compared_not_released(name: str) 
     check_policy(name)
     policy = make_policy(name)
     assert policy.name == name and policy.is_learned and isinstance(policy, Learner)
+    assert policy in [made() for made in (forest, xgboost, transformer_dqn, transformer_pg, moe_dqn, moe_pg)]
     assert reads_days(name) and not is_releasable(name) and name not in every_policy()
     assert issubclass(artifact_of(name), DayArtifact) and artifact_of("dqn") is Artifact
     assert is_releasable("dqn") and is_releasable("champion")
