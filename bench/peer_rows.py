@@ -26,6 +26,7 @@ COLUMNS = {
     "interruption at 0.5 h of overlap": at_budget("0.5"),
 }
 SHARES = ("reduction", "zero share")
+OF_A_LOAD = ("interruption", *SHARES, "overlap")  # what is recorded of a load
 
 
 def print_table(
@@ -51,9 +52,10 @@ def print_table(
             line = f"{whole.policy:36s} {cell.load:6s} {n:4d}"
             for what, key in COLUMNS.items():
                 scale, unit = (100.0, "%") if what in SHARES else (1.0, "h")
-                value, draws_of = scale * known[key][0], draws.get(key)
-                ends = None if draws_of is None else interval(scale * draws_of)
-                run.add(name, f"{prefix}{what}", value, unit, n=n, interval=ends)
+                value, draws_of = scale * known[key][0] + 0.0, draws.get(key)  # no -0.0
+                ends = None if draws_of is None else interval(scale * draws_of + 0.0)
+                if cell.load == "all" or what in OF_A_LOAD:
+                    run.add(name, f"{prefix}{what}", value, unit, n=n, interval=ends)
                 line += f"{_with_ends(value, ends):>22s}"
             print(f"{line}  {whole.settings[at]:g}", flush=True)
 

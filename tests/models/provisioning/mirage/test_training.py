@@ -128,7 +128,7 @@ def test_a_third_of_the_pairs_is_held_out_with_all_their_probes(monkeypatch: pyt
 
     def looked_at(network: torch.nn.Module, histories: Histories, rows: np.ndarray) -> np.ndarray:
         held.append(rows)
-        return histories.pairs.gap_h[rows][:, None] + 2.0
+        return np.asarray(histories.pairs.gap_h[rows][:, None] + 2.0)
 
     monkeypatch.setattr(training, "looked_at", looked_at)
     stages = [training.Stage("", training.probe_rows(PAIRS), 2, 1e-3, 16)]
