@@ -26,6 +26,7 @@ from simulator.flat.state import (
     RUNNING_START,
     FlatJobs,
     copy_state,
+    withdraw,
 )
 from simulator.names import SCHEDULERS
 from simulator.workload import Workload
@@ -148,3 +149,22 @@ def test_a_full_queue_is_reported_and_nothing_is_lost() -> None:
         roomy, expected = new_state(knobs, len(jobs), len(jobs), 16), np.full(len(jobs), NONE)
         advance(as_jobs(jobs), knobs, roomy, expected, NEVER, NONE)
         assert starts.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(("scheduler", "start_s"), [("fifo", 100), ("mirage", 120)])
+@pytest.mark.parametrize("blocks_from", ["queue", "node"])
+def test_others_start_when_a_job_is_withdrawn(scheduler: str, start_s: int, blocks_from: str) -> None:
+    """On two nodes a job of one node waits behind one of two nodes until that leaves at 100 s; mirage has a tick then.
+
+    The job of two nodes waits for the other node, or it runs.
+    """
+    others = [(0, 1, 5000, 5000), (20, 1, 500, 500)] if blocks_from == "queue" else [(20, 1, 500, 500)]
+    rows, knobs = (
+        with_extra(workload(others), size=2, run_s=900, limit_s=900),
+        checked_knobs(scheduler=scheduler, capacity=2),
+    )
+    state, starts = new_state(knobs, len(others), 8, 2), np.full(len(others) + 1, NONE)
+    submit(state, len(others), 0 if blocks_from == "node" else 10)
+    assert advance(rows, knobs, state, starts, 99, NONE) == NONE and starts[len(others) - 1] == NONE
+    withdraw(state, len(others), 100)
+    assert advance(rows, knobs, state, starts, 5000, len(others) - 1) == start_s
