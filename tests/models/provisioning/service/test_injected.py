@@ -16,7 +16,7 @@ from models.provisioning.futures.injected import Owners, injected_starts_ahead
 from models.provisioning.futures.table import is_fresh
 from models.provisioning.pairs.injected import build_pairs
 from models.provisioning.protocol import PairTable
-from models.provisioning.service.chain import Move, ServiceChain, ServiceView
+from models.provisioning.service.chain import Link, Move, ServiceChain, ServiceView
 from models.provisioning.service.injected import FlatChainCluster, InjectedCluster
 from models.provisioning.service.plan import Plan
 from models.provisioning.service.play import Service, play_injected
@@ -87,7 +87,7 @@ class Replays:
         """The start of each link in a whole replay."""
         count = len(self.jobs)
         run_s = [link.limit_s if link.start_s == NEVER else link.end_s - link.start_s for link in self.links]
-        columns = (
+        columns: tuple[Any, ...] = (
             np.arange(count + 1, count + 1 + len(self.links)), [link.submit_s for link in self.links],
             [self.nodes] * len(self.links), run_s, [link.limit_s for link in self.links], [-1] * len(self.links),
         )  # fmt: skip
@@ -200,10 +200,16 @@ def test_the_oracle_takes_the_best_moment_of_the_pair(scheduler: str) -> None:
 
 
 def test_what_the_oracle_chooses_may_lie_in_the_past() -> None:
-    """A job that comes at 500 s takes the node that a link of the first decisions has at 970 s, when the first ends."""
-    jobs = workload([(0, 1, 2000, 2000), (500, 1, 900, 900)])
-    ((chain,),) = play_injected(cluster_of(jobs, "easy", 2, 1), np.array([10]), [TimingOracle()], SERVICE)
-    assert times_of(chain)[1] == (LIMIT_S, 130, 970, 970 + LIMIT_S)
+    """A link of the first decisions has a node at 900 s; later ones wait for a job of 500 s that takes both nodes."""
+    jobs = workload([(0, 1, 900, 900), (500, 2, 900, 900)])
+    cluster = cluster_of(jobs, "easy", 2, 1)
+    ((chain,),) = play_injected(cluster, np.array([10]), [TimingOracle()], SERVICE)
+    assert times_of(chain)[1] == (LIMIT_S, 130, 900, 900 + LIMIT_S)
+    chain = cluster.chain(0)
+    assert cluster.would_start(chain, 970, LIMIT_S) > 970
+    chain.queued = [Link(LIMIT_S, 130)]
+    cluster.change(chain, 130, chain.queued, ())
+    assert cluster.first_start(chain, 130) == (900, (0,))
 
 
 @dataclass
