@@ -141,13 +141,14 @@ def service_policies(text: str) -> tuple[list[str], list[str]]:
     return names, [name for name in names if is_known(name) and make_policy(name).is_learned]
 
 
-def check_of_pairs(names: Sequence[str]) -> None:
-    """Raise InputError for a policy that plans chains, which pairs cannot judge."""
+def of_pairs(names: list[str]) -> list[str]:
+    """Return the names. Raises InputError for a policy that plans chains, which pairs cannot judge."""
     from models.provisioning.registry import plans_chains
 
     for name in names:
         if plans_chains(name):
             raise InputError(f"policy {name!r} plans chains, which pairs cannot judge: give --chains 10d")
+    return names
 
 
 def evaluate_service(
