@@ -1,8 +1,8 @@
 """Mirage's foundation networks as released: a transformer encoder, and a mixture of ten with a gate.
 
 Sizes, layers and initial weights are those of the authors' code (github.com/zhaozhang/Mirage, src/model): no
-normalisation of the inputs, no encoding of positions. There a network has one output per state; Baton's own learners
-(`models.provisioning.mirage.learners`) give it several. torch is imported inside functions.
+normalisation of the inputs, no encoding of positions. There a network has one output per state; learners over a day
+(`bench.mirage.learners`) give it several. torch is imported inside functions.
 """
 
 from __future__ import annotations
