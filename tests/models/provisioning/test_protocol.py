@@ -33,6 +33,7 @@ def two_decisions(*successor_starts_h: float) -> PairTable:
         ahead=np.arange(pairs * 2 * len(AHEAD), dtype=np.float32).reshape(-1, len(AHEAD)),
         snapshots=np.arange(3.0 * pairs, dtype=np.float32)[:, None],
         last_snapshot=np.arange(pairs * 2),
+        candidates=np.arange(2.0 * pairs).reshape(pairs, 2),
     )
 
 
@@ -64,6 +65,7 @@ def test_taken_pairs_bring_all_that_is_theirs(chosen: list[int]) -> None:
         for name in ("decision_s", "successor_start_s", "observations", "ahead", "last_snapshot"):
             np.testing.assert_array_equal(getattr(taken, name)[mine], getattr(pairs, name)[theirs])
     assert taken.offset.tolist() == [2 * place for place in range(len(chosen) + 1)]
+    np.testing.assert_array_equal(taken.candidates, pairs.candidates)
 
 
 def test_a_mask_takes_the_pairs_where_it_holds() -> None:
