@@ -109,8 +109,8 @@ class Study:
             days.check_world(self.scenario, reading)
         if planning is not None and self.scenario.world != CALIBRATED:
             raise InputError(
-                f"policy {planning!r} plans chains, which are not played in --world {self.scenario.world}: give "
-                f"--world {CALIBRATED}"
+                f"policy {planning!r} learns from chains of recorded jobs, which --world {self.scenario.world} lacks: "
+                f"give --world {CALIBRATED}"
             )
         seen = (looking is not None, reading is not None, planning is not None)
         before = (self.sees_futures, self.sees_days, self.sees_chains)

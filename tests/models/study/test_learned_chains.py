@@ -33,7 +33,7 @@ def test_they_are_fitted_kept_and_held_against_plan(data: DataFolder, capfd: pyt
 
     train = ["train", "--policies", "plan-regret", "--until", until, "--seeds", "1"]
     code, _, err = answer(*train, "--pair-nodes", "1")
-    assert code == 2 and "policy 'plan-regret' plans chains, which are not played in --world plain" in err
+    assert code == 2 and "policy 'plan-regret' learns from chains of recorded jobs, which --world plain lacks" in err
     code, found, _ = answer(*train, "--world", "calibrated")
     (fit,) = found["policies"]
     assert code == 0 and fit["run_id"] and (fit["reused"], fit["is_releasable"]) == (False, False)
