@@ -29,6 +29,8 @@ COLOURS: dict[str, tuple[str, str]] = {
     "oracle": ("#1b1f25", "#e8eaee"),
     # players of chains
     "plan": ("#a3340b", "#ff9d73"),
+    "plan-time-min": ("#c0392b", "#ff8f85"),
+    "plan-elastic": ("#a05a00", "#e8a94f"),
     "longest-hand-over": ("#0b6e5f", "#46c7b2"),
     "longest": ("#31588a", "#8db4e6"),
     "shortest": ("#8a5a2b", "#d8a877"),

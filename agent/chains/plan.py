@@ -21,14 +21,23 @@ the candidate. The candidate's objective is the expected loss for each hour that
 is the renewal-reward rate if each later handover were like this one. The next link is submitted if no candidate with
 x > 0 has a lower J than the best with x = 0. All candidates meet the same futures (common random numbers).
 
+A job that can live with less than its limit (`PlanTerms.shortens`) may name a least limit (sbatch --time-min). Slurm
+starts it as early as a link of the least limit T and gives it the longest limit up to L that fits then. In future k
+that is the longest listed limit whose wait is no longer than W_k(T). A longer L never delays it, so L is the longest
+listed limit, a candidate is T, and the limit that it gets in future k takes the place of L above.
+
+An elastic job may run on fewer nodes than its own N. On n nodes it works at a speed s = (n / N) ** scaling, so 1 - s of
+its hours are lost, and a link that takes over early from one of speed s' gives up only s' of each of those hours. J's
+numerator is then larger by mean_k((1 - s) L + (1 - s') min(g_k, 0)). No such J is below 1 - s unless s > s'.
+
 Candidates are pruned: limits under LEAST_RESTARTS restart costs, and limits L with restart / L above the lowest J found
-for a longer limit, because J(L, x) is no lower wherever a gap is expected.
+for a longer limit, because J(L, x) is no lower wherever a gap is expected. (Not if a link may get more than T.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +61,9 @@ class PlanTerms:
     restart_s: int  # lost in each link after the first
     weight: float  # hours lost that an hour of overlap is worth
     decision_s: int  # between two decisions
+    shortens: bool = False  # whether a link may get less than it asks for (--time-min)
+    speed: float = 1.0  # of the link, work done in an hour
+    covered_speed: float = 1.0  # of the link that covers the work until then
 
     @property
     def useful_s(self) -> tuple[int, ...]:
@@ -61,14 +73,21 @@ class PlanTerms:
 
 @dataclass(frozen=True)
 class PlannedLink:
-    """A limit at its best delay, s. rate: its J. gap_s, start_s: (futures,) gap, s, and start, epoch s."""
+    """A limit at its best delay, s. rate: its J. least_s: the least limit that it may get.
+
+    held_s, gap_s, start_s: (futures,) the limit that it gets and the gap, s, and the start, epoch s.
+    """
 
     limit_s: int
+    least_s: int
     delay_s: int
     rate: float
     restart_s: int
+    held_s: Int64s = field(repr=False)
     gap_s: Int64s = field(repr=False)
     start_s: Int64s = field(repr=False)
+    speed: float = 1.0
+    nodes: int | None = None  # None: the script's
 
     @property
     def expectation(self) -> dict[str, Any]:
@@ -78,8 +97,9 @@ class PlannedLink:
         ci95: the interval of that mean, from draws of futures. restarts_per_day. start_s: median start, epoch s;
         start_range_s: in the shortest and longest tenth of futures. None where the link would do no work.
         """
-        lost_s = np.maximum(self.gap_s, 0) + self.restart_s
-        work_s = self.limit_s + np.minimum(self.gap_s, 0) - self.restart_s
+        served_s = self.held_s + np.minimum(self.gap_s, 0) - self.restart_s
+        work_s = self.speed * served_s
+        lost_s = np.maximum(self.gap_s, 0) + self.restart_s + served_s - work_s
         drawn = np.random.default_rng(0).integers(0, len(lost_s), (DRAWS, len(lost_s)))
         drawn_lost_s, drawn_work_s = lost_s[drawn].mean(axis=1), work_s[drawn].mean(axis=1)
         day_h, does_work = DAY_S / HOUR_S, bool((drawn_work_s > 0).all())
@@ -87,6 +107,8 @@ class PlannedLink:
         first_s, median_s, last_s = (int(at_s) for at_s in np.quantile(self.start_s, (0.1, 0.5, 0.9)))
         return {
             "limit_s": self.limit_s,
+            "least_s": self.least_s,
+            "nodes": self.nodes,
             "delay_s": self.delay_s,
             "interruption_h": float(np.maximum(self.gap_s, 0).mean()) / HOUR_S,
             "lost_h_per_day": float(day_h * lost_s.mean() / work_s.mean()) if does_work else None,
@@ -104,15 +126,24 @@ def cautious_s(wait_s: Int64s, estimate_s: float | None) -> Int64s:
     return found
 
 
-def covered_until(covered_s: int, queued_start_s: Int64s | None = None, queued_limit_s: int = 0) -> Int64s:
+def granted_s(waits: Mapping[int, Int64s]) -> Int64s:
+    """The longest limit whose wait is no longer than that of the shortest one, s, (futures,). waits: s, by limit."""
+    soonest_s = waits[min(waits)]
+    found: Int64s = np.max([np.where(wait_s <= soonest_s, limit_s, 0) for limit_s, wait_s in waits.items()], axis=0)
+    return found
+
+
+def covered_until(covered_s: int, queued_s: Mapping[int, Int64s] | None = None) -> Int64s:
     """The times C_k, epoch s, (1,) or (futures + 1,). covered_s: end of the last running link, or now if that is later.
 
-    queued_start_s: (futures,), epoch s, starts of the queued link; None if none is queued.
+    queued_s: (futures,), epoch s, starts of the queued link by the limits that it may get; None if none is queued.
     """
     covered = np.array([covered_s])
-    if queued_start_s is None:
+    if queued_s is None:
         return covered
-    until: Int64s = np.maximum(np.append(queued_start_s, queued_start_s.max()) + queued_limit_s, covered)
+    start_s = queued_s[min(queued_s)]
+    end_s = start_s + granted_s(queued_s)
+    until: Int64s = np.maximum(np.append(end_s, end_s[np.argmax(start_s)]), covered)
     return until
 
 
@@ -126,30 +157,59 @@ def plan_candidates(
     left_s = int(covered_s.max()) - now_s
     delays_s = np.arange(0, left_s + 1, terms.decision_s)
     found: list[PlannedLink] = []
+    known: dict[int, Int64s] = {}
     for limit_s in reversed(terms.useful_s):
-        if prune and found and terms.restart_s / limit_s >= min(one.rate for one in found):
+        if prune and not terms.shortens and found and terms.restart_s / limit_s >= min(one.rate for one in found):
             break
-        wait_s = waits(limit_s, left_s + DAY_S)
+        known[limit_s] = wait_s = waits(limit_s, left_s + DAY_S)
+        asked_s = max(known) if terms.shortens else limit_s
+        held_s = granted_s(known) if terms.shortens else np.full(len(wait_s), limit_s)
         gap_s = now_s + wait_s - covered_s
-        losses = plan_losses(terms, gap_s, delays_s, limit_s)
+        losses = plan_losses(terms, gap_s, delays_s, held_s)
         at = int(np.argmin(losses))
         delay_s = int(delays_s[at])
         start_s = now_s + delay_s + wait_s
-        found.append(PlannedLink(limit_s, delay_s, float(losses[at]), terms.restart_s, gap_s + delay_s, start_s))
+        rate, late_s = float(losses[at]), gap_s + delay_s
+        found.append(
+            PlannedLink(asked_s, limit_s, delay_s, rate, terms.restart_s, held_s, late_s, start_s, terms.speed)
+        )
+    return found
+
+
+def node_counts(nodes: int, least: int) -> tuple[int, ...]:
+    """The numbers of nodes to compare for a job of `nodes` that can run on `least`: halves, from the most."""
+    halves = [nodes >> power for power in range(nodes.bit_length()) if nodes >> power > least]
+    return (*halves, least)
+
+
+def elastic_candidates(
+    terms: PlanTerms, nodes: tuple[int, ...], scaling: float, of_nodes: Callable[[PlanTerms, int], list[PlannedLink]]
+) -> list[PlannedLink]:
+    """The candidates of each number of nodes that may be best. nodes: falling from the job's own.
+
+    of_nodes(terms, nodes): those of that number (`plan_candidates`).
+    """
+    found: list[PlannedLink] = []
+    for count in nodes:
+        speed = (count / nodes[0]) ** scaling
+        is_worse = found and speed <= terms.covered_speed and best_of(found).rate <= 1 - speed
+        if not is_worse:
+            found += [replace(one, nodes=count) for one in of_nodes(replace(terms, speed=speed), count)]
     return found
 
 
 def best_of(found: list[PlannedLink]) -> PlannedLink:
-    """The candidate of lowest J; of equal ones, the shortest limit."""
-    return min(found, key=lambda one: (one.rate, one.limit_s, one.delay_s))
+    """The candidate of lowest J; of equal ones, the shortest limit, and of these the one that gives up least of it."""
+    return min(found, key=lambda one: (one.rate, one.limit_s, -one.least_s, one.delay_s))
 
 
-def plan_losses(terms: PlanTerms, gap_s: Int64s, delays_s: Int64s, limit_s: int) -> Float64s:
-    """J of a limit at each delay, (delays,). gap_s: (futures,) gaps without a delay, s."""
+def plan_losses(terms: PlanTerms, gap_s: Int64s, delays_s: Int64s, held_s: Int64s) -> Float64s:
+    """J at each delay, (delays,). held_s, gap_s: (futures,) the limit that it gets, and its gap without a delay, s."""
     gaps_s = gap_s[None] + delays_s[:, None]
     both_s = terms.weight * terms.decision_s / 2 * (gaps_s < 0)
-    lost_s = (np.maximum(gaps_s, 0) + terms.restart_s + both_s).mean(axis=1)
-    added_s = (limit_s + gaps_s).mean(axis=1)
+    slow_s = (1 - terms.speed) * held_s + (1 - terms.covered_speed) * np.minimum(gaps_s, 0)
+    lost_s = (np.maximum(gaps_s, 0) + terms.restart_s + both_s + slow_s).mean(axis=1)
+    added_s = (held_s + gaps_s).mean(axis=1)
     rate: Float64s = np.where(added_s > 0, lost_s / np.maximum(added_s, 1), np.inf)
     return rate
 
@@ -170,8 +230,8 @@ def plan_moment(terms: PlanTerms, now_s: int, end_s: int, wait_s: Int64s, *, is_
     at = int(np.argmin(rates))
     late_s = gaps_s[at]
     return PlannedLink(
-        limit_s=limit_s, delay_s=int(delays_s[at]), rate=float(rates[at]), restart_s=terms.restart_s,
-        gap_s=late_s, start_s=end_s + late_s,
+        limit_s=limit_s, least_s=limit_s, delay_s=int(delays_s[at]), rate=float(rates[at]), restart_s=terms.restart_s,
+        held_s=np.full(len(late_s), limit_s), gap_s=late_s, start_s=end_s + late_s,
     )  # fmt: skip
 
 

@@ -221,6 +221,8 @@ def service_players(
         names.HAND_OVER: TimedPlayer(estimate, ESTIMATES, limit=names.LONGEST, hands_over=True),
         ORACLE: TimingOracle(),
         names.PLAN: plan,
+        names.TIME_MIN: Plan(weight, decision_s, shortens=True),
+        names.ELASTIC: Plan(weight, decision_s, least_share=names.LEAST_SHARE),
     }
     asked = [name for name in dict.fromkeys((*names.ALWAYS, *policies)) if name in by_hand]
     timed = [(name, TimedPlayer(one, settings[name])) for name, of_policy in artifacts.items() for one in of_policy]

@@ -16,10 +16,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from simulator.recorded.record import NEVER
 from traces.arrays import Float32s, Int64s
+
+
+class LinkShape(NamedTuple):
+    """What a link asks for besides its limit, and how fast it works then."""
+
+    least_s: int | None = None  # the least limit that it may get (--time-min); None: no less than asked
+    nodes: int | None = None  # None: as the job that the first link replaces
+    share: float = 1.0  # of that job's nodes
+    speed: float = 1.0  # work done in an hour
+
+
+PLAIN = LinkShape()
 
 
 @dataclass
@@ -30,6 +42,16 @@ class Link:
     submit_s: int
     start_s: int = NEVER  # NEVER while it is queued
     end_s: int = NEVER  # by its limit, or earlier if the player ended it
+    shape: LinkShape = PLAIN
+
+    @property
+    def fits_s(self) -> int:
+        """The limit with which the scheduler places it while it is queued."""
+        return self.shape.least_s or self.limit_s
+
+    def work_left(self, now_s: int) -> float:
+        """The work that it can still do, s."""
+        return self.shape.speed * (self.end_s - now_s)
 
 
 @dataclass(frozen=True)
@@ -41,6 +63,7 @@ class Move:
     end: tuple[int, ...] = ()  # positions among the running links
     again_s: int | None = None  # no decision before this instant unless a link starts; None: the next instant
     chosen: tuple[int, int] | None = None  # of a clairvoyant player: submission and start of the next link
+    shape: LinkShape = PLAIN  # of the submitted links
 
     @property
     def is_action(self) -> bool:
@@ -60,7 +83,7 @@ class ServiceChain:
     started: list[Link]  # in order of start
     queued: list[Link] = field(default_factory=list)  # in order of submission
     due_s: int = NEVER  # when the first of the queued links starts, by the latest simulation
-    due: tuple[int, ...] = ()  # positions of the links that start then
+    due: dict[int, int] = field(default_factory=dict)  # positions of the links that start then, with their limits, s
     ask_s: int = NEVER  # the next decision
     most_queued: int = 0
     memory: Any = None  # of the player, until the chain changes
@@ -85,14 +108,17 @@ class ServiceView:
     limits_s: tuple[int, ...]  # that a link may ask for, s, rising
     wanted_left_s: int  # work that is still to be done at `now_s`
     restart_s: int
-    observe: Callable[[int], Float32s]
-    """observe(limit_s): the observation before a link of that limit (features.observe.FEATURES)."""
-    futures: Callable[[Sequence[int], int], Int64s] | None
-    """futures(limits_s, horizon_s): starts, epoch s, of a link of each limit submitted now, behind the queued links, in
-    each future; at the horizon if it has not started by then. Int64, (limits, futures). None where the world has no
-    futures; then the next one must not be called."""
-    queued_futures: Callable[[int], Int64s]
-    """queued_futures(horizon_s): the same for the first of the queued links, (futures,)."""
+    nodes: int
+    """Nodes of the chain's first link."""
+    observe: Callable[..., Float32s]
+    """observe(limit_s, nodes=None): the observation before a link of that limit (features.observe.FEATURES)."""
+    futures: Callable[..., Int64s] | None
+    """futures(limits_s, horizon_s, nodes=None): starts, epoch s, of a link of each limit submitted now, behind the
+    queued links, in each future; at the horizon if it has not started by then. Int64, (limits, futures). None where the
+    world has no futures; then the next one must not be called. Only the recorded world takes other nodes."""
+    queued_futures: Callable[..., Int64s]
+    """queued_futures(horizon_s, limit_s=None): the same for the first of the queued links, (futures,); in the recorded
+    world also if it had another limit."""
     would_start: Callable[[int], int] | None
     """would_start(limit_s): when a link submitted now will start. Only a clairvoyant player may ask; None
     where the start depends on other agents."""
@@ -112,11 +138,11 @@ class ChainPlayer(Protocol):
 
 
 def hand_over(view: ServiceView) -> Move | None:
-    """End all running links but the one that ends last; None if only one runs."""
+    """End all running links but the one that can do most work, which ends last if all are alike; None if one runs."""
     alive = [place for place, link in enumerate(view.running) if link.end_s > view.now_s]
     if len(alive) < 2:
         return None
-    kept = max(alive, key=lambda place: view.running[place].end_s)
+    kept = max(alive, key=lambda place: view.running[place].work_left(view.now_s))
     return Move(end=tuple(place for place in alive if place != kept))
 
 
@@ -129,14 +155,16 @@ class WorkDone:
     interruptions: tuple[tuple[int, int], ...]  # (begin, end), epoch s
     restarts: int
     restart_s: int  # lost in restarts
+    slow_s: int  # lost in links of fewer nodes
     held_s: int  # by all links until `until_s`
+    node_s: float  # the same as a share of the first job's nodes
     is_finished: bool
 
 
 def work_of(started: Sequence[Link], wanted_s: int, restart_s: int) -> WorkDone:
     """The work that links (in order of start) do until `wanted_s` of it is done. See the module for the rules."""
     at = started[0].start_s
-    done, lost, restarts, interruptions = 0, 0, 0, []
+    done, lost, slow, restarts, interruptions = 0, 0, 0, 0, []
     for place, link in enumerate(started):
         begin = max(link.start_s, at)
         if place and link.end_s <= begin:
@@ -145,10 +173,13 @@ def work_of(started: Sequence[Link], wanted_s: int, restart_s: int) -> WorkDone:
             interruptions.append((at, begin))
         cost = min(restart_s, link.end_s - begin) if place else 0
         restarts, lost = restarts + (place > 0), lost + cost
-        more = link.end_s - begin - cost
+        served = link.end_s - begin - cost
+        more = round(link.shape.speed * served)
         if done + more >= wanted_s:
-            at, done = begin + cost + wanted_s - done, wanted_s
+            served = round((wanted_s - done) / link.shape.speed)
+            at, slow, done = begin + cost + served, slow + served - (wanted_s - done), wanted_s
             break
-        at, done = link.end_s, done + more
-    held = sum(max(min(link.end_s, at) - link.start_s, 0) for link in started)
-    return WorkDone(done, at, tuple(interruptions), restarts, lost, held, done >= wanted_s)
+        at, slow, done = link.end_s, slow + served - more, done + more
+    held = [(max(min(link.end_s, at) - link.start_s, 0), link.shape.share) for link in started]
+    held_s, node_s = sum(each for each, _ in held), sum(each * share for each, share in held)
+    return WorkDone(done, at, tuple(interruptions), restarts, lost, slow, held_s, node_s, done >= wanted_s)

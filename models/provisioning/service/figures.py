@@ -23,8 +23,9 @@ MEASURES = (LOST, OVERLAP, "restarts_per_day", "node_hours_ratio", "undisturbed_
 def measures_of(chain: ServiceChain, service: Service) -> dict[str, float]:
     """The MEASURES of one chain. A day is a day of work done; until the work was finished.
 
-    lost_h_per_day: hours of interruption and of restarts. overlap_h_per_day: hours that links held nodes beside the
-    serving one. restarts_per_day. node_hours_ratio: node hours of all links over those of the work alone.
+    lost_h_per_day: hours of interruption, of restarts, and lost to fewer nodes. overlap_h_per_day: hours that links
+    held nodes beside the serving one. restarts_per_day. node_hours_ratio: node hours of all links over those of the
+    work alone.
     undisturbed_days_share: of the days since the first start, those without an interruption of over 10 minutes.
     most_queued: most links queued at once.
     """
@@ -38,10 +39,10 @@ def measures_of(chain: ServiceChain, service: Service) -> dict[str, float]:
             disturbed |= set(range((begin - first_s) // DAY_S, (end - 1 - first_s) // DAY_S + 1))
     served_s = work.until_s - first_s - interrupted_s
     values = (
-        (interrupted_s + work.restart_s) / HOUR_S / days,
+        (interrupted_s + work.restart_s + work.slow_s) / HOUR_S / days,
         (work.held_s - served_s) / HOUR_S / days,
         work.restarts / days,
-        work.held_s / work.done_s,
+        work.node_s / work.done_s,
         1.0 - len(disturbed) / -(-(work.until_s - first_s) // DAY_S),
         float(chain.most_queued),
     )

@@ -132,6 +132,10 @@ class InjectedCluster:
         start_s = start_of(self.ahead, self._leaf, row)
         return NEVER if start_s == NONE else start_s
 
+    def nodes_of(self, chain: ServiceChain) -> int:
+        """Nodes of a chain's links."""
+        return self.nodes
+
     def observation(self, chain: ServiceChain, now_s: int, limit_s: int) -> Float32s:
         """The observation before a link of that limit is submitted."""
         self._reach(chain, now_s)

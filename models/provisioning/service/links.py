@@ -12,6 +12,7 @@ Rules are fitted every week, as in `models.provisioning.pairs.recorded.build_rec
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -30,7 +31,7 @@ from models.provisioning.futures.recorded import (
 )
 from models.provisioning.pairs.injected import observe_branch
 from models.provisioning.pairs.recorded import Predecessors, week_of, week_world
-from models.provisioning.service.chain import Link, ServiceChain
+from models.provisioning.service.chain import Link, LinkShape, ServiceChain
 from simulator.cluster import NONE, advance, copy
 from simulator.compiled import njit
 from simulator.recorded.branch import RecordedBranch, RecordedCluster, key_beyond
@@ -119,23 +120,30 @@ class LinkCluster:
         start_s = _first_start(self.cluster, self.branches[1], now_s, row, submit_s, started)
         return int(start_s), tuple(np.flatnonzero(started).tolist())
 
-    def observation(self, chain: ServiceChain, now_s: int, limit_s: int) -> Float32s:
+    def observation(self, chain: ServiceChain, now_s: int, limit_s: int, nodes: int | None = None) -> Float32s:
         """The observation before a link of that limit is submitted. The branch stays as `anchor` leaves it."""
-        row = self.anchor(chain, now_s, chain.running(now_s), [Link(limit_s, now_s)])
+        link = Link(limit_s, now_s, shape=LinkShape(nodes=nodes))
+        row = self.anchor(chain, now_s, chain.running(now_s), [link])
         last, seen = chain.started[-1], np.zeros(len(observe.FEATURES), np.float32)
-        job = self.predecessors.row[chain.number]
-        wait_s, size, user = last.start_s - last.submit_s, self.record.size[job], self.record.user[job]
+        job = int(self.predecessors.row[chain.number])
+        wait_s, size, user = last.start_s - last.submit_s, self._nodes(link, job), self.record.user[job]
         pair = (last.start_s, wait_s, last.end_s, size, limit_s, user)
         observe_branch(self.cluster, self.branches[1], now_s, row, pair, seen)
         return seen
 
-    def futures(self, chain: ServiceChain, now_s: int, limits_s: Sequence[int], horizon_s: int) -> Int64s:
+    def futures(
+        self, chain: ServiceChain, now_s: int, limits_s: Sequence[int], horizon_s: int, nodes: int | None = None
+    ) -> Int64s:
         """When a link of each limit submitted now would start in each future, behind the queued ones."""
-        return self._played(chain, now_s, chain.queued, [Link(limit_s, now_s) for limit_s in limits_s], horizon_s)
+        shape = LinkShape(nodes=nodes)
+        links = [Link(limit_s, now_s, shape=shape) for limit_s in limits_s]
+        return self._played(chain, now_s, chain.queued, links, horizon_s)
 
-    def queued_futures(self, chain: ServiceChain, now_s: int, horizon_s: int) -> Int64s:
-        """The same for the first queued link, (futures,)."""
-        starts_s: Int64s = self._played(chain, now_s, chain.queued[1:], chain.queued[:1], horizon_s)[0]
+    def queued_futures(self, chain: ServiceChain, now_s: int, horizon_s: int, limit_s: int | None = None) -> Int64s:
+        """The same for the first queued link, (futures,). limit_s: as if it had this limit."""
+        first = chain.queued[0]
+        watched = replace(first, limit_s=first.fits_s if limit_s is None else limit_s)
+        starts_s: Int64s = self._played(chain, now_s, chain.queued[1:], [watched], horizon_s)[0]
         return starts_s
 
     def _played(
@@ -155,7 +163,7 @@ class LinkCluster:
         starts = np.zeros((len(watched), FUTURES), np.int64)
         for link, found in zip(watched, starts, strict=True):
             aged = record.priority[job] + round(-self.cluster.beyond.key_per_s * (now_s - link.submit_s) / HOUR_S)
-            asked = (now_s, record.size[job], link.limit_s, record.user[job], name, aged)
+            asked = (now_s, self._nodes(link, job), link.limit_s, record.user[job], name, aged)
             submission = np.array([*asked, min(horizon_s, HORIZON_S), NONE, NONE, NONE], np.int64)
             play_futures(workspace, self.branches[1], submission, CYCLES_S, found)
         return starts
@@ -187,13 +195,20 @@ class LinkCluster:
         return self.first_row + len(running)
 
     def _give_rows(self, links: Sequence[Link], job: int) -> None:
-        """Let the rows beyond the record be these links, which request what the record's `job` does."""
-        rows, limits_s = slice(self.first_row, self.first_row + len(links)), [link.limit_s for link in links]
+        """Let the rows beyond the record be these links, which request what the record's `job` does, or less."""
+        rows, limits_s = slice(self.first_row, self.first_row + len(links)), [link.fits_s for link in links]
         jobs, beyond = self.cluster.jobs, self.cluster.beyond
-        jobs.size[rows], jobs.user[rows] = self.record.size[job], self.record.user[job]
+        jobs.size[rows], jobs.user[rows] = [self._nodes(link, job) for link in links], self.record.user[job]
         jobs.limit_s[rows] = self.cluster.log.end_s[rows] = limits_s
         if self.has_priority:
             beyond.own[:] = HOUR_S * self.record.priority[job]
+
+    def nodes_of(self, chain: ServiceChain) -> int:
+        """Nodes of the job that the first link replaces."""
+        return int(self.record.size[self.predecessors.row[chain.number]])
+
+    def _nodes(self, link: Link, job: int) -> int:
+        return link.shape.nodes or int(self.record.size[job])
 
     def _turn_to(self, now_s: int) -> None:
         """Build the world of the week of `now_s`, unless it is there."""

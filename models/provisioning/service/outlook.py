@@ -46,8 +46,10 @@ class ChainOutlook:
 def reactive_outlook(terms: PlanTerms, waits: LinkWaits, limit_s: int) -> ChainOutlook:
     """Each link is submitted when the one before ends."""
     wait_s = waits.by_limit_s[limit_s]
-    rate = float(plan_losses(terms, wait_s, np.zeros(1, np.int64), limit_s)[0])
-    return ChainOutlook(0, PlannedLink(limit_s, 0, rate, terms.restart_s, wait_s, waits.now_s + wait_s))
+    held_s = np.full(len(wait_s), limit_s)
+    rate = float(plan_losses(terms, wait_s, np.zeros(1, np.int64), held_s)[0])
+    link = PlannedLink(limit_s, limit_s, 0, rate, terms.restart_s, held_s, wait_s, waits.now_s + wait_s)
+    return ChainOutlook(0, link)
 
 
 def best_outlook(terms: PlanTerms, waits: LinkWaits, most_ahead: int) -> ChainOutlook:

@@ -65,6 +65,9 @@ class ChainCluster(Protocol):
     def would_start(self, chain: ServiceChain, now_s: int, limit_s: int) -> int:
         """When a link starts that is submitted now."""
 
+    def nodes_of(self, chain: ServiceChain) -> int:
+        """Nodes of the chain's first link."""
+
     def observation(self, chain: ServiceChain, now_s: int, limit_s: int) -> Float32s:
         """The observation before a link of that limit is submitted (features.observe.FEATURES)."""
 
@@ -176,9 +179,10 @@ class _Play:
 
     def _start(self, chain: ServiceChain, now: int) -> None:
         """Let the links that are due start."""
-        for place in chain.due:
+        for place, limit_s in chain.due.items():
             link = chain.queued[place]
-            link.start_s, link.end_s = now, now + link.limit_s
+            link.limit_s, link.shape = limit_s, link.shape._replace(least_s=None)
+            link.start_s, link.end_s = now, now + limit_s
             chain.started.append(link)
         chain.queued = [link for place, link in enumerate(chain.queued) if place not in chain.due]
         self._settle(chain, now)
@@ -186,7 +190,7 @@ class _Play:
     def _do(self, chain: ServiceChain, move: Move, now: int) -> None:
         """Carry out a player's actions."""
         running = chain.running(now)
-        submitted = [Link(limit_s, now) for limit_s in move.submit]
+        submitted = [Link(limit_s, now, shape=move.shape) for limit_s in move.submit]
         gone = [*(running[place] for place in move.end), *(chain.queued[place] for place in move.cancel)]
         for place in move.end:
             running[place].end_s = now
@@ -197,7 +201,7 @@ class _Play:
             self._settle(chain, now)
             return
         submit_s, start_s = move.chosen
-        chain.queued, chain.due_s, chain.due = [Link(chain.limit_s, submit_s)], start_s, (0,)
+        chain.queued, chain.due_s, chain.due = [Link(chain.limit_s, submit_s)], start_s, {0: chain.limit_s}
         chain.most_queued, chain.memory = max(chain.most_queued, 1), None
         self.cluster.change(chain, submit_s, chain.queued, ())
         if start_s <= now:
@@ -206,8 +210,21 @@ class _Play:
     def _settle(self, chain: ServiceChain, now: int) -> None:
         """Simulate when the next queued link starts, after the chain has changed."""
         chain.memory = None
-        chain.due_s, chain.due = self.cluster.first_start(chain, now)
+        chain.due_s, due = self.cluster.first_start(chain, now)
+        chain.due = {place: self._granted_s(chain, now, place) for place in due}
         self.wait(chain, now)
+
+    def _granted_s(self, chain: ServiceChain, now: int, place: int) -> int:
+        """The longest listed limit with which a queued link starts when it is due."""
+        link = chain.queued[place]
+        longer = [limit_s for limit_s in self.service.limits_s if link.fits_s < limit_s <= link.limit_s]
+        for limit_s in reversed(longer):
+            tried = [*chain.queued]
+            tried[place] = replace(link, limit_s=limit_s, shape=link.shape._replace(least_s=None))
+            start_s, due = self.cluster.first_start(replace(chain, queued=tried), now)
+            if start_s == chain.due_s and place in due:
+                return limit_s
+        return link.fits_s
 
     def _view(self, chain: ServiceChain, now: int, done_s: int) -> ServiceView:
         cluster = self.cluster
@@ -218,6 +235,7 @@ class _Play:
             limits_s=self.service.limits_s,
             wanted_left_s=self.service.wanted_s - done_s,
             restart_s=self.service.restart_s,
+            nodes=cluster.nodes_of(chain),
             observe=partial(cluster.observation, chain, now),
             futures=partial(cluster.futures, chain, now) if cluster.sees_futures else None,
             queued_futures=partial(cluster.queued_futures, chain, now),

@@ -193,6 +193,7 @@ class _Play:
             limits_s=service.limits_s,
             wanted_left_s=service.wanted_s - done_s,
             restart_s=service.restart_s,
+            nodes=owner.nodes,
             observe=lambda limit_s: cluster.observation(owner, chain.started[-1], limit_s, now),
             futures=lambda limits_s, horizon_s: cluster.futures(owner, limits_s, now, horizon_s),
             queued_futures=lambda horizon_s: cluster.queued_futures(owner, chain.queued[0], now, horizon_s),

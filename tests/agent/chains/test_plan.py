@@ -7,7 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agent.chains.plan import PlanTerms, best_of, cautious_s, covered_until, plan_candidates, plan_losses, plan_moment
+from agent.chains.plan import (
+    PlannedLink,
+    PlanTerms,
+    best_of,
+    cautious_s,
+    covered_until,
+    elastic_candidates,
+    node_counts,
+    plan_candidates,
+    plan_losses,
+    plan_moment,
+)
 from traces.units import DAY_S, HOUR_S
 
 NOW = 100 * HOUR_S
@@ -20,13 +31,13 @@ def terms(*limits_h: float, restart_s: int = HOUR_S // 2) -> PlanTerms:
 def test_the_objective_is_the_expected_loss_for_each_hour_added() -> None:
     """Gaps of 3 and -1 h at once, 4 and 0 h an hour later; a restart costs 0.5 h, half an hour of both jobs 0.25 h."""
     gap_s = np.array([3, -1]) * HOUR_S
-    now, later = plan_losses(terms(10), gap_s, np.array([0, HOUR_S]), 10 * HOUR_S)
+    now, later = plan_losses(terms(10), gap_s, np.array([0, HOUR_S]), np.full(2, 10 * HOUR_S))
     assert now == pytest.approx(((3 + 0 + 0.25) / 2 + 0.5) / (10 + 1))
     assert later == pytest.approx((4 / 2 + 0.5) / (10 + 2))
 
 
 def test_a_link_that_would_add_nothing_is_never_best() -> None:
-    assert plan_losses(terms(1), np.array([-5 * HOUR_S]), np.array([0]), HOUR_S).tolist() == [np.inf]
+    assert plan_losses(terms(1), np.array([-5 * HOUR_S]), np.array([0]), np.array([HOUR_S])).tolist() == [np.inf]
 
 
 def test_what_to_expect_of_a_candidate() -> None:
@@ -44,7 +55,7 @@ def test_what_to_expect_of_a_candidate() -> None:
 def test_nothing_is_expected_of_a_link_that_would_do_no_work() -> None:
     waits = lambda limit_s, horizon_s: np.zeros(2, np.int64)  # noqa: E731
     (found,) = plan_candidates(terms(2), NOW, np.array([NOW + 1]), waits)
-    early = type(found)(found.limit_s, 0, np.inf, HOUR_S, found.gap_s - 2 * HOUR_S, found.start_s)
+    early = replace(found, gap_s=found.gap_s - 2 * HOUR_S)
     assert early.expectation["lost_h_per_day"] is None and early.expectation["ci95"] is None
 
 
@@ -71,7 +82,7 @@ def test_the_start_estimate_is_one_more_future_and_a_queued_link_covers_the_work
     assert cautious_s(np.array([100, 200]), 300.0).tolist() == [150, 300, 600]
     assert cautious_s(np.array([100]), None).tolist() == [150]
     assert covered_until(50).tolist() == [50]
-    assert covered_until(50, np.array([10, 60]), 30).tolist() == [50, 90, 90]
+    assert covered_until(50, {30: np.array([10, 60])}).tolist() == [50, 90, 90]
 
 
 @pytest.mark.parametrize(("weight", "delay_h"), [(0.1, 3), (0.5, 5), (4.0, 7)])
@@ -87,3 +98,53 @@ def test_a_held_link_starts_no_earlier_than_the_end_of_the_older_one() -> None:
     assert found.delay_s == 0 and found.gap_s.tolist() == [0, 2 * HOUR_S]
     assert found.start_s.tolist() == [NOW + 4 * HOUR_S, NOW + 6 * HOUR_S]
     assert found.rate == pytest.approx((1 + 0.5) / (10 + 1))
+
+
+def test_a_link_that_can_live_with_less_is_placed_by_its_least_limit_and_gets_what_fits() -> None:
+    """2 h start at once in both futures; 12 h too in the first, and 5 h later in the second."""
+    waits_h = {2: [0, 0], 12: [0, 5], 48: [9, 9]}
+    waits = lambda limit_s, horizon_s: np.array(waits_h[limit_s // HOUR_S]) * HOUR_S  # noqa: E731
+    found = plan_candidates(replace(terms(2, 12, 48), shortens=True), NOW, np.array([NOW]), waits)
+    assert [(one.limit_s, one.least_s) for one in found] == [(48 * HOUR_S, least * HOUR_S) for least in (48, 12, 2)]
+    assert [(one.held_s // HOUR_S).tolist() for one in found] == [[48, 48], [12, 12], [12, 2]]
+    assert found[2].rate == pytest.approx(0.5 / 7) and best_of(found).least_s == 2 * HOUR_S
+    alike = plan_candidates(replace(terms(2, 12), shortens=True), NOW, np.array([NOW]), lambda *_: np.zeros(2, int))
+    assert best_of(alike).least_s == best_of(alike).limit_s == 12 * HOUR_S, "less is offered only where that helps"
+
+
+def test_a_queued_link_covers_the_work_for_as_long_as_it_will_get() -> None:
+    """Its least limit of 30 s starts at 10 or 60; 80 s only fit in the first future."""
+    starts = {30: np.array([10, 60]), 80: np.array([10, 99])}
+    assert covered_until(50, starts).tolist() == [90, 90, 90]
+    assert covered_until(50, starts | {90: np.array([10, 60])}).tolist() == [100, 150, 150]
+    assert covered_until(40, {30: np.array([10, 20]), 80: np.array([10, 99])}).tolist() == [90, 50, 50], (
+        "the latest start"
+    )
+
+
+def test_a_slow_link_loses_hours_and_is_cheap_to_replace() -> None:
+    """10 h at half the speed lose 5; taking over 2 h early from a link of half the speed saves 1 h."""
+    slow = replace(terms(10), speed=0.5)
+    gap_s, held_s = np.array([HOUR_S]), np.array([10 * HOUR_S])
+    assert plan_losses(slow, gap_s, np.array([0]), held_s) == pytest.approx((1 + 0.5 + 5) / 11)
+    early = replace(terms(10), covered_speed=0.5)
+    assert plan_losses(early, -2 * gap_s, np.array([0]), held_s) == pytest.approx((0.25 + 0.5 - 1) / 8)
+    (found,) = plan_candidates(slow, NOW, np.array([NOW]), lambda *_: np.zeros(1, int))
+    assert found.expectation["lost_h_per_day"] == pytest.approx(24 * (0.5 + 4.75) / 4.75)
+
+
+@pytest.mark.parametrize(("nodes", "least", "found"), [(16, 3, (16, 8, 4, 3)), (6, 6, (6,)), (1, 1, (1,))])
+def test_numbers_of_nodes_are_halves(nodes: int, least: int, found: tuple[int, ...]) -> None:
+    assert node_counts(nodes, least) == found
+
+
+@pytest.mark.parametrize(("wait_h", "simulated"), [(1, [4]), (15, [4, 2, 1])])
+def test_numbers_of_nodes_that_cannot_win_are_not_simulated(wait_h: int, simulated: list[int]) -> None:
+    asked: list[int] = []
+
+    def of_nodes(one: PlanTerms, nodes: int) -> list[PlannedLink]:
+        asked.append(nodes)
+        return plan_candidates(one, NOW, np.array([NOW]), lambda *_: np.array([wait_h * HOUR_S]))
+
+    found = elastic_candidates(terms(10), (4, 2, 1), 0.5, of_nodes)
+    assert asked == simulated and best_of(found).nodes == 4

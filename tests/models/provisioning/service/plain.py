@@ -104,35 +104,48 @@ class PlainLink:
     submit_s: int
     start_s: int
     end_s: int
+    least_s: int | None = None
+    nodes: int | None = None
+
+    @property
+    def placed_s(self) -> int:
+        """The limit with which it is placed."""
+        return self.least_s or self.limit_s
 
 
 def play_plainly(
     others: list[PlainRecordedJob], row: int, next_row: int, rules: RecordedRules, key_at: Callable[[int], int],
-    act: Callable[[int, int, int, int], Actions], decision_s: int, until_s: int,
+    act: Callable[[int, int, int, int], Actions], decision_s: int, until_s: int, least_s: int | None = None,
+    listed_s: Sequence[int] = (), nodes: int | None = None,
 ) -> list[PlainLinkTimes]:  # fmt: skip
     """As `play_links`, in the record."""
     job = next(job for job in others if job.row == row)
     first = PlainLink(job.limit_s, job.submit_s, job.start_s, job.start_s + job.limit_s)
     return play_links(
-        first, partial(_first_links, others, job, [row, next_row], rules, key_at), act, decision_s, until_s
-    )
+        first, partial(_first_links, others, job, [row, next_row], rules, key_at), act, decision_s, until_s, least_s,
+        listed_s, nodes,
+    )  # fmt: skip
 
 
 def play_links(
     first: PlainLink,
-    first_links: Callable[[list[PlainLink], list[PlainLink], int], tuple[int, list[PlainLink]]],
+    first_links: Callable[..., tuple[int, list[PlainLink]]],
     act: Callable[[int, int, int, int], Actions],
     decision_s: int,
     until_s: int,
+    least_s: int | None = None,
+    listed_s: Sequence[int] = (),
+    nodes: int | None = None,
 ) -> list[PlainLinkTimes]:
     """Play one chain until `until_s`; returns its links in order of start.
 
     first_links(running, queued, now): after each change, when the first of the queued links starts, and those that
     start then. act(decision number, queued, running, time to the end of the last link) returns what to submit, cancel
-    and end.
+    and end. least_s: the least limit that a link may get, in place of which it gets the longest of `listed_s` that does
+    not delay it. nodes: of every link but the first.
     """
     started, queued, now = [first], list[PlainLink](), first.start_s
-    decisions, due_s, due = 0, NEVER, list[PlainLink]()
+    decisions, due_s, due = 0, NEVER, list[tuple[PlainLink, int]]()
     while True:
         end_s = max(link.end_s for link in started)
         ask_s = next(at for at in range(now + 1, now + 1 + decision_s) if (end_s - at) % decision_s == 0)
@@ -140,9 +153,9 @@ def play_links(
         if now > until_s:
             return [(link.limit_s, link.submit_s, link.start_s, link.end_s) for link in started]
         if due_s == now:
-            for link in due:
+            for link, limit_s in due:
                 queued.remove(link)
-                link.start_s, link.end_s = now, now + link.limit_s
+                link.limit_s, link.least_s, link.start_s, link.end_s = limit_s, None, now, now + limit_s
                 started.append(link)
         else:
             running = [link for link in started if link.end_s >= now]
@@ -153,8 +166,24 @@ def play_links(
             for place in end:
                 running[place].end_s = now
             queued = [link for place, link in enumerate(queued) if place not in cancel]
-            queued += [PlainLink(limit_s, now, NEVER, NEVER) for limit_s in submit]
-        due_s, due = first_links([link for link in started if link.end_s >= now], queued, now)
+            queued += [PlainLink(limit_s, now, NEVER, NEVER, least_s, nodes) for limit_s in submit]
+        begun = partial(first_links, [link for link in started if link.end_s >= now], now=now)
+        due_s, starting = begun(queued)
+        due = [(link, _granted_s(begun, queued, link, due_s, listed_s)) for link in starting]
+
+
+def _granted_s(
+    first_links: Callable[[list[PlainLink]], tuple[int, list[PlainLink]]], queued: list[PlainLink], link: PlainLink,
+    due_s: int, listed_s: Sequence[int],
+) -> int:  # fmt: skip
+    """The longest limit with which a queued link starts when it is due."""
+    found = [link.placed_s]
+    for limit_s in listed_s:
+        longer = replace(link, limit_s=limit_s, least_s=None)
+        start_s, first = first_links([longer if one is link else one for one in queued])
+        if link.placed_s < limit_s <= link.limit_s and start_s == due_s and any(one is longer for one in first):
+            found.append(limit_s)
+    return max(found)
 
 
 def play_oracle_plainly(
@@ -192,7 +221,8 @@ def _first_links(
         is_queued = link.start_s == NEVER
         one = replace(
             job, row=10_000 + place, submit_s=link.submit_s, start_s=0 if is_queued else link.start_s,
-            end_s=link.limit_s if is_queued else link.end_s, limit_s=link.limit_s, key=key_at(link.submit_s),
+            end_s=link.placed_s if is_queued else link.end_s, limit_s=link.placed_s, key=key_at(link.submit_s),
+            size=link.nodes or job.size,
         )  # fmt: skip
         plain[one] = link
     waiting = [one for one, link in plain.items() if link.start_s == NEVER]

@@ -66,6 +66,7 @@ def view(
         limits_s=tuple(int(limit * HOUR_S) for limit in limits_h),
         wanted_left_s=int(wanted_left_h * HOUR_S),
         restart_s=restart_s,
+        nodes=4,
         observe=estimate,
         futures=futures,
         queued_futures=lambda horizon_s: now + np.array(queued_waits_h) * HOUR_S,
@@ -101,6 +102,23 @@ def test_a_shorter_link_that_starts_in_time_is_better_than_a_long_wait() -> None
     assert submitted_h(found) == [12]
     alike = PLAN.act(view(lambda limit_h: [6.2, 6.2] if limit_h > 12 else [6.0, 6.0]))
     assert submitted_h(alike) == [48]
+
+
+def test_fewer_nodes_are_asked_for_where_the_wait_for_all_loses_more() -> None:
+    """Four nodes start after 90 h, two at once: at half the speed 48 h lose 24, against 90 of 138."""
+    of_nodes = replace(PLAN, least_share=0.5)
+    found = view(lambda limit_h: [90.0], left_h=0)
+    assert found.futures is not None
+    long, soon = found.futures, np.full((1, 1), found.now_s)
+    fewer = replace(
+        found,
+        futures=lambda limits_s, horizon_s, nodes=4: long(limits_s, horizon_s) if nodes == 4 else soon,
+        observe=lambda limit_s, nodes=4: found.observe(limit_s) * (nodes == 4),
+    )
+    move = of_nodes.act(fewer)
+    assert submitted_h(move) == [48] and (move.shape.nodes, move.shape.share, move.shape.speed) == (2, 0.5, 0.5)
+    assert PLAN.act(fewer).shape.nodes is None, "it is not elastic"
+    assert of_nodes.act(view(lambda limit_h: [40.0], left_h=0)).shape.nodes is None
 
 
 def test_it_hands_over_to_the_link_that_runs_longest() -> None:

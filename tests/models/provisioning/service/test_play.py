@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from models.provisioning.pairs import recorded as recorded_pairs
 from models.provisioning.pairs.recorded import Predecessors
 from models.provisioning.policies.reactive import Reactive
 from models.provisioning.protocol import NONE, no_pairs
-from models.provisioning.service.chain import Link, Move, ServiceChain, ServiceView, work_of
+from models.provisioning.service.chain import Link, LinkShape, Move, ServiceChain, ServiceView, work_of
 from models.provisioning.service.play import Service, play_services
 from models.provisioning.service.rules import KeepAhead, SubmitAtEnd
 from models.provisioning.service.timing import TimedPlayer, TimingOracle
@@ -99,6 +99,9 @@ class Scripted:
     """Does what is written for each decision, as far as it can."""
 
     script: list[tuple[list[int], int, int]]  # limits to submit; position to cancel and to end, or -1
+    least_s: int | None = None  # that links may get
+    nodes: int | None = None  # of links
+    speed: float = 1.0
     asked: int = 0
     seen: list[ServiceView] = field(default_factory=list)
 
@@ -114,7 +117,9 @@ class Scripted:
         self.seen.append(view)
         submit, cancel, end = self.actions(self.asked, len(view.chain.queued), len(view.running), view.left_s)
         self.asked += 1
-        return Move(tuple(submit), tuple(cancel), tuple(end))
+        return Move(
+            tuple(submit), tuple(cancel), tuple(end), shape=LinkShape(self.least_s, self.nodes, 1.0, self.speed)
+        )
 
 
 scripts = st.lists(
@@ -125,24 +130,31 @@ scripts = st.lists(
 
 
 @SLOW
-@given(case=records(), script=scripts, most_jobs=st.sampled_from([1, 2, 3, None]), slope=st.sampled_from([None, 500.0]))
+@given(
+    case=records(), script=scripts, most_jobs=st.sampled_from([1, 2, 3, None]), slope=st.sampled_from([None, 500.0]),
+    least_s=st.sampled_from([None, 200]), nodes=st.sampled_from([None, 1, 3]),
+)  # fmt: skip
 def test_every_start_is_that_of_the_twin(
-    case: tuple[RecordedTrace, Any], script: Any, most_jobs: int | None, slope: float | None
-) -> None:
-    """Links of several limits, several queued, some cancelled or ended, under the user's limits."""
+    case: tuple[RecordedTrace, Any], script: Any, most_jobs: int | None, slope: float | None, least_s: int | None,
+    nodes: int | None,
+) -> None:  # fmt: skip
+    """Links of several limits, also with a least one, and sizes; queued, cancelled or ended, under users' limits."""
     record = case[0]
     fitted = parameters(max_jobs=most_jobs, points_per_hour=slope)
     of = predecessors(record)
     of = Predecessors(of.row[:1], of.next_row[:1])
     assume(len(of.row) > 0)
-    player = Scripted(script)
-    ((chain,),) = played(record, of, [player], fitted, wanted_s=2500)
+    player, listed_s = Scripted(script, least_s, nodes), (400, RUN_S, 1000)
+    ((chain,),) = played(record, of, [player], fitted, wanted_s=2500, limits_s=listed_s)
     row = int(of.row[0])
     logged = twins(record, jobs_of(record, slope))
     rules = rules_of(fitted, ALL)
     until_s = player.seen[-1].now_s
     key_at, actions = keys_of(record, row, slope), Scripted(script).actions
-    expected = play_plainly(logged, row, int(of.next_row[0]), rules, key_at, actions, DECISION_S, until_s)
+    next_row = int(of.next_row[0])
+    expected = play_plainly(
+        logged, row, next_row, rules, key_at, actions, DECISION_S, until_s, least_s, listed_s, nodes
+    )
     found = [
         (link.limit_s, link.submit_s, link.start_s, link.end_s) for link in chain.started if link.start_s <= until_s
     ]
@@ -166,6 +178,16 @@ def test_work_goes_on_in_the_link_that_started_first() -> None:
 def test_a_link_that_ends_before_it_could_take_over_never_serves() -> None:
     done = work_of([link(0, 100), link(20, 60), link(100, 104)], 1000, 10)
     assert (done.done_s, done.restarts, done.restart_s, done.held_s) == (100, 1, 4, 144)
+
+
+def test_links_on_fewer_nodes_do_less_work_and_hold_less() -> None:
+    """A link of half the speed on a quarter of the nodes serves for 100 s, another of the same for the rest of 30 s."""
+    slow = LinkShape(nodes=1, share=0.25, speed=0.5)
+    links = [link(0, 100), replace(link(100, 200), shape=slow), replace(link(200, 300), shape=slow)]
+    done = work_of(links, 180, 0)
+    assert (done.done_s, done.until_s, done.slow_s, done.held_s) == (180, 260, 50 + 30, 260)
+    assert done.node_s == 100 + 0.25 * 160 and done.is_finished
+    assert work_of(links, 1000, 10).done_s == 100 + 45 + 45
 
 
 def idle() -> RecordedTrace:
@@ -221,6 +243,37 @@ def test_a_link_that_is_handed_over_frees_its_nodes() -> None:
     ((chain,),) = played(idle(), P, [player], parameters(max_jobs=1), wanted_s=1200)
     assert [(one.start_s, one.end_s) for one in chain.started[:2]] == [(100, 600), (601, 1601)]
     assert work_of(chain.started, 1200, 0).interruptions == ((600, 601),)
+
+
+def test_a_link_that_can_live_with_less_fills_a_hole() -> None:
+    """The other user's six nodes are due at 1,700: a link of 1,000 s waits for them, one of at least 200 s gets 400."""
+    columns = {
+        "submit_s": (0, 40, 41, 300, 60_000), "start_s": (0, 100, 100, 1701, 60_000),
+        "end_s": (30, 1100, 1700, 2700, 60_010), "size": (6, 1, 4, 6, 1), "limit_s": (100, 1000, 1600, 1000, 100),
+        "user": (2, 0, 1, 1, 2), "priority": (0, 0, 0, 9000, 0),
+    }  # fmt: skip
+    arrays = {name: np.array(column, np.int64) for name, column in columns.items()}
+    record = RecordedTrace(**arrays, job_key=["wide", "p", "other", "next", "last"])
+    script: Any = [([], -1, -1)] * 3 + [([1000], -1, -1)] + [([], -1, -1)] * 20
+    players = [Scripted(script, least_s) for least_s in (None, 200)]
+    (waits,), (fills,) = played(record, P, players, parameters(), wanted_s=1200, limits_s=(200, 400, 1000))
+    assert [(one.limit_s, one.start_s) for one in (waits.started[1], fills.started[1])] == [(1000, 2701), (400, 1101)]
+
+
+def test_a_link_on_fewer_nodes_starts_beside_others() -> None:
+    """Four of six nodes are taken until 60,000; a link of four waits for that, one of two does not."""
+    record = idle()
+    columns = {name: getattr(record, name).copy() for name in ("submit_s", "start_s", "end_s", "size", "limit_s")}
+    columns["size"][1], columns["limit_s"][0] = 4, 100
+    more = {"submit_s": 1050, "start_s": 1101, "end_s": 60_000, "size": 3, "limit_s": 58_899}
+    arrays = {name: np.insert(column, 2, more[name]) for name, column in columns.items()}
+    record = RecordedTrace(
+        **arrays, user=np.array([2, 0, 1, 2]), priority=np.zeros(4, np.int64), job_key=["wide", "p", "long", "last"]
+    )
+    script: Any = [([], -1, -1)] * 3 + [([1000], -1, -1)] + [([], -1, -1)] * 20
+    players = [Scripted(script, nodes=nodes) for nodes in (None, 2)]
+    (waits,), (fits,) = played(record, P, players, parameters(), wanted_s=1900)
+    assert starts_of(waits)[1] == 60_001 and starts_of(fits)[1] == 1101
 
 
 def test_a_player_that_hands_over_ends_the_older_link() -> None:
