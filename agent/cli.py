@@ -27,11 +27,11 @@ from typing import Any
 from agent.chains import chain as chains
 from agent.chains import status, submission
 from agent.chains.bound import BOUND_FILE, read_bound
-from agent.chains.chain import Chain, option
+from agent.chains.chain import Chain, nodes_of, option
 from agent.chains.decide import ReleasedPolicy
 from agent.chains.loop import EXIT, FAILED, STOPPED, UNWRITTEN, Agent, AgentServices
 from agent.chains.options import chain_options
-from agent.chains.planner import limits_to_ask, nodes_of, plan_text, request_of
+from agent.chains.planner import limits_to_ask, plan_text, request_of
 from agent.chains.state import GOING, Busy, ChainState, Folder, LinkAttempt, new_chain_state
 from agent.check import GOOD, PROBLEM, Finding, check_agent, wrong_first, wrong_partition, wrong_size
 from agent.eyes import Eyes
@@ -310,8 +310,8 @@ def _request(chain: Chain | None, of_sbatch: list[str]) -> SlurmRequest:
     """Build the request of a link; without a chain, one node for 1 h and the sbatch options. Raises ValueError."""
     asked = of_sbatch if chain is None else chain.submitted_options
     limit_s = parse_limit_s(option(asked, "--time", "-t") or "") or 3600
-    nodes = nodes_of(asked)
-    if not (nodes.isascii() and nodes.isdigit() and 0 < int(nodes) <= MOST_NODES):
+    if nodes_of(asked) is None:
+        nodes = option(asked, "--nodes", "-N")
         raise ValueError(f"invalid --nodes {nodes!r} in the sbatch options; allowed: 1 to {MOST_NODES}")
     return request_of(asked, _me(), limit_s)
 

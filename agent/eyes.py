@@ -114,23 +114,25 @@ class Eyes:
         horizon_s: int,
         budget_s: float,
         queued: SqueueJob | None,
+        nodes: int | None = None,
     ) -> LinkStarts:
-        """Return when a link of that limit would start if submitted now, or when the queued one will, at the last look.
+        """Return when a link of that limit would start if submitted now, or the queued one, at the last look.
 
-        predecessor: the running link, if one runs. like: a link, also an ended one, whose name and priority a new one
-        has; None for the first link, which enters the queue as `newcomer` assumes. The simulation takes at most about
+        nodes: of the link; None: as requested. predecessor: the running link, if one runs. like: a link, also an ended
+        one, whose name and priority a new one has; None for the first link, which enters the queue as `newcomer`
+        assumes. The simulation takes at most about
         `budget_s` s and ends `horizon_s` after the look. Raises ValueError as `sight` does.
         """
         if self.queue is None or self.context is None:
             raise ValueError("call look before starts")
-        request = replace(self.request, limit_s=limit_s)
+        request = replace(self.request, limit_s=limit_s, nodes=nodes or self.request.nodes)
         seen = sight_of(self.queue, self.context, self._memory, predecessor, request)
         why = hides_futures(self.queue, self.context)
         if self.site is None or why:
             return LinkStarts(seen, [], why or "no rules for simulating futures")
         live = live_of(self.queue, self.context, self._memory, like, request)
         scene = replace(scene_of(live, seen.snapshot, like, self.site), horizon_s=horizon_s)
-        found = starts_within(scene if queued is None else watching(scene, queued.id, horizon_s), budget_s)
+        found = starts_within(scene if queued is None else watching(scene, queued.id, limit_s, horizon_s), budget_s)
         return LinkStarts(seen, found, "" if found else f"too few of {FUTURES} could be simulated in {budget_s:.1f} s")
 
     def allowed(self) -> tuple[int, UserLimits]:

@@ -138,14 +138,17 @@ def starts_within(scene: FutureInputs, budget_s: float, clock: Callable[[], floa
     return found if len(found) >= LEAST else []
 
 
-def watching(scene: FutureInputs, job_id: str, horizon_s: int) -> FutureInputs:
-    """The scene with a pending job as the watched one, in place of a new submission. Raises ValueError if absent."""
+def watching(scene: FutureInputs, job_id: str, limit_s: int, horizon_s: int) -> FutureInputs:
+    """The scene with a pending job as the watched one, in place of a new submission. Raises ValueError if absent.
+
+    limit_s: as if the job had asked for this limit.
+    """
     number = _number(job_id)
     job = next((one for one in scene.pending if one.number == number), None)
     if job is None:
         raise ValueError(f"job {job_id} is not pending")
     others = [one for one in scene.pending if one is not job]
-    return replace(scene, pending=others, successor=replace(job, number=-1), horizon_s=horizon_s)
+    return replace(scene, pending=others, successor=replace(job, number=-1, limit_s=limit_s), horizon_s=horizon_s)
 
 
 def between(found: Sequence[int], futures: int, scene: FutureInputs, end_s: int) -> tuple[Numbers, Numbers, Numbers]:

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from traces.slurm.text import parse_limit_s, parse_span_s
+from traces.slurm.text import MOST_NODES, parse_limit_s, parse_span_s
 from traces.units import DAY_S, HOUR_S
 
 MOST_OVERLAP_H = 1.0  # default for two links: the largest overlap that comparisons of policies report
 MOST_LINKS = 1000
 RESTART_COST_S = 600.0
 FIXED, AUTO, NEVER = "fixed", "auto", "never"
+ON, OFF = "on", "off"
 USUAL_S = tuple(HOUR_S * hours for hours in (2, 4, 8, 12, 24, 48))  # limits to choose from where none are given
 MOST_SCRIPT_BYTES = 4 << 20  # Slurm's own bound (max_script_size)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
@@ -74,6 +75,9 @@ class Chain:
     limits: tuple[int, ...] = ()  # s, that a link may ask for; (): as the partition allows
     work_h: float | None = None  # wanted work; no link is submitted beyond it
     overlap_weight: float = 0.5  # hours lost that an hour of overlap is worth
+    least_nodes: int | None = None  # on which a planned link can run; None: on as many as the script asks for
+    scaling: float = 1.0  # on n of N nodes it works (n / N) ** scaling as fast
+    time_min: str = OFF  # ON: planned links may get less than they ask for, where they then start sooner
 
     def __post_init__(self) -> None:
         _check(self)
@@ -191,6 +195,9 @@ KINDS: dict[str, type | tuple[type, ...]] = {
     "limits": (list, str),
     "work_h": (int, float, str),
     "overlap_weight": (int, float),
+    "time_min": str,
+    "least_nodes": int,
+    "scaling": (int, float),
 }
 
 
@@ -238,14 +245,11 @@ def _check(chain: Chain) -> None:
     within("overlap_weight", chain.overlap_weight, 0, 100)
     if chain.work_h is not None:
         within("work_h", chain.work_h, 0, 100_000)
-    for key, known in (("plan", (FIXED, AUTO)), ("ask", ("any", FIXED)), ("saves", ("signal", NEVER))):
+    choices = {"plan": (FIXED, AUTO), "ask": ("any", FIXED), "saves": ("signal", NEVER), "time_min": (ON, OFF)}
+    for key, known in choices.items():
         if getattr(chain, key) not in known:
             raise ValueError(f"{key} is {getattr(chain, key)!r}; allowed: {' or '.join(known)}")
-    if chain.limits and not (chain.is_planned and not chain.asks_fixed):
-        raise ValueError(
-            "limits are given, but each link asks for the script's: give --plan auto, without --ask fixed or --saves "
-            "never"
-        )
+    _check_asks(chain)
     if chain.first and not re.fullmatch(r"[0-9]{1,10}", chain.first):
         raise ValueError(f"first is {chain.first!r}; allowed: a job id such as 1234, not an array task")
     for text in chain.options:
@@ -254,6 +258,28 @@ def _check(chain: Chain) -> None:
     _refuse(chain.options, REFUSED, "the sbatch options")
     _refuse(script_options(chain.script), {key: REFUSED[key] for key in IN_SCRIPT}, str(chain.script))
     chain.limit_s  # noqa: B018  raises ValueError if there is none
+
+
+def _check_asks(chain: Chain) -> None:
+    """Check what a planned link may ask for. Raises ValueError."""
+    is_free = chain.hands_over and not chain.asks_fixed
+    for what, is_given in (("limits are", bool(chain.limits)), ("time_min is", chain.time_min == ON)):
+        if is_given and not is_free:
+            raise ValueError(
+                f"{what} given, but each link asks for the script's: give --plan auto, without --ask fixed or --saves "
+                "never"
+            )
+    if not 0.01 <= chain.scaling <= 1:
+        raise ValueError(f"scaling is {chain.scaling:g}; allowed: 0.01 to 1")
+    if chain.least_nodes is None:
+        return
+    if not chain.hands_over:
+        raise ValueError("least_nodes is given, but links have the script's: give --plan auto, without --saves never")
+    if option(chain.options, "--nodes", "-N") is not None:
+        raise ValueError("least_nodes is given, and --nodes is among the sbatch options: set it in the script")
+    most = nodes_of(chain.submitted_options) or 1
+    if not 1 <= chain.least_nodes <= most:
+        raise ValueError(f"least_nodes is {chain.least_nodes}; allowed: 1 to {most}")
 
 
 def _refuse(options: Sequence[str], refused: Mapping[str, str], where: str) -> None:
@@ -279,6 +305,12 @@ def option(options: Sequence[str], long: str, short: str) -> str | None:
         elif text.startswith(short) and len(text) > 2 and not text.startswith("--"):
             found = text[2:]
     return found
+
+
+def nodes_of(options: Sequence[str]) -> int | None:
+    """Return the number of nodes that sbatch options ask for, of a range the least; None if it is not valid."""
+    nodes = (option(options, "--nodes", "-N") or "1").partition("-")[0]
+    return int(nodes) if nodes.isascii() and nodes.isdigit() and 0 < int(nodes) <= MOST_NODES else None
 
 
 def _names(text: str, name: str) -> bool:

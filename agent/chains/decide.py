@@ -15,6 +15,7 @@ from typing import Any
 
 from agent.__main__ import artifact_folder
 from agent.artifact import FORMAT_VERSION, Artifact
+from agent.chains.state import LinkAsk
 from agent.futures import Site, site_of
 from agent.kinds import REMAINING
 from agent.model_folder import ARRAYS, CHECKS, MAX_ARRAY_BYTES, difference, pack_arrays, read_file
@@ -34,7 +35,7 @@ class SubmitDecision:
     by: str  # POLICY, ESTIMATE, END, or `agent.chains.planner.PLAN`
     reason: str
     score: float | None = None
-    limit_s: int | None = None  # that the next link asks for; None: the script's
+    ask: LinkAsk | None = None  # what the next link asks for; None: as the script
     is_held: bool = False  # by a dependency on the predecessor's end
 
     @property

@@ -86,13 +86,13 @@ def _attempt_events(old: LinkAttempt | None, new: LinkAttempt) -> Iterator[Event
     job = {"link": new.link, "attempt": new.number, "job_id": new.job_id, "job_name": new.name}
     if new.job_id and not before.job_id:
         yield {"event": "submitted", **job, "submit_s": new.submit_s or new.intended_s, "after": new.after,
-               "limit_s": new.limit_s}  # fmt: skip
+               "limit_s": new.limit_s, "least_s": new.least_s, "nodes": new.nodes}  # fmt: skip
     if new.is_alive and new.reason != before.reason and new.reason not in USUAL:
         yield {"event": "waits", **job, "reason": new.reason}
     if new.start_s is None and before.start_s is not None:
         yield {"event": "requeued", **job}
     if new.start_s is not None and new.start_s != before.start_s:
-        yield {"event": "started", **job, "submit_s": new.submit_s, "start_s": new.start_s}
+        yield {"event": "started", **job, "submit_s": new.submit_s, "start_s": new.start_s, "limit_s": new.limit_s}
     if new.resumed_s is not None and before.resumed_s is None:
         yield {"event": "note", "text": f"link {new.link} (job {new.job_id}): resumed after {new.resumed_s} s"}
     if new.withdrawn and not before.withdrawn:
@@ -129,20 +129,28 @@ def _start_s(attempt: LinkAttempt) -> int:
     return attempt.start_s
 
 
+def _asked_text(event: Mapping[str, Any]) -> str:
+    """What a link asks for in place of what its script does."""
+    asked = (("limit", event.get("limit_s")), ("at least", event.get("least_s")))
+    nodes = event.get("nodes")
+    limits = "".join(f", {what} {limit_s / HOUR_S:g} h" for what, limit_s in asked if limit_s)
+    return limits + (f", {counted(nodes, 'node')}" if nodes else "")
+
+
 def event_text(event: Mapping[str, Any]) -> str:
     """Describe an event in words, for the log."""
     job = f"link {event.get('link')} (job {event.get('job_id') or 'none'})"
     match event["event"]:
         case "submitted":
-            limit = f", limit {event['limit_s'] / HOUR_S:g} h" if event["limit_s"] else ""
-            return f"{job}: submitted{limit}" + (f", dependency {event['after']}" if event["after"] else "")
+            after = f", dependency {event['after']}" if event["after"] else ""
+            return f"{job}: submitted{_asked_text(event)}{after}"
         case "waits":
             meaning = MEANINGS.get(str(event["reason"]).split(",")[0], "")
             return f"{job}: waits, {event['reason']}{meaning}"
         case "requeued":
             return f"{job}: requeued by Slurm, waits again"
         case "started":
-            return f"{job}: started"
+            return f"{job}: started{_asked_text(event)}"
         case "note":
             return str(event["text"])
         case "handed over":

@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass, replace
 
 from agent.chains.links import ChainRules, chain_verdict, next_link, refusals
-from agent.chains.state import GOING, NOT_LAUNCHED, ChainState, LinkAttempt
+from agent.chains.state import GOING, NOT_LAUNCHED, ChainState, LinkAsk, LinkAttempt
 from agent.slurm.queue import is_launch_held
 
 MOST_WITHDRAWALS = 2  # attempts of one link that may be withdrawn for starting too early
@@ -27,7 +27,7 @@ class Advice:
 
     submit: bool
     for_end: bool = False
-    limit_s: int | None = None  # to ask for; None: the script's
+    ask: LinkAsk | None = None  # as `SubmitDecision.ask`
 
 
 @dataclass(frozen=True)
@@ -173,12 +173,14 @@ def _in_order(rules: ChainRules, state: ChainState, living: list[LinkAttempt]) -
 
 
 def _handed_over(rules: ChainRules, state: ChainState, living: list[LinkAttempt], now_s: int) -> ChainState:
-    """Let the running link that ends last go on alone, once it has run for SEEN_S.
+    """Let the running link that can do most work, which ends last if all have the same nodes, go on alone.
+
+    It must have run for SEEN_S.
 
     One that ends within two cycles, or has got its signal from Slurm, is left alone.
     """
     running = [a for a in living if a.is_running]
-    kept = max(running, key=lambda a: a.end_s or 0, default=None)
+    kept = max(running, key=lambda a: rules.speed(a) * ((a.end_s or 0) - now_s), default=None)
     if kept is None or now_s < (kept.start_s or now_s) + SEEN_S:
         return state
     ending_s = now_s + max(rules.last_s, rules.save_s)
@@ -186,7 +188,7 @@ def _handed_over(rules: ChainRules, state: ChainState, living: list[LinkAttempt]
         if (other.start_s or 0) <= (kept.start_s or 0):
             state = _changed(state, other, handed_to=kept.name)
         else:
-            state = _withdrawn(state, other, f"it would end before link {kept.link}")
+            state = _withdrawn(state, other, f"it would do less than link {kept.link}")
     return state
 
 
@@ -198,31 +200,31 @@ def _waits_in_vain(attempt: LinkAttempt) -> bool:
 
 def _with_next(rules: ChainRules, state: ChainState, now_s: int, advice: Advice | None) -> ChainState:
     """Return the state, with an intended submission of the next link if one is due."""
-    limit_s = None if advice is None else advice.limit_s
+    ask = None if advice is None else advice.ask
     if begins(rules, state, now_s):
-        return _intended(rules, state, now_s, "", limit_s)
+        return _intended(rules, state, now_s, "", ask)
     link, (serving, queued) = next_link(rules, state), _serving(rules, state)
     if link is None or serving is None or not _may_submit(state, now_s):
         return state
     is_last = _is_last(rules, serving, now_s) and not queued
-    if is_last and advice and limit_s:  # a plan for now, whatever moment it would choose
-        return _intended(rules, state, now_s, "", limit_s)
+    if is_last and advice and ask:  # a plan for now, whatever moment it would choose
+        return _intended(rules, state, now_s, "", ask)
     if is_last or (advice and advice.submit and advice.for_end and not queued):
-        return _intended(rules, state, now_s, f"afterany:{serving.job_id}", limit_s)
+        return _intended(rules, state, now_s, f"afterany:{serving.job_id}", ask)
     if advice is None or not advice.submit or advice.for_end:
         return state
     if rules.hands_over or _withdrawals(state, link) == 0 or math.isinf(rules.most_overlap_s):
-        return _intended(rules, state, now_s, "", limit_s)
+        return _intended(rules, state, now_s, "", ask)
     held_s = (serving.end_s or now_s) - (serving.start_s or now_s) - rules.most_overlap_s
     minutes = max(0, -int(-held_s // 60))  # Slurm itself then enforces the bound on overlap
-    return _intended(rules, state, now_s, f"after:{serving.job_id}" + (f"+{minutes}" if minutes else ""), limit_s)
+    return _intended(rules, state, now_s, f"after:{serving.job_id}" + (f"+{minutes}" if minutes else ""), ask)
 
 
-def _intended(rules: ChainRules, state: ChainState, now_s: int, after: str, limit_s: int | None = None) -> ChainState:
+def _intended(rules: ChainRules, state: ChainState, now_s: int, after: str, ask: LinkAsk | None = None) -> ChainState:
     link = next_link(rules, state)
     assert link is not None
     number = 1 + sum(a.link == link for a in state.attempts)
-    attempt = LinkAttempt(link, number, state.job_name(link, number), now_s, after, limit_s=limit_s)
+    attempt = LinkAttempt(link, number, state.job_name(link, number), now_s, after, **vars(ask or LinkAsk()))
     return replace(state, attempts=(*state.attempts, attempt))
 
 

@@ -33,11 +33,17 @@ class ChainRules:
     save_s: int = 0  # from that signal to the cancellation
     wanted_s: int | None = None  # work after which no further link is submitted
     restart_s: int = 0  # of a link after the first, lost in saving and loading
+    nodes: int = 1  # of the script
+    scaling: float = 1.0  # as `Chain.scaling`
 
     @property
     def last_s(self) -> float:
         """Remaining time of a predecessor below which the next cycle may come too late."""
         return 2 * self.cycle_s
+
+    def speed(self, attempt: LinkAttempt) -> float:
+        """The work that a link does in an hour."""
+        return 1.0 if attempt.nodes is None else min(attempt.nodes / self.nodes, 1.0) ** self.scaling
 
 
 def outcome(rules: ChainRules, attempt: LinkAttempt) -> str:
@@ -87,10 +93,11 @@ def promised_s(rules: ChainRules, attempts: list[LinkAttempt]) -> int:
         if attempt.is_alive and attempt.handed_to:
             end_s = attempt.signalled_s or starts_s.get(attempt.handed_to) or end_s
         if end_s > begin_s:
-            work_s += max(end_s - begin_s - (rules.restart_s if until_s else 0), 0)
+            work_s += round(rules.speed(attempt) * max(end_s - begin_s - (rules.restart_s if until_s else 0), 0))
             until_s = end_s
-    queued_s = [a.limit_s or rules.limit_s for a in attempts if a.is_alive and a.start_s is None]
-    return work_s + sum(limit_s - rules.restart_s for limit_s in queued_s)
+    queued = [a for a in attempts if a.is_alive and a.start_s is None]
+    queued_s = [rules.speed(a) * ((a.least_s or a.limit_s or rules.limit_s) - rules.restart_s) for a in queued]
+    return work_s + round(sum(queued_s))
 
 
 def measured_restart_s(state: ChainState) -> int | None:

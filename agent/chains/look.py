@@ -85,6 +85,8 @@ def _seen(attempt: LinkAttempt, sight: ChainView) -> LinkAttempt:
     if phase == "unknown":  # it is alive, and we decide nothing about it
         return replace(attempt, job_id=job.id, submit_s=job.submit_s, looks=0, reason=f"state {job.state}")
     known = replace(attempt, job_id=job.id, submit_s=job.submit_s, is_pending=phase == "pending", looks=0)
+    if attempt.least_s is not None:
+        known = replace(known, limit_s=job.limit_s)  # Slurm may shorten it at the start
     if phase == "pending":  # `start_s` is only an estimate; after a requeue the earlier start no longer counts
         return replace(known, start_s=None, end_s=None, reason=job.reason)
     if phase == "completing":

@@ -19,7 +19,7 @@ from typing import Any
 
 from agent.chains import keeper, submission
 from agent.chains.bound import BOUND_FILE, UNBOUNDED, QueueBound, read_bound
-from agent.chains.chain import Chain, JobSignal
+from agent.chains.chain import Chain, JobSignal, nodes_of
 from agent.chains.decide import ReleasedPolicy, SubmitDecision
 from agent.chains.journal import Journal, event_text, journal_events
 from agent.chains.links import ChainRules, measured_restart_s, next_link
@@ -105,6 +105,8 @@ class Agent:
             save_s=signal.lead_s if signal else 0,
             wanted_s=None if chain.work_h is None else round(chain.work_h * HOUR_S),
             restart_s=chain.restart_s if (measured_s := measured_restart_s(self.state)) is None else measured_s,
+            nodes=nodes_of(self._options) or 1,
+            scaling=chain.scaling,
         )  # fmt: skip
 
     def run(self) -> int:
@@ -162,8 +164,9 @@ class Agent:
         running = keeper.question(self.rules, seen, sight.now_s)
         advice = None
         if running is not None or (self.chain.is_planned and keeper.begins(self.rules, seen, sight.now_s)):
-            decision = self._decide(running, sight)
-            advice = keeper.Advice(decision.submit, decision.for_end, decision.limit_s)
+            self._check_nodes()
+            seen, decision = self.state, self._decide(running, sight)
+            advice = keeper.Advice(decision.submit, decision.for_end, decision.ask)
         self._do(*keeper.act(self.rules, seen, sight.now_s, advice))
 
     def _do(self, state: ChainState, actions: tuple[keeper.Action, ...]) -> None:
@@ -313,6 +316,14 @@ class Agent:
             limits = self._decider.eyes.allowed()[1]
             self._room = min(self._room, max(limits.submitted - sum(job.id not in own for job in jobs), 1))
 
+    def _check_nodes(self) -> None:
+        """Fix the number of nodes once a script ignores that of a link."""
+        fixed = submission.ignored_nodes(self.world.commands, self.state, self._report_once)
+        if fixed != self.state.fixed_nodes:
+            self._note(f"{fixed}; from now on links ask for as many nodes as the script")
+            self._keep(replace(self.state, fixed_nodes=fixed))
+        self._decider.is_elastic = self.chain.least_nodes is not None and not fixed
+
     def _no_look(self, error: Exception, now_s: int) -> float:
         """Handle a failed look: act without one if due, and return the seconds until the next look."""
         self._failures += 1
@@ -334,8 +345,9 @@ class Agent:
         request, like = request_of(self._options, self._user, self._limit_s), job or self._decider.like
         if like is not None:  # a successor requests what its predecessor has
             partition = request.partition or like.partition
-            request = SlurmRequest(like.nodes, self._limit_s, self._user, partition, like.account, like.qos)
-        queued = [found for a in self.state.attempts if a.is_queued and (found := in_queue(a, sight.jobs))]
+            nodes = like.nodes if self.chain.least_nodes is None else request.nodes
+            request = SlurmRequest(nodes, self._limit_s, self._user, partition, like.account, like.qos)
+        queued = [(found, a.least_s) for a in self.state.attempts if a.is_queued and (found := in_queue(a, sight.jobs))]
         self._decider.measured_s = measured_restart_s(self.state)
         decision, fields = self._decider.decide(request, sight.now_s, job, queued)
         link = next_link(self.rules, self.state) or 1

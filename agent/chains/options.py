@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from agent.chains.chain import AUTO, FIXED, MOST_OVERLAP_H, NEVER
+from agent.chains.chain import AUTO, FIXED, MOST_OVERLAP_H, NEVER, OFF, ON
 
 
 def chain_options() -> argparse.ArgumentParser:
-    """Build the options that describe a chain, the same for `run` and `check`."""
+    """Build the options that describe a chain, the same for `run` and `check`.
+
+    Over 50 lines: each option is declared here once.
+    """
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("script", nargs="?", help="job script; sbatch options may follow after --")
     shared.add_argument("--chain", type=Path, metavar="FILE", help="TOML file with any of these options")
@@ -52,4 +55,12 @@ def chain_options() -> argparse.ArgumentParser:
     )  # fmt: skip
     shared.add_argument("--saves", choices=("signal", NEVER), help="whether the job saves when it is signalled")
     shared.add_argument("--overlap-weight", type=float, help="hours lost that an hour of overlap counts (default 0.5)")
+    shared.add_argument(
+        "--time-min", choices=(ON, OFF),
+        help="on: a planned link may get less than it asks for, where it then starts sooner (default: off)",
+    )  # fmt: skip
+    shared.add_argument("--least-nodes", type=int, metavar="N", help="nodes on which a planned link can run at least")
+    shared.add_argument(
+        "--scaling", type=float, help="on n of N nodes a link works (n/N)^SCALING as fast (default: 1, linear)"
+    )
     return shared

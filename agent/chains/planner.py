@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
-from agent.chains.chain import FIXED, USUAL_S, Chain, option
+from agent.chains.chain import FIXED, ON, USUAL_S, Chain, nodes_of, option
 from agent.chains.decide import Observation, ReleasedPolicy, SubmitDecision, by_rule
 from agent.chains.plan import (
     AHEAD,
@@ -23,21 +24,24 @@ from agent.chains.plan import (
     best_of,
     cautious_s,
     covered_until,
+    elastic_candidates,
+    node_counts,
     plan_candidates,
     plan_moment,
 )
-from agent.chains.state import Busy
+from agent.chains.state import Busy, LinkAsk
 from agent.futures import BUDGET_S, Site
 from agent.sight import ClusterObservation, LinkStarts, SlurmRequest
 from agent.slurm.commands import SlurmError
 from agent.slurm.limits import UserLimits
 from agent.slurm.numbers import UNLIMITED_S
 from agent.slurm.queue import Queue, SqueueJob
+from features.futures.summary import FUTURES
 from traces.arrays import Int64s
-from traces.slurm.text import MOST_NODES
 from traces.units import DAY_S, HOUR_S
 
 PLAN = "plan"  # what made the decision, and the policy's name in the journal
+QueuedLink = tuple[SqueueJob, int | None]  # with the least limit that it may get, s; None: no less than asked
 PLAN_BUDGET_S = 24.0  # for all futures of one plan
 OPEN_SITE = Site(None, None, None, siblings=False)  # nothing inferred: limits and priorities as Slurm shows them
 
@@ -64,6 +68,7 @@ class Seeing(Protocol):
         horizon_s: int,
         budget_s: float,
         queued: SqueueJob | None,
+        nodes: int | None = None,
     ) -> LinkStarts:
         """Return when a link would start, or when the queued one will."""
 
@@ -75,20 +80,13 @@ class Seeing(Protocol):
         """Return the longest time limit that a link may ask for, s, and the user's limits."""
 
 
-def nodes_of(options: Sequence[str]) -> str:
-    """Return the number of nodes that sbatch options ask for, as text; of a range, the least."""
-    return (option(options, "--nodes", "-N") or "1").partition("-")[0]
-
-
 def request_of(options: Sequence[str], user: str, limit_s: int) -> SlurmRequest:
     """Build the request of a link from its sbatch options; of one node where they name no valid number."""
-    nodes = nodes_of(options)
-    nodes = nodes if nodes.isascii() and nodes.isdigit() and 0 < int(nodes) <= MOST_NODES else "1"
     names = [
         option(options, long, short) or ""
         for long, short in (("--partition", "-p"), ("--account", "-A"), ("--qos", "-q"))
     ]
-    return SlurmRequest(int(nodes), limit_s, user, *names)
+    return SlurmRequest(nodes_of(options) or 1, limit_s, user, *names)
 
 
 def limits_to_ask(chain: Chain, own_s: int, longest_s: int, restart_s: int | None = None) -> tuple[int, ...]:
@@ -147,6 +145,7 @@ class Decider:
         self.eyes = make_eyes(request, self.site)
         self.like: SqueueJob | None = None  # the last link that was seen running
         self.measured_s: int | None = None  # restart cost, s, by the output of the last links; None: the declared one
+        self.is_elastic = chain.least_nodes is not None
 
     @property
     def site(self) -> Site | None:
@@ -161,7 +160,7 @@ class Decider:
         return self.eyes
 
     def decide(
-        self, request: SlurmRequest, now_s: int, serving: SqueueJob | None, queued: Sequence[SqueueJob]
+        self, request: SlurmRequest, now_s: int, serving: SqueueJob | None, queued: Sequence[QueuedLink]
     ) -> tuple[SubmitDecision, dict[str, Any]]:
         """Return the decision and its fields in the journal. serving: None if no link runs; queued: by submission."""
         self.like = serving or self.like
@@ -173,7 +172,7 @@ class Decider:
             eyes = self._eyes_of(request, now_s)
             if self.chain.is_planned:
                 seen, found, ahead = self._planned(eyes, request, now_s, serving, queued)
-                decision = _by_plan(found, bool(queued))
+                decision = _by_plan(found, bool(queued), request.nodes)
                 if serving is not None and not self.chain.hands_over:
                     decision = _timed(decision, is_held=eyes.ages_held)
             else:
@@ -188,7 +187,7 @@ class Decider:
             "submit": decision.submit, "by": decision.by, "reason": decision.reason, "score": decision.score,
             **self._decided_by(), "observation": dict(observed), "hidden": sorted(hidden),
             **({"ahead": ahead} if ahead else {}),
-            **({"limit_s": decision.limit_s} if decision.limit_s else {}),
+            **({} if decision.ask is None else vars(decision.ask)),
             **({"candidates": [one.expectation for one in found]} if found else {}),
         }  # fmt: skip
         return decision, fields
@@ -200,57 +199,90 @@ class Decider:
         manifest = self.policy.artifact.manifest
         return {"policy": manifest["policy"], "version": self.policy.version, "setting": self.policy.setting}
 
+    def _terms(self, eyes: Seeing, request: SlurmRequest) -> PlanTerms:
+        """What the next link is planned for; the longest limit is a candidate whatever a restart costs."""
+        chain = self.chain
+        limits_s = limits_to_ask(chain, request.limit_s, eyes.allowed()[0], restart_s=0)
+        restart_s = chain.restart_s if self.measured_s is None else self.measured_s
+        restart_s = min(restart_s, limits_s[-1] // LEAST_RESTARTS)
+        limits_s = tuple(limit_s for limit_s in limits_s if limit_s >= LEAST_RESTARTS * restart_s)
+        every_s = self.policy.artifact.decide_every_s
+        return PlanTerms(limits_s, restart_s, chain.overlap_weight, every_s, shortens=chain.time_min == ON)
+
     def _planned(
-        self, eyes: Seeing, request: SlurmRequest, now_s: int, serving: SqueueJob | None, queued: Sequence[SqueueJob]
+        self, eyes: Seeing, request: SlurmRequest, now_s: int, serving: SqueueJob | None, queued: Sequence[QueuedLink]
     ) -> tuple[ClusterObservation, list[PlannedLink], str]:
         """Return the observation, the candidates, and a text about the futures. Raises ValueError without an estimate.
 
         Without futures the script's limit is the only candidate, or none if a link is queued: an estimate for now alone
         says nothing about the wait when a short link ends.
         """
-        chain, began = self.chain, time.monotonic()
-        every_s = self.policy.artifact.decide_every_s
-        limits_s = limits_to_ask(chain, request.limit_s, eyes.allowed()[0], restart_s=0)
-        restart_s = chain.restart_s if self.measured_s is None else self.measured_s
-        restart_s = min(restart_s, limits_s[-1] // LEAST_RESTARTS)  # the longest limit stays a candidate
-        limits_s = tuple(limit_s for limit_s in limits_s if limit_s >= LEAST_RESTARTS * restart_s)
+        chain, began, own_n = self.chain, time.monotonic(), request.nodes
+        terms = self._terms(eyes, request)
         end_s = now_s if serving is None or serving.start_s is None else serving.start_s + serving.limit_s
-        covered_s, seen = covered_until(max(end_s, now_s)), dict[int, LinkStarts]()
+        covered_s, seen = covered_until(max(end_s, now_s)), dict[tuple[int, int], LinkStarts]()
 
-        def starts(limit_s: int, horizon_s: int, waiting: SqueueJob | None = None) -> LinkStarts:
+        def starts(limit_s: int, horizon_s: int, waiting: SqueueJob | None = None, nodes: int = own_n) -> LinkStarts:
             budget_s = min(BUDGET_S, PLAN_BUDGET_S - (time.monotonic() - began))
-            return eyes.starts(serving, self.like, limit_s, horizon_s, max(budget_s, 0.0), waiting)
+            return eyes.starts(serving, self.like, limit_s, horizon_s, max(budget_s, 0.0), waiting, nodes)
 
-        def waits(limit_s: int, horizon_s: int) -> Int64s:
-            """As many as there are times C_k, if those are of futures."""
-            found = seen[limit_s] = seen.get(limit_s) or starts(limit_s, horizon_s)
+        def waits(nodes: int, limit_s: int, horizon_s: int) -> Int64s:
+            """As many as there are times C_k, if those are of futures; equally many if limits are compared by them."""
+            key = limit_s, nodes
+            found = seen[key] = seen.get(key) or starts(limit_s, horizon_s, nodes=nodes)
             if found.estimate_s is None:
                 raise ValueError("no start estimate")
-            futures = len(covered_s) - 1 if queued else len(found.starts_s)
+            alike = FUTURES if chain.time_min == ON and found.starts_s else len(found.starts_s)
+            futures = len(covered_s) - 1 if queued else alike
             starts_s = found.starts_s or [now_s + round(found.estimate_s)]
             return cautious_s(np.resize(np.array(starts_s, np.int64), futures) - now_s, found.estimate_s)
 
         if queued:
-            first = starts(queued[0].limit_s, max(end_s - now_s, 0) + DAY_S, queued[0])
-            if not first.starts_s:
+            first, by_limit = _queued_starts(
+                queued[0], terms.limits_s, lambda limit_s: starts(limit_s, max(end_s - now_s, 0) + DAY_S, queued[0][0])
+            )
+            if not by_limit:
                 return first.seen, [], f"no second link without futures: {first.why}"
-            covered_s = covered_until(int(covered_s[0]), np.array(first.starts_s, np.int64), queued[0].limit_s)
-        own_s = request.limit_s
-        seen[own_s] = starts(own_s, int(covered_s.max()) - now_s + DAY_S)
-        if own_s in limits_s and not seen[own_s].starts_s:
-            limits_s = (own_s,)
-        terms = PlanTerms(limits_s, restart_s, chain.overlap_weight, every_s)
-        if chain.hands_over:
-            found = plan_candidates(terms, now_s, covered_s, waits)
-        else:
-            found = [plan_moment(terms, now_s, int(covered_s[0]), waits(own_s, DAY_S), is_held=eyes.ages_held)]
-        chosen = seen[best_of(found).limit_s]
+            covered_s = covered_until(int(covered_s[0]), by_limit)
+        own_s, counts = request.limit_s, node_counts(own_n, own_n)
+        own = seen[own_s, own_n] = starts(own_s, int(covered_s.max()) - now_s + DAY_S)
+        if own_s in terms.limits_s and not own.starts_s:
+            terms = replace(terms, limits_s=(own_s,))
+        elif self.is_elastic and own.starts_s:
+            counts = node_counts(own_n, chain.least_nodes or own_n)
+        last = queued[0][0] if queued else serving
+        speed = 1.0 if last is None else min(last.nodes / own_n, 1.0) ** chain.scaling
+
+        def of_nodes(terms: PlanTerms, nodes: int) -> list[PlannedLink]:
+            if not chain.hands_over:
+                wait_s = waits(nodes, own_s, DAY_S)
+                return [plan_moment(terms, now_s, int(covered_s[0]), wait_s, is_held=eyes.ages_held)]
+            return plan_candidates(terms, now_s, covered_s, partial(waits, nodes))
+
+        found = elastic_candidates(replace(terms, covered_speed=speed), counts, chain.scaling, of_nodes)
+        best = best_of(found)
+        chosen = seen[best.least_s, best.nodes or own_n]
         played = f"{len(chosen.starts_s)} futures" if chosen.starts_s else f"no futures: {chosen.why}"
         return chosen.seen, found, played
 
 
-def _by_plan(found: Sequence[PlannedLink], is_second: bool) -> SubmitDecision:
-    """Submit the best candidate if it is to be submitted now."""
+def _queued_starts(
+    queued: QueuedLink, limits_s: Sequence[int], starts: Callable[[int], LinkStarts]
+) -> tuple[LinkStarts, dict[int, Int64s]]:
+    """When a queued link starts by its least limit, and by each that it may get: (futures,), epoch s; {} if unknown."""
+    job, least_s = queued[0], queued[1] or queued[0].limit_s
+    may_get = (limit_s for limit_s in limits_s if least_s < limit_s <= job.limit_s)
+    found = {limit_s: starts(limit_s) for limit_s in (least_s, *may_get)}
+    first = found[least_s]
+    if not first.starts_s:
+        return first, {}
+    known = {limit_s: np.array(one.starts_s, np.int64) for limit_s, one in found.items() if one.starts_s}
+    futures = min(map(len, known.values()))
+    return first, {limit_s: starts_s[:futures] for limit_s, starts_s in known.items()}
+
+
+def _by_plan(found: Sequence[PlannedLink], is_second: bool, own_nodes: int) -> SubmitDecision:
+    """Submit the best candidate if it is to be submitted now. own_nodes: the script's."""
     if not found:
         return SubmitDecision(False, PLAN, "waits: the start of the queued link cannot be simulated")
     best = best_of(list(found))
@@ -260,8 +292,12 @@ def _by_plan(found: Sequence[PlannedLink], is_second: bool) -> SubmitDecision:
     )  # fmt: skip
     which = "a second link" if is_second else "a link"
     when = "now" if best.delay_s == 0 else f"in {best.delay_s / HOUR_S:.2f} h"
-    reason = f"plan: {which} of {best.limit_s / HOUR_S:g} h {when}{lost}, of {len(found)} limits compared"
-    return SubmitDecision(best.delay_s == 0, PLAN, reason, limit_s=best.limit_s)
+    least_s = best.least_s if best.least_s < best.limit_s else None
+    least = "" if least_s is None else f", at least {least_s / HOUR_S:g} h,"
+    nodes = best.nodes if best.nodes != own_nodes else None
+    fewer = "" if nodes is None else f" on {nodes} of {own_nodes} nodes"
+    reason = f"plan: {which} of {best.limit_s / HOUR_S:g} h{least}{fewer} {when}{lost}, of {len(found)} limits compared"
+    return SubmitDecision(best.delay_s == 0, PLAN, reason, ask=LinkAsk(best.limit_s, least_s, nodes))
 
 
 def _timed(decision: SubmitDecision, *, is_held: bool) -> SubmitDecision:

@@ -34,7 +34,7 @@ MOST_COUNT, MOST_TIME_S, MOST_TEXT = 1 << 31, 1 << 33, 10_000  # 2^33: the year 
 # What a state file may hold, by field: the least and most of a number, or the form of a text. All others: any text.
 BOUNDS: Mapping[str, tuple[int, int] | re.Pattern[str]] = {
     **dict.fromkeys(("intended_s", "submit_s", "start_s", "end_s", "signalled_s"), (0, MOST_TIME_S)),
-    **dict.fromkeys(("link", "number", "links", "limit_s"), (1, MOST_COUNT)),
+    **dict.fromkeys(("link", "number", "links", "limit_s", "least_s", "nodes"), (1, MOST_COUNT)),
     "exit_status": (0, (1 << 16) - 1),
     **dict.fromkeys(("looks", "resumed_s", "saved_s"), (0, MOST_COUNT)),
     "chain": re.compile(r"[0-9a-f]{8}"),
@@ -45,6 +45,15 @@ BOUNDS: Mapping[str, tuple[int, int] | re.Pattern[str]] = {
     "how": re.compile(r"[A-Z_]{0,40}"),
     "status": re.compile(r"going|done|failed|cancelled"),
 }
+
+
+@dataclass(frozen=True)
+class LinkAsk:
+    """What a link asks for in place of what its script does; None: as the script."""
+
+    limit_s: int | None = None
+    least_s: int | None = None  # the least limit that it can live with (sbatch --time-min)
+    nodes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +79,9 @@ class LinkAttempt:
     exit_status: int | None = None
     has_more: bool = False  # it left the file that requests another link
     looks: int = 0  # looks in a row in which no source knew it
-    limit_s: int | None = None  # the time limit that the agent asked for; None: the script's
+    limit_s: int | None = None  # of `LinkAsk`; with least_s, the limit that Slurm shows
+    least_s: int | None = None
+    nodes: int | None = None
     handed_to: str = ""  # name of the running attempt that took over from it, so that the agent ends it
     signalled_s: int | None = None  # when it was first asked to end for that
     resumed_s: int | None = None  # from its start until its work went on, s, as it printed (`agent.slurm.output`)
@@ -117,6 +128,7 @@ class ChainState:
     status: str = GOING  # done, failed, cancelled
     why: str = ""
     decided: str = ""  # the last decision instant: attempt and number
+    fixed_nodes: str = ""  # why links ask for the script's nodes alone, although it is said to be elastic
 
     def job_name(self, link: int, number: int) -> str:
         """Return the job name of an attempt, as squeue and sacct show it."""

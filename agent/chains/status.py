@@ -18,6 +18,7 @@ def table(state: ChainState, now_s: int) -> str:
     """Format the chain as a table and a timeline; times are UTC."""
     head = f"chain {state.name} ({state.chain}): {state.status}" + (f", {state.why}" if state.why else "")
     lines = [visible(head), f"script {visible(state.script)}, {counted(state.links, 'link')}"]
+    lines += [f"the number of nodes is fixed: {visible(state.fixed_nodes)}"] if state.fixed_nodes else []
     if not state.attempts:
         return "\n".join([*lines, "nothing submitted yet"])
     rows = [COLUMNS, *(_row(attempt) for attempt in state.attempts)]
@@ -59,7 +60,8 @@ def _row(attempt: LinkAttempt) -> tuple[str, ...]:
     handed = f"handed over to {attempt.handed_to}" if attempt.handed_to else ""
     why = attempt.withdrawn or handed or (attempt.reason if attempt.is_pending and attempt.is_alive else "")
     limit = "" if attempt.limit_s is None else f"limit {attempt.limit_s / HOUR_S:g} h"
-    note = "; ".join(filter(None, (limit, why)))
+    nodes = "" if attempt.nodes is None else counted(attempt.nodes, "node")
+    note = "; ".join(filter(None, (limit, nodes, why)))
     end_s = None if attempt.is_alive else attempt.end_s
     times = (_time(attempt.submit_s), _time(attempt.start_s), _time(end_s))
     cells = (f"{attempt.link}.{attempt.number}", attempt.job_id or "-", state, *times, note)

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from agent.chains.chain import Chain, JobSignal, option
 from agent.chains.look import LookedUpJob
-from agent.chains.state import Folder, LinkAttempt
+from agent.chains.state import ChainState, Folder, LinkAttempt
 from agent.slurm.commands import Commands, SlurmError, answer_lines
 from agent.slurm.numbers import MOST_STATUS, exit_status, time_s, whole_number
+from traces.counted import counted
 
 SQUEUE_FIELDS = ("JobID", "State", "exit_code", "SubmitTime", "StartTime", "EndTime")
 SACCT_FIELDS = ("JobIDRaw", "State", "ExitCode", "Submit", "Start", "End")
@@ -28,6 +29,10 @@ def arguments(chain: Chain, attempt: LinkAttempt) -> list[str]:
     own = [f"--job-name={attempt.name}"]
     if attempt.limit_s is not None:
         own.append(f"--time={-(-attempt.limit_s // 60)}")  # minutes, as Slurm counts
+    if attempt.least_s is not None:
+        own.append(f"--time-min={-(-attempt.least_s // 60)}")
+    if attempt.nodes is not None:
+        own.append(f"--nodes={attempt.nodes}")
     if attempt.after:
         own.append(f"--dependency={attempt.after}")
     if option(chain.submitted_options, "--chdir", "-D") is None:
@@ -133,6 +138,37 @@ def _in_accounting(commands: Commands, attempt: LinkAttempt, which: Sequence[str
             return None
         raise
     return _newest("sacct", [line.split("|") for line in answer_lines("sacct", text)])
+
+
+def ignored_nodes(commands: Commands, state: ChainState, report: Callable[[str], object]) -> str:
+    """Return why a chain's script seems to ignore the number of nodes of its links; "" if it does not, or unknown.
+
+    report: is called with a line if accounting does not answer.
+    """
+    fixed, narrow = state.fixed_nodes, [a for a in state.attempts if a.nodes and a.ran]
+    for attempt in [a for a in narrow if a.how == "FAILED" or a is narrow[-1]]:
+        try:
+            fixed = fixed or _ignores_nodes(commands, attempt)
+        except SlurmError as error:
+            report(f"link {attempt.link}: the nodes of its steps are not known: {error}")
+    return fixed
+
+
+def _ignores_nodes(commands: Commands, attempt: LinkAttempt) -> str:
+    """Return why a script seems to ignore the nodes that a link got; "" if its steps (srun) use them, or it has none.
+
+    A link that failed counts as one that cannot run on so few. Raises SlurmError.
+    """
+    had = f"link {attempt.link} ({counted(attempt.nodes or 0, 'node')})"
+    if attempt.how == "FAILED":
+        return f"{had} failed"
+    text = commands.run("sacct", "--noheader", "--parsable2", f"--jobs={attempt.job_id}", "--format=JobIDRaw,NNodes")
+    rows = [line.split("|") for line in answer_lines("sacct", text)]
+    try:
+        used = max((whole_number(nodes) for step, nodes in rows if step.partition(".")[2].isdigit()), default=None)
+    except ValueError as error:
+        raise SlurmError("nonsense", "sacct", str(error)) from error
+    return "" if used in (None, attempt.nodes) else f"{had} ran steps of {used}"
 
 
 def _newest(program: str, rows: Sequence[Sequence[str]]) -> LookedUpJob | None:

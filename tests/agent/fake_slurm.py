@@ -41,6 +41,7 @@ class FakeJob:
     state: str = "PENDING"
     reason: str = "Priority"
     restarts: int = 0
+    least_s: int | None = None  # --time-min: what it gets at its start
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class FakeSlurm:
     jobs: list[FakeJob] = field(default_factory=list)
     next_id: int = 100
     waits_s: Callable[[FakeJob], float] = lambda job: 0.0  # after its submission, before a job may start
+    step_nodes: int = 1  # that the steps of ended links used
     saves_s: float = 1e9  # from a signal until a job ends
     output: Callable[[FakeJob], str] = lambda job: "/dev/null"  # the file of a job's standard output
     signals: list[tuple[int, str]] = field(default_factory=list)  # of scancel: job, options
@@ -73,8 +75,9 @@ class FakeSlurm:
     # -- the cluster --------------------------------------------------------------------------------------------------
 
     def submit(
-        self, name: str, dependency: str = "", user: str = ME, nodes: int | None = None, limit_s: int | None = None
-    ) -> FakeJob:
+        self, name: str, dependency: str = "", user: str = ME, nodes: int | None = None, limit_s: int | None = None,
+        least_s: int | None = None,
+    ) -> FakeJob:  # fmt: skip
         """Queue a job."""
         plan = self.plan(name)
         size = self.link_nodes if nodes is None else nodes
@@ -89,6 +92,7 @@ class FakeSlurm:
             plan.how,
             plan.exit_status,
             dependency,
+            least_s=least_s,
         )
         self.next_id += 1
         self.jobs.append(job)
@@ -117,6 +121,7 @@ class FakeSlurm:
             may_start = self.now_s >= job.submit_s + self.waits_s(job)
             if job.reason == "Priority" and may_start and held + job.nodes <= self.nodes:
                 job.state, job.start_s, job.reason = "RUNNING", self.now_s, "None"
+                job.limit_s = job.least_s or job.limit_s
 
     def end(self, job: FakeJob, how: str, exit_status: int = 0) -> None:
         """End a job now."""
@@ -184,9 +189,16 @@ class FakeSlurm:
     def _sbatch(self, argv: Sequence[str]) -> str:
         name = _value(argv, "--job-name")
         assert name is not None
-        minutes = _value(argv, "--time")
-        limit_s = None if minutes is None else 60 * int(minutes)
-        return f"{self.submit(name, _value(argv, '--dependency') or '', limit_s=limit_s).id}\n"
+        nodes = _value(argv, "--nodes")
+        limit_s, least_s = (60 * int(_value(argv, option) or 0) or None for option in ("--time", "--time-min"))
+        job = self.submit(
+            name,
+            _value(argv, "--dependency") or "",
+            limit_s=limit_s,
+            least_s=least_s,
+            nodes=int(nodes) if nodes else None,
+        )
+        return f"{job.id}\n"
 
     def _scancel(self, argv: Sequence[str]) -> str:
         for job in self.jobs:
@@ -202,6 +214,8 @@ class FakeSlurm:
         if not self.has_accounting:
             raise SlurmError("refused", "sacct", "Slurm accounting storage is disabled")
         which, name = _value(argv, "--jobs"), _value(argv, "--name")
+        if "NNodes" in argv[-1]:
+            return f"{which}|{self.step_nodes}\n{which}.batch|1\n{which}.extern|9\n{which}.0|{self.step_nodes}\n"
         jobs = [
             job for job in self.jobs if job.user == ME and name in (None, job.name) and which in (None, str(job.id))
         ]

@@ -75,6 +75,7 @@ class FakeEyes:
     limits: UserLimits = field(default_factory=UserLimits)
     is_blind: bool = False
     ages_held: bool = False
+    node_waits_h: Mapping[int, float] = field(default_factory=dict)  # by nodes, in place of those by limit
 
     def look(self, now_s: int) -> Queue:
         """The queue of now."""
@@ -94,9 +95,10 @@ class FakeEyes:
         horizon_s: int,
         budget_s: float,
         queued: SqueueJob | None,
+        nodes: int | None = None,
     ) -> LinkStarts:
         """Two futures: a link waits for `waits_h` of its limit, or 0 h; a queued one starts at its dependency's end."""
-        wait_h = self.waits_h(limit_s / HOUR_S)
+        wait_h = self.node_waits_h.get(nodes or 0, self.waits_h(limit_s / HOUR_S))
         seen = ClusterObservation(cast(Snapshot, None), {"start_estimate_h": wait_h, **self.extra}, {})
         at_s = self.commands.slurm.now_s + round(HOUR_S * wait_h)
         return LinkStarts(seen, [] if self.is_blind else [at_s, at_s])
@@ -119,6 +121,7 @@ class Lab:
     limits: UserLimits = field(default_factory=UserLimits)
     is_blind: bool = False  # no futures can be simulated
     ages_held: bool = False  # a held job gains priority
+    node_waits_h: dict[int, float] = field(default_factory=dict)
     jump_s: float = 0.0  # of the machine's clock against Slurm's
     end_s: int = 0  # after which a test has gone on for too long
 
@@ -142,7 +145,7 @@ class Lab:
             self.commands, self.time(), self.pause, self.log.append,
             lambda request, site: FakeEyes(
                 self.commands, request, self.extra, site, lambda limit_h: self.waits_h(limit_h), self.limits,
-                self.is_blind, self.ages_held,
+                self.is_blind, self.ages_held, self.node_waits_h,
             ),
             {"HOME": "/root"}, lambda: self.stop, self.path / "agent.toml",
         )  # fmt: skip

@@ -6,14 +6,19 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from agent.chains.chain import make
 from agent.chains.links import measured_restart_s
-from agent.chains.state import ChainState, Folder
+from agent.chains.look import ChainView, absorb
+from agent.chains.state import ChainState, Folder, LinkAttempt
+from agent.chains.submission import submit
 from agent.slurm.commands import Commands
 from agent.slurm.limits import read_limits
+from agent.slurm.queue import read_queue
 from agent.slurm.settings import read_partitions, read_settings
 from tests.agent.lab import artifact
 from tests.live.chains import Killer
@@ -22,6 +27,7 @@ from tests.live.keeping import Kept, workplace
 from tests.live.slurm import OWN, Cluster, Slurm
 from tests.live.test_agent import SETTINGS
 from traces.counted import counted
+from traces.units import HOUR_S
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -110,6 +116,31 @@ def test_a_link_of_a_job_that_never_saves_is_held_and_gains_priority(fast: Slurm
     assert second.after == f"afterany:{first.job_id}" and not first.handed_to, kept.log()
     assert first.end_s is not None and second.start_s is not None and 0 <= second.start_s - first.end_s <= 600
     assert "PriorityFlags=ACCRUE_ALWAYS" in kept.log()
+
+
+def test_a_link_that_can_live_with_less_fills_a_hole(fast: Slurm) -> None:
+    """One node is taken for two hours, after which a job on all nodes is due: a link of 10 h gets less than 2 h."""
+    (script := fast.folder / "hole.sh").write_text(SCRIPT)
+    chain = make({"script": script, "links": 2, "plan": "auto", "time_min": "on"})
+    holder = fast.sbatch("--time=120", "--exclusive", "--nodes=1", script="sleep 600")
+    fast.wait(30, lambda: fast.run("squeue", "-h", "-j", holder, "-o", "%T").strip() == "RUNNING", "the holder to run")
+    wide = fast.sbatch("--time=60", "--exclusive", f"--nodes={NODES}")
+    commands, folder = Commands({**fast.real_env}), Folder(fast.folder / "hole")
+    asked = LinkAttempt(1, 1, "hole-00000000-1.1", 0, limit_s=10 * HOUR_S, least_s=600)
+    asked = replace(asked, job_id=submit(commands, chain, folder, asked, "", fast.real_env))
+    state, seen = ChainState("00000000", "hole", str(script), 2, (asked,)), list[LinkAttempt]()
+
+    def runs() -> bool:
+        assert fast.clock is not None
+        now_s = int(fast.clock.now())
+        seen[:] = absorb(state, ChainView(now_s, read_queue(commands, now_s).jobs)).attempts
+        return seen[0].is_running
+
+    fast.wait(30, runs, "the link to run")
+    (link,) = seen
+    fast.run("scancel", holder, wide, link.job_id)
+    assert link.start_s is not None and link.limit_s is not None and 600 <= link.limit_s < 7200
+    assert link.end_s == link.start_s + link.limit_s, "the agent plans with what it got"
 
 
 def test_what_a_plan_reads_of_limits_and_a_closed_partition(fast: Slurm) -> None:

@@ -149,7 +149,7 @@ def test_a_newer_link_that_would_end_first_is_cancelled() -> None:
     old = attempt(1, job_id="7", is_pending=False, start_s=START_S, end_s=START_S + 90_000)
     new = attempt(2, job_id="8", is_pending=False, start_s=START_S + 60, end_s=START_S + 7260)
     after, actions = act(rules(hands_over=True, ahead=2), state_of(old, new), START_S + 600)
-    assert actions == (Cancel(new.name),) and "would end before link 1" in after.attempts[1].withdrawn
+    assert actions == (Cancel(new.name),) and "would do less than link 1" in after.attempts[1].withdrawn
 
 
 def test_a_link_that_was_handed_over_never_ends_the_chain() -> None:
@@ -311,6 +311,8 @@ def test_limits_as_they_are_given(tmp_path: Path, given: Any, expected: tuple[in
         ({"plan": "auto", "ask": "fixed", "limits": "2h"}, "without --ask fixed or --saves never"),
         ({"plan": "auto", "saves": "never", "limits": "2h"}, "without --ask fixed or --saves never"),
         ({"plan": "perhaps"}, "allowed: fixed or auto"),
+        ({"plan": "auto", "time_min": "maybe"}, "allowed: on or off"),
+        ({"plan": "auto", "ask": "fixed", "time_min": "on"}, "time_min is given"),
         ({"saves": "sometimes"}, "allowed: signal or never"),
         ({"restart_cost_s": "-1"}, "restart_cost_s"),
         ({"work_h": "-3h"}, "work_h"),
