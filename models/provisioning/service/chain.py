@@ -115,9 +115,9 @@ class ServiceView:
     futures: Callable[..., Int64s] | None
     """futures(limits_s, horizon_s, nodes=None): starts, epoch s, of a link of each limit submitted now, behind the
     queued links, in each future; at the horizon if it has not started by then. Int64, (limits, futures). None where the
-    world has no futures; then the next one must not be called. Only the recorded world takes other nodes."""
-    queued_futures: Callable[..., Int64s]
-    """queued_futures(horizon_s, limit_s=None): the same for the first of the queued links, (futures,); in the recorded
+    world has no futures, as the next one. Only the recorded world takes other nodes."""
+    queued_futures: Callable[..., Int64s] | None
+    """queued_futures(horizon_s, limit_s=None): the same for the last of the queued links, (futures,); in the recorded
     world also if it had another limit."""
     would_start: Callable[[int], int] | None
     """would_start(limit_s): when a link submitted now will start. Only a clairvoyant player may ask; None

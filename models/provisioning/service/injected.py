@@ -33,8 +33,6 @@ from traces.units import DAY_S
 class InjectedCluster:
     """Any world of `simulator.cluster` in which jobs can be withdrawn (`ChainCluster`), without futures."""
 
-    sees_futures = False
-
     def __init__(self, build: Build, nodes: int, limit_s: int, longest_s: int, rows: int) -> None:
         """Links of `nodes` nodes; the first of a chain has `limit_s`, none more than `longest_s`.
 
@@ -144,14 +142,6 @@ class InjectedCluster:
         observe_branch(self.cluster, self._branch, now_s, row, pair, seen)
         return seen
 
-    def futures(self, chain: ServiceChain, now_s: int, limits_s: Sequence[int], horizon_s: int) -> Int64s:
-        """Not in this world."""
-        raise NotImplementedError
-
-    def queued_futures(self, chain: ServiceChain, now_s: int, horizon_s: int) -> Int64s:
-        """Not in this world."""
-        raise NotImplementedError
-
     def _reach(self, chain: ServiceChain, now_s: int) -> None:
         """Advance to what may be known at `now_s`: all before it, and the second of the last start."""
         self._advance(max(now_s - 1, chain.started[-1].start_s))
@@ -172,8 +162,6 @@ class InjectedCluster:
 
 class FlatChainCluster(InjectedCluster):
     """The flat pool, with futures: those of the pairs injected into it (`models.provisioning.futures.injected`)."""
-
-    sees_futures = True
 
     def __init__(
         self, build: Build, nodes: int, limit_s: int, longest_s: int, rows: int, workload: Workload, owners: Owners
@@ -211,10 +199,10 @@ class FlatChainCluster(InjectedCluster):
         return starts
 
     def queued_futures(self, chain: ServiceChain, now_s: int, horizon_s: int) -> Int64s:
-        """The same for the first queued link, (futures,)."""
+        """The same for the last of the queued links, (futures,)."""
         self._reach(chain, now_s)
         starts = np.zeros(FUTURES, np.int64)
-        self._play(self._row_of[id(chain.queued[0])], now_s, horizon_s, starts)
+        self._play(self._row_of[id(chain.queued[-1])], now_s, horizon_s, starts)
         return starts
 
     def _play(self, row: int, now_s: int, horizon_s: int, out: Int64s) -> None:

@@ -88,8 +88,6 @@ class LinkCluster:
     Instants must not go back into an earlier week, until `begin_again`.
     """
 
-    sees_futures = True
-
     def __init__(
         self, record: RecordedTrace, predecessors: Predecessors, rows: int, fit_span_s: int | None = None
     ) -> None:
@@ -140,10 +138,10 @@ class LinkCluster:
         return self._played(chain, now_s, chain.queued, links, horizon_s)
 
     def queued_futures(self, chain: ServiceChain, now_s: int, horizon_s: int, limit_s: int | None = None) -> Int64s:
-        """The same for the first queued link, (futures,). limit_s: as if it had this limit."""
-        first = chain.queued[0]
-        watched = replace(first, limit_s=first.fits_s if limit_s is None else limit_s)
-        starts_s: Int64s = self._played(chain, now_s, chain.queued[1:], [watched], horizon_s)[0]
+        """The same for the last of the queued links, (futures,). limit_s: as if it had this limit."""
+        *others, last = chain.queued
+        watched = replace(last, limit_s=last.fits_s if limit_s is None else limit_s)
+        starts_s: Int64s = self._played(chain, now_s, others, [watched], horizon_s)[0]
         return starts_s
 
     def _played(

@@ -66,7 +66,7 @@ class Plan:
     def terms(self, view: ServiceView) -> PlanTerms:
         """What it plans for."""
         limits_s = view.limits_s if view.futures else (view.chain.limit_s,)
-        last = view.chain.queued[:1] or view.running[-1:]
+        last = view.chain.queued[-1:] or view.running[-1:]
         speed = last[0].shape.speed if last else 1.0
         return PlanTerms(limits_s, view.restart_s, self.weight, self.decision_s, self.shortens, covered_speed=speed)
 
@@ -74,11 +74,11 @@ class Plan:
         """Each limit at its best delay (`agent.chains.plan`)."""
         chain, now, futures = view.chain, view.now_s, view.futures
         covered_s = covered_until(max(chain.covered_until_s, now))
-        if chain.queued:
-            first, horizon_s = chain.queued[0], max(view.left_s, 0) + DAY_S
-            starts_s = {first.fits_s: view.queued_futures(horizon_s)}
+        if chain.queued and view.queued_futures:
+            last, horizon_s = chain.queued[-1], max(view.left_s, 0) + DAY_S
+            starts_s = {last.fits_s: view.queued_futures(horizon_s)}
             for limit_s in view.limits_s:
-                if first.fits_s < limit_s <= first.limit_s:
+                if last.fits_s < limit_s <= last.limit_s:
                     starts_s[limit_s] = view.queued_futures(horizon_s, limit_s)
             covered_s = covered_until(int(covered_s[0]), starts_s)
 

@@ -15,7 +15,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from models.provisioning.pairs.recorded import Predecessors
 from models.provisioning.service.chain import ChainPlayer, Link, Move, ServiceChain, ServiceView, work_of
@@ -54,8 +54,6 @@ class Service:
 class ChainCluster(Protocol):
     """The cluster with the links of chains in it. Times in epoch s."""
 
-    sees_futures: bool  # whether `futures` and `queued_futures` may be called
-
     def change(self, chain: ServiceChain, at_s: int, submitted: Sequence[Link], gone: Sequence[Link]) -> None:
         """Links are submitted at `at_s`; others (`gone`) are cancelled, or ended if they run."""
 
@@ -70,6 +68,11 @@ class ChainCluster(Protocol):
 
     def observation(self, chain: ServiceChain, now_s: int, limit_s: int) -> Float32s:
         """The observation before a link of that limit is submitted (features.observe.FEATURES)."""
+
+
+@runtime_checkable
+class SeesFutures(Protocol):
+    """A `ChainCluster` in which futures can be simulated."""
 
     def futures(self, chain: ServiceChain, now_s: int, limits_s: Sequence[int], horizon_s: int) -> Int64s:
         """As `ServiceView.futures`."""
@@ -237,7 +240,7 @@ class _Play:
             restart_s=self.service.restart_s,
             nodes=cluster.nodes_of(chain),
             observe=partial(cluster.observation, chain, now),
-            futures=partial(cluster.futures, chain, now) if cluster.sees_futures else None,
-            queued_futures=partial(cluster.queued_futures, chain, now),
+            futures=partial(cluster.futures, chain, now) if isinstance(cluster, SeesFutures) else None,
+            queued_futures=partial(cluster.queued_futures, chain, now) if isinstance(cluster, SeesFutures) else None,
             would_start=partial(cluster.would_start, chain, now),
         )

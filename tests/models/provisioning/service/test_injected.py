@@ -222,7 +222,7 @@ class Twice:
         if not view.chain.queued:
             return Move(submit=(600, 240)) if len(view.chain.started) == 1 else Move(again_s=NEVER)
         if not self.starts:
-            assert view.futures is not None
+            assert view.futures is not None and view.queued_futures is not None
             self.starts = [set(view.queued_futures(DAY_S).tolist()), set(view.futures([240], DAY_S)[0].tolist())]
         return Move(again_s=NEVER)
 
