@@ -7,6 +7,7 @@ without importing anything.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -83,7 +84,7 @@ PLANNING: dict[str, PolicyFactory] = {
     "plan-regret": PolicyFactory("models.provisioning.policies.plan_learned:PlanRegret", False, _PLAN),
     "plan-fitted-q": PolicyFactory("models.provisioning.policies.plan_learned:plan_fitted_q", False, _PLAN),
 }
-_EVERY = POLICIES | LOOKING_AHEAD | READING_DAYS | PLANNING
+_EVERY = ChainMap(PLANNING, READING_DAYS, LOOKING_AHEAD, POLICIES)  # iterates from the last map to the first
 
 
 def every_policy() -> list[str]:
