@@ -38,6 +38,7 @@ from agent.slurm.numbers import UNLIMITED_S
 from agent.slurm.queue import Queue, SqueueJob
 from features.futures.summary import FUTURES
 from traces.arrays import Int64s
+from traces.counted import counted
 from traces.units import DAY_S, HOUR_S
 
 PLAN = "plan"  # what made the decision, and the policy's name in the journal
@@ -295,7 +296,7 @@ def _by_plan(found: Sequence[PlannedLink], is_second: bool, own_nodes: int) -> S
     least_s = best.least_s if best.least_s < best.limit_s else None
     least = "" if least_s is None else f", at least {least_s / HOUR_S:g} h,"
     nodes = best.nodes if best.nodes != own_nodes else None
-    fewer = "" if nodes is None else f" on {nodes} of {own_nodes} nodes"
+    fewer = "" if nodes is None else f" on {nodes} of {counted(own_nodes, 'node')}"
     reason = f"plan: {which} of {best.limit_s / HOUR_S:g} h{least}{fewer} {when}{lost}, of {len(found)} limits compared"
     return SubmitDecision(best.delay_s == 0, PLAN, reason, ask=LinkAsk(best.limit_s, least_s, nodes))
 

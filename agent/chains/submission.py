@@ -168,7 +168,7 @@ def _ignores_nodes(commands: Commands, attempt: LinkAttempt) -> str:
         used = max((whole_number(nodes) for step, nodes in rows if step.partition(".")[2].isdigit()), default=None)
     except ValueError as error:
         raise SlurmError("nonsense", "sacct", str(error)) from error
-    return "" if used in (None, attempt.nodes) else f"{had} ran steps of {used}"
+    return "" if used in (None, attempt.nodes) else f"the steps of {had} used {counted(used or 0, 'node')}"
 
 
 def _newest(program: str, rows: Sequence[Sequence[str]]) -> LookedUpJob | None:

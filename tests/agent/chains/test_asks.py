@@ -63,7 +63,7 @@ def test_a_link_asks_for_fewer_nodes_where_the_wait_for_all_loses_more(tmp_path:
 @pytest.mark.parametrize(
     ("slurm", "why"),
     [
-        (FakeSlurm(step_nodes=4), "link 1 (1 node) ran steps of 4"),
+        (FakeSlurm(step_nodes=4), "the steps of link 1 (1 node) used 4 nodes"),
         (
             FakeSlurm(plan=lambda name: Ends(600, "FAILED", 1) if name.endswith("-1.1") else Ends()),
             "link 1 (1 node) failed",

@@ -231,7 +231,7 @@ def test_queued_links_have_their_places_in_futures() -> None:
     """One node, which the first link holds until 970 s, the second for 600 s and the third for 240 s."""
     cluster, player = cluster_of(workload([(0, 1, 5, 10)]), "easy", 1, 1), Twice()
     play_injected(cluster, np.array([10]), [player], SERVICE)
-    assert player.starts == [{970}, {970 + 600 + 240}]
+    assert player.starts == [{970 + 600}, {970 + 600 + 240}]
 
 
 @dataclass
