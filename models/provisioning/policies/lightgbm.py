@@ -7,7 +7,7 @@ starting point (a newsvendor problem: the best lead for cost weight w is the qua
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,16 @@ from models.provisioning.learning.manifest import new_artifact
 from models.provisioning.learning.regression_rows import DEFAULT_FACTOR, FACTORS, KNOB, PARAMETERS, training_rows
 from models.provisioning.learning.trees import Tree, flatten, round_down, without_trees
 from models.provisioning.protocol import PairTable
+
+
+class Boosted(Protocol):
+    """A policy with the hyper-parameters of boosted trees."""
+
+    leaves: int
+    learning_rate: float
+    min_data_in_leaf: int
+    feature_fraction: float
+    bagging_fraction: float
 
 
 @dataclass
@@ -44,18 +54,7 @@ class LightGBMQuantile:
             "objective": "quantile",
             "alpha": self.quantile,
             "metric": "quantile",
-            "num_leaves": self.leaves,
-            "learning_rate": self.learning_rate,
-            "min_data_in_leaf": self.min_data_in_leaf,
-            "feature_fraction": self.feature_fraction,
-            "bagging_fraction": self.bagging_fraction,
-            "bagging_freq": 1,
-            "seed": seed,
-            "deterministic": True,
-            "force_row_wise": True,
-            "num_threads": 1,
-            "verbosity": -1,
-        }
+        } | boosting_options(self, seed)
         data = lightgbm.Dataset(rows.inputs, rows.log_ratio, weight=rows.weight)
         history: dict[str, dict[str, list[float]]] = {}
         booster = lightgbm.train(
@@ -77,6 +76,23 @@ class LightGBMQuantile:
 def from_lightgbm(booster: Any) -> dict[str, NDArray[Any]]:
     """Convert a LightGBM booster without categories: the sum of its trees, left where input <= threshold."""
     return flatten(lightgbm_trees(booster))
+
+
+def boosting_options(policy: Boosted, seed: int) -> dict[str, Any]:
+    """Return LightGBM's parameters of a policy's hyper-parameters: one thread, the same trees for the same seed."""
+    return {
+        "num_leaves": policy.leaves,
+        "learning_rate": policy.learning_rate,
+        "min_data_in_leaf": policy.min_data_in_leaf,
+        "feature_fraction": policy.feature_fraction,
+        "bagging_fraction": policy.bagging_fraction,
+        "bagging_freq": 1,
+        "seed": seed,
+        "deterministic": True,
+        "force_row_wise": True,
+        "num_threads": 1,
+        "verbosity": -1,
+    }
 
 
 def lightgbm_trees(booster: Any) -> list[Tree]:

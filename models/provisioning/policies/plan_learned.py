@@ -24,7 +24,7 @@ import numpy as np
 
 from models.provisioning.learning.manifest import new_manifest
 from models.provisioning.learning.trees import flatten
-from models.provisioning.policies.lightgbm import lightgbm_trees
+from models.provisioning.policies.lightgbm import boosting_options, lightgbm_trees
 from models.provisioning.protocol import PairTable
 from models.provisioning.service.candidates import EXPECTED, INPUTS, KIND, PlanArtifact
 from models.provisioning.service.rows import ADDED, AT, FIRST, LIFE, LOST
@@ -84,18 +84,7 @@ class PlanRegret:
             "objective": "regression",
             "boost_from_average": False,
             "monotone_constraints": [1] * RISES + [0] * (inputs.shape[1] - RISES),
-            "num_leaves": self.leaves,
-            "learning_rate": self.learning_rate,
-            "min_data_in_leaf": self.min_data_in_leaf,
-            "feature_fraction": self.feature_fraction,
-            "bagging_fraction": self.bagging_fraction,
-            "bagging_freq": 1,
-            "seed": seed,
-            "deterministic": True,
-            "force_row_wise": True,
-            "num_threads": 1,
-            "verbosity": -1,
-        }
+        } | boosting_options(self, seed)
         data = lightgbm.Dataset(inputs.astype(np.float32), target_h, weight=weight, init_score=start_h)
         return lightgbm.train(options, data, self.rounds)
 

@@ -158,7 +158,7 @@ class Stopped(Exception):
 def test_a_fit_that_was_stopped_resumes_to_the_same_bits(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    policy, (whole, told) = small(name), fitted(name)
+    policy, (whole, expected) = small(name), fitted(name)
     assert isinstance(policy, Resumable)
     made: list[object] = []
     epoch = training._epoch
@@ -175,7 +175,7 @@ def test_a_fit_that_was_stopped_resumes_to_the_same_bits(
             policy.resuming_in(tmp_path).fit(SEEN, 3)
     (kept,) = tmp_path.glob("*.npz")
     again, metrics = policy.resuming_in(tmp_path).fit(SEEN, 3)
-    assert metrics["held_out_mse_h2"] == told["held_out_mse_h2"] and metrics["epochs"] == told["epochs"]
+    assert metrics["held_out_mse_h2"] == expected["held_out_mse_h2"] and metrics["epochs"] == expected["epochs"]
     for array, same in zip(whole.arrays.values(), again.arrays.values(), strict=True):
         np.testing.assert_array_equal(array, same)
     other = name.replace("-dqn", "-pg") if name.endswith("-dqn") else name.replace("-pg", "-dqn")
