@@ -6,9 +6,9 @@ rate J* x the hours for which it covers the work beyond the links before it (ren
     loss = max(g, 0) + restart + weight x half a decision interval x [g < 0] - J* x (L + g),
 
 with the gap g of `agent.chains.plan`, and the lowest J that `plan` finds at that decision as J*. Futures give the
-expectation of the loss, and -1 times the least of them is what `plan` expects of waiting less what it expects of
-submitting: it is negative unless `plan` submits now. Trees that are fitted on what truly happened correct both. Without
-trees this is `plan`.
+expected loss of each candidate. The *advantage of waiting* is the loss of waiting less that of submitting; `plan`
+expects -1 times the least expected loss, which is negative unless it submits now. Trees that are fitted on what truly
+happened correct both. Without trees this is `plan`.
 
 Only decisions without a queued link are learned; the others are those of `plan`.
 """
