@@ -94,15 +94,11 @@ class InjectedCluster:
             withdraw(self.cluster, self._branch, self._row_of[id(link)], at_s)
         there = [*chain.queued, *chain.running(at_s)]
         self._row_of = {id(link): self._row_of[id(link)] for link in there if id(link) in self._row_of}
-        if self._next + len(submitted) > self.rows:
-            self._next = 0
-        for link in submitted:
-            row = self._ask(self._next, link.limit_s)
-            assert row not in self._row_of.values(), "more links run or wait than there are rows"
+        for link, place in zip(submitted, self._free(len(submitted)), strict=True):
+            row = self._ask(place, link.limit_s)
             submit(self.cluster, self._branch, row, at_s)
             self._row_of[id(link)] = row
-            self._next += 1
-        self._next %= self.rows
+            self._next = (place + 1) % self.rows
 
     def first_start(self, chain: ServiceChain, now_s: int) -> tuple[int, tuple[int, ...]]:
         """When the first queued link starts, and the positions of those that start then, after a change or a start."""
@@ -124,7 +120,7 @@ class InjectedCluster:
     def would_start(self, chain: ServiceChain, now_s: int, limit_s: int) -> int:
         """When a link of that limit starts that is submitted now, epoch s."""
         self._reach(chain, now_s)
-        row = self._ask(self._next, limit_s)
+        row = self._ask(*self._free(1), limit_s)
         copy(self.ahead, self._leaf, self._branch)
         submit(self.ahead, self._leaf, row, now_s)
         start_s = start_of(self.ahead, self._leaf, row)
@@ -137,7 +133,7 @@ class InjectedCluster:
     def observation(self, chain: ServiceChain, now_s: int, limit_s: int) -> Float32s:
         """The observation before a link of that limit is submitted."""
         self._reach(chain, now_s)
-        row, last, seen = self._ask(self._next, limit_s), chain.started[-1], np.zeros(len(observe.FEATURES), np.float32)
+        row, last, seen = self._ask(*self._free(1), limit_s), chain.started[-1], np.zeros(len(observe.FEATURES), np.float32)
         pair = (last.start_s, last.start_s - last.submit_s, last.end_s, self.nodes, limit_s, self.world.user)
         observe_branch(self.cluster, self._branch, now_s, row, pair, seen)
         return seen
@@ -150,6 +146,13 @@ class InjectedCluster:
         if until_s > self._at_s:
             advance(self.cluster, self._branch, until_s)
             self._at_s = until_s
+
+    def _free(self, count: int) -> list[int]:
+        """The next places without a link, rising."""
+        taken = {row - self.world.first_extra for row in self._row_of.values()}
+        free = [place for place in range(self.rows) if place not in taken]
+        coming = [place for place in free if place >= self._next]
+        return (coming if len(coming) >= count else free)[:count]
 
     def _ask(self, place: int, limit_s: int) -> int:
         """Let a row beyond the trace have that limit, and return it."""
@@ -195,7 +198,7 @@ class FlatChainCluster(InjectedCluster):
         self._reach(chain, now_s)
         starts = np.zeros((len(limits_s), FUTURES), np.int64)
         for limit_s, found in zip(limits_s, starts, strict=True):
-            self._play(self._ask(self._next, limit_s), now_s, horizon_s, found)
+            self._play(self._ask(*self._free(1), limit_s), now_s, horizon_s, found)
         return starts
 
     def queued_futures(self, chain: ServiceChain, now_s: int, horizon_s: int) -> Int64s:

@@ -123,13 +123,23 @@ def test_every_start_is_that_of_the_twin(
     decision_s = data.draw(st.sampled_from([DECISION_S] if scheduler == "mirage" else [DECISION_S, 137]), label="every")
     cluster = cluster_of(jobs, scheduler, capacity, nodes, rows=4 * ROWS)
     for submit_s in submits_s:
-        players = [Scripted(script), Scripted(script[::-1])]
-        played = play_injected(cluster, np.array([submit_s]), players, replace(SERVICE, decision_s=decision_s))
-        for player, (chain,) in zip(players, played, strict=True):
-            until_s = player.seen[-1].now_s
-            replays, actions = Replays(jobs, scheduler, capacity, nodes), Scripted(player.script).actions
-            expected = play_links(replays.first(submit_s), replays.first_links, actions, decision_s, until_s)
-            assert times_of(chain, until_s) == expected
+        _equal_the_twin(cluster, Replays(jobs, scheduler, capacity, nodes), script, submit_s, decision_s)
+
+
+def _equal_the_twin(cluster: InjectedCluster, twin: Replays, script: Any, submit_s: int, decision_s: int) -> None:
+    players = [Scripted(script), Scripted(script[::-1])]
+    played = play_injected(cluster, np.array([submit_s]), players, replace(SERVICE, decision_s=decision_s))
+    for player, (chain,) in zip(players, played, strict=True):
+        until_s = player.seen[-1].now_s
+        replays, actions = replace(twin), Scripted(player.script).actions
+        expected = play_links(replays.first(submit_s), replays.first_links, actions, decision_s, until_s)
+        assert times_of(chain, until_s) == expected
+
+
+def test_a_link_that_waits_for_long_is_never_taken_for_a_later_one() -> None:
+    """Shorter links overtake one of 600 s, until all rows have been used."""
+    jobs = workload([(0, 1, 5, 10)])
+    _equal_the_twin(cluster_of(jobs, "sjf", 1, 1), Replays(jobs, "sjf", 1, 1), [([180, 600], 2, 0)], 10, DECISION_S)
 
 
 @dataclass
