@@ -59,7 +59,7 @@ def fast(version: str) -> Iterator[Slurm]:
 
 
 def test_planned_chains_survive_kills(fast: Slurm, record_property: Callable[[str, object], None]) -> None:
-    """A job holds the free node until a second link is queued, then ends long before its limit: the link is early."""
+    """A job holds the free node, another waits for all, so second links are queued; when both go, links are early."""
     assert fast.clock is not None
     place = workplace(fast, "planned", SCRIPT)
     artifact(place / "released", trained_on={"capacity": NODES})
@@ -72,8 +72,10 @@ def test_planned_chains_survive_kills(fast: Slurm, record_property: Callable[[st
     for one in kept:
         one.start()
     fast.wait(30, lambda: all(one.has_begun() for one in kept), "the chains to begin")
-    fast.wait(30, lambda: bool(fast.run("squeue", "-h", "--states=PD").strip()), "a second link to be queued")
-    fast.run("scancel", holder)
+    wide = fast.sbatch("--time=90", "--exclusive", f"--nodes={NODES}")
+    queued = ("squeue", "-h", "--states=PD", "-o", "%j")
+    fast.wait(60, lambda: fast.run(*queued).count("plan") == CHAINS, "second links to be queued")
+    fast.run("scancel", holder, wide)
     killer, started = Killer(fast.clock, kills, hours, seed=2), time.monotonic()
     try:
         while any(one.status() is None for one in kept):

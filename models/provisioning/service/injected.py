@@ -133,9 +133,9 @@ class InjectedCluster:
     def observation(self, chain: ServiceChain, now_s: int, limit_s: int) -> Float32s:
         """The observation before a link of that limit is submitted."""
         self._reach(chain, now_s)
-        row, last, seen = self._ask(*self._free(1), limit_s), chain.started[-1], np.zeros(len(observe.FEATURES), np.float32)
+        last, seen = chain.started[-1], np.zeros(len(observe.FEATURES), np.float32)
         pair = (last.start_s, last.start_s - last.submit_s, last.end_s, self.nodes, limit_s, self.world.user)
-        observe_branch(self.cluster, self._branch, now_s, row, pair, seen)
+        observe_branch(self.cluster, self._branch, now_s, self._ask(*self._free(1), limit_s), pair, seen)
         return seen
 
     def _reach(self, chain: ServiceChain, now_s: int) -> None:
