@@ -64,7 +64,14 @@ def service_rows(
     begin = _recorded_begin if study.scenario.pairs == RECORDED else _injected_begin
     begins = begin(study, report)
     if not len(begins.submit_s):
-        raise InputError(f"cluster {study.scenario.cluster!r}: no chain begins between {report}; give a wider window")
+        where = "give a wider window"
+        if study.scenario.pairs == RECORDED:
+            least_h = study.scenario.limit_s / HOUR_S
+            where = (
+                f"in the {study.scenario.world} world one begins in place of each recorded job that ended as TIMEOUT "
+                f"at a limit of {least_h:g} h or more; give a wider window, a lower --limit, or --world plain"
+            )
+        raise InputError(f"cluster {study.scenario.cluster!r}: no chain begins between {report}; {where}")
     service = service.within(begins.longest_s)
     artifacts = timing_artifacts(policies, trained)
     settings = chosen_settings(study, artifacts, select, weight)
