@@ -15,7 +15,7 @@ from agent.chains.chain import RESTART_COST_S, USUAL_S
 from agent.chains.plan import AHEAD, PlanTerms
 from bench.asked_window import opened, parser
 from models.provisioning.service.moment import recorded_waits
-from models.provisioning.service.outlook import outlooks
+from models.provisioning.service.outlook import ChainWish, outlooks
 from models.study.pair_tables import predecessors_in
 from traces.units import DAY_S, HOUR_S
 
@@ -37,7 +37,8 @@ def main() -> None:
         now_s, nodes = int(record.start_s[row]) + own_s // 2, int(record.size[row])
         waits = recorded_waits(record, now_s, nodes, sorted({*USUAL_S, own_s}), int(record.user[row]), None)
         terms = PlanTerms(USUAL_S, int(RESTART_COST_S), 0.5, DECIDE_EVERY_S)
-        plans.append(outlooks(terms, waits, own_s, AHEAD, WORK_S, nodes)["plans"])
+        wish = ChainWish(terms, WORK_S, own_s, AHEAD, (nodes,))
+        plans.append(outlooks(wish, {nodes: waits}.__getitem__)["plans"])
     for place, first in enumerate(plans[0]):
         means = {name: float(np.mean([rows[place][name] for rows in plans])) for name in MEASURES}
         print(f"{first['plan']}, n {len(plans)}:", ", ".join(f"{name} {mean:.2f}" for name, mean in means.items()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -30,7 +32,9 @@ class LinkRequest(NamedTuple):
     lines: tuple[str, ...]  # options of the script's #SBATCH lines
     own_s: int | None  # the script's time limit, s
     given: tuple[int, ...]  # --limits, s
-    nodes: int
+    nodes: tuple[int, ...]  # that links may have, falling from the script's
+    scaling: float
+    shortens: bool  # --time-min on
     partition: str
     user: str
     restart_s: int
@@ -44,7 +48,8 @@ class LinkRequest(NamedTuple):
 class Seen(NamedTuple):
     """The waits at an instant, and what is allowed."""
 
-    waits: LinkWaits
+    waits_of: Callable[[int], LinkWaits]  # of links of that many nodes
+    nodes: tuple[int, ...]  # that links may have
     limits_s: tuple[int, ...]
     most_ahead: int
     notes: list[str]
@@ -80,6 +85,15 @@ def plan(
         str | None, typer.Option("--limits", help="Limits that a link may ask for: 2h,12h or 2h..24h.")
     ] = None,
     ask: Annotated[str, typer.Option("--ask", help="fixed: links ask for the script's limit alone.")] = "any",
+    time_min: Annotated[
+        str, typer.Option("--time-min", help="on: a link may get less than it asks for, where it then starts sooner.")
+    ] = "off",
+    least_nodes: Annotated[
+        int | None, typer.Option("--least-nodes", min=1, help="Nodes on which a link can run; default: all.")
+    ] = None,
+    scaling: Annotated[
+        float, typer.Option("--scaling", min=0.01, max=1.0, help="On n of N nodes a link works (n/N)^SCALING as fast.")
+    ] = 1.0,
     overlap_weight: Annotated[
         float, typer.Option("--overlap-weight", min=0.0, max=100.0, help="Hours lost that an hour of overlap is worth.")
     ] = 0.5,
@@ -89,10 +103,13 @@ def plan(
     """Recommend the limit of a chain's links, how many to keep queued, and when to submit them.
 
     docs/agent.md describes the plans and what they assume.
+
+    Over 50 lines: the options are the declaration of the command line.
     """
     if at is not None and cluster is None:
         raise InputError(f"--at {at} is an instant of a log: give its --cluster")
     request = _request(script, (nodes, partition, user), limits, ask, restart_cost)
+    request = _varied(request, time_min, least_nodes, ask)._replace(scaling=scaling)
     work_s = options.duration_s(work)
     with options.output(json) as out:
         if cluster is None:
@@ -133,9 +150,23 @@ def _request(
         asked_s = tuple(filter(None, (own_s,)))
     nodes, partition, user = given
     asked = request_of(lines, user, own_s or asked_s[-1])
-    return LinkRequest(
-        script, lines, own_s, asked_s, nodes or asked.nodes, partition or asked.partition, user, restart_s
-    )
+    count, partition = nodes or asked.nodes, partition or asked.partition
+    return LinkRequest(script, lines, own_s, asked_s, (count,), 1.0, False, partition, user, restart_s)
+
+
+def _varied(request: LinkRequest, time_min: str, least_nodes: int | None, ask: str) -> LinkRequest:
+    """Let links get less than they ask for, and have fewer nodes, as the agent would. Raises InputError."""
+    from agent.chains.chain import OFF, ON
+    from agent.chains.plan import node_counts
+
+    if time_min not in (ON, OFF):
+        raise InputError(f"--time-min is {time_min!r}; allowed: {ON} or {OFF}")
+    if time_min == ON and ask == "fixed":
+        raise InputError("--time-min on with --ask fixed, which allows the script's limit alone: give one of them")
+    (most,) = request.nodes
+    if least_nodes is not None and least_nodes > most:
+        raise InputError(f"--least-nodes is {least_nodes}; allowed: 1 to {most}")
+    return request._replace(shortens=time_min == ON, nodes=node_counts(most, least_nodes or most))
 
 
 def _limits(request: LinkRequest, longest_s: int) -> tuple[int, ...]:
@@ -185,9 +216,10 @@ def _recorded(folder: DataFolder, cluster: str, at: str | None, request: LinkReq
     if not request.given:
         request = request._replace(given=(*USUAL_S, *request.own))
     limits_s = _limits(request, int(longest_s.get(request.partition, max(longest_s.values()))))
-    waits = waits_at(folder, cluster, now_s, request.nodes, sorted({*limits_s, *request.own}), request.user)
+    asked_s = sorted({*limits_s, *request.own})
+    waits_of = cache(lambda nodes: waits_at(folder, cluster, now_s, nodes, asked_s, request.user))
     notes = ["all partitions of the log share one pool of nodes here"] if len(longest_s) > 1 else []
-    return Seen(waits, limits_s, 2, notes)
+    return Seen(waits_of, request.nodes, limits_s, 2, notes)
 
 
 def _live(request: LinkRequest) -> Seen:
@@ -206,7 +238,7 @@ def _live(request: LinkRequest) -> Seen:
 
     user = request.user or getuser()
     asked = request_of(request.lines, user, request.own_s or request.given[-1])
-    asked = replace(asked, nodes=request.nodes, partition=request.partition)
+    asked = replace(asked, nodes=request.nodes[0], partition=request.partition)
     commands = Commands()
     eyes = Eyes(commands, asked, OPEN_SITE)
     try:
@@ -216,16 +248,17 @@ def _live(request: LinkRequest) -> Seen:
             raise InputError(why)
         longest_s, user_limits = eyes.allowed()
         limits_s = _limits(request, longest_s)
-        waits = live_waits(eyes, sorted({*limits_s, *request.own}))
+        waits_of = cache(partial(live_waits, eyes, sorted({*limits_s, *request.own})))
+        futures = waits_of(asked.nodes).futures
     except SlurmError as error:
         raise WorkError(f"this machine's Slurm cannot be asked: {error}; or give --cluster") from error
     except ValueError as error:
         raise InputError(str(error)) from error
-    if not waits.futures:  # as an agent plans then
-        return Seen(waits, request.own if request.own_s in limits_s else limits_s, 1, [])
+    if not futures:  # as an agent plans then
+        return Seen(waits_of, request.nodes[:1], request.own if request.own_s in limits_s else limits_s, 1, [])
     most_ahead = links_ahead(user_limits.submitted, BOUND_FILE)
     note = f"MaxSubmitJobs or {BOUND_FILE} leaves room for one queued link"
-    return Seen(waits, limits_s, most_ahead, [note] if most_ahead < AHEAD else [])
+    return Seen(waits_of, request.nodes, limits_s, most_ahead, [note] if most_ahead < AHEAD else [])
 
 
 def links_ahead(submitted: int, bound_file: Path) -> int:
@@ -248,15 +281,43 @@ def _result(
 ) -> dict[str, Any]:
     """The answer, as --json prints it."""
     from agent.artifact import DECIDE_EVERY_S
-    from agent.chains.chain import option
     from agent.chains.plan import PlanTerms
-    from models.provisioning.service.outlook import outlooks
+    from models.provisioning.service.outlook import ChainWish, outlooks
     from traces import instants
+    from traces.units import HOUR_S
+
+    terms = PlanTerms(seen.limits_s, request.restart_s, overlap_weight, DECIDE_EVERY_S, shortens=request.shortens)
+    wish = ChainWish(terms, work_s, request.own_s, seen.most_ahead, seen.nodes, request.scaling)
+    found, own = outlooks(wish, seen.waits_of), seen.waits_of(request.nodes[0])
+    shown = {nodes: seen.waits_of(nodes) for nodes in (request.nodes[0], *(row["nodes"] for row in found["plans"]))}
+    return {
+        "cluster": cluster,
+        "live": cluster is None,
+        "at_utc": instants.text(own.now_s),
+        "at_s": own.now_s,
+        "script": str(request.script),
+        "nodes": request.nodes[0],
+        "least_nodes": request.nodes[-1],
+        "scaling": request.scaling,
+        "time_min": request.shortens,
+        "partition": request.partition,
+        "user": request.user,
+        "work_h": work_s / HOUR_S,
+        "restart_cost_s": request.restart_s,
+        "overlap_weight": overlap_weight,
+        "limits_s": list(seen.limits_s),
+        "futures": own.futures,
+        **found,
+        "notes": _notes(request, seen, list(shown.values())),
+    }
+
+
+def _notes(request: LinkRequest, seen: Seen, shown: list[LinkWaits]) -> list[str]:
+    """What the answer assumes and what it lacks. shown: the waits of the plans, first those of the script's nodes."""
+    from agent.chains.chain import option
     from traces.counted import counted
     from traces.units import HOUR_S
 
-    terms = PlanTerms(seen.limits_s, request.restart_s, overlap_weight, DECIDE_EVERY_S)
-    waits = seen.waits
     notes = [ASSUMED, *seen.notes]
     if option(request.lines, "--signal", "--signal") is None:
         notes.append(f"{HANDS_OVER}; the script has no #SBATCH --signal, so it gets SIGTERM")
@@ -264,24 +325,7 @@ def _result(
         notes.append(HANDS_OVER)
     if len(seen.limits_s) == 1:
         notes.append(f"only one limit is compared: {seen.limits_s[0] / HOUR_S:g} h")
-    if waits.why:
-        notes.append(f"{waits.why}; no interval" if not waits.futures else waits.why)
-    if waits.unstarted:
-        notes.append(f"{counted(waits.unstarted, 'future')} ended after 4 days, before the link started")
-    return {
-        "cluster": cluster,
-        "live": cluster is None,
-        "at_utc": instants.text(waits.now_s),
-        "at_s": waits.now_s,
-        "script": str(request.script),
-        "nodes": request.nodes,
-        "partition": request.partition,
-        "user": request.user,
-        "work_h": work_s / HOUR_S,
-        "restart_cost_s": request.restart_s,
-        "overlap_weight": overlap_weight,
-        "limits_s": list(seen.limits_s),
-        "futures": waits.futures,
-        **outlooks(terms, waits, request.own_s, seen.most_ahead, work_s, request.nodes),
-        "notes": notes,
-    }
+    notes += [waits.why if waits.futures else f"{waits.why}; no interval" for waits in shown if waits.why]
+    if unstarted := sum(waits.unstarted for waits in shown):
+        notes.append(f"{counted(unstarted, 'future')} ended after 4 days, before the link started")
+    return notes

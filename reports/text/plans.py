@@ -14,7 +14,7 @@ from traces.visible import visible
 
 WIDTH = 48  # characters of the timeline
 _HEADINGS = (
-    "plan", "limit", "queued", "submit at", "lost h/day", "95 %", "restarts/day", "first start", "10-90 %",
+    "plan", "limit", "nodes", "queued", "submit at", "lost h/day", "95 %", "restarts/day", "first start", "10-90 %",
     "node hours",
 )  # fmt: skip
 
@@ -38,9 +38,11 @@ def plan_lines(result: Mapping[str, Any]) -> str:
 
 def _cells(row: Mapping[str, Any], now_s: int) -> tuple[str, ...]:
     low, high = (_hours(at_s - now_s) for at_s in row["first_start_range_s"])
+    least = "" if row["least_s"] == row["limit_s"] else f"{row['least_s'] / HOUR_S:g} to "
     return (
         row["plan"],
-        f"{row['limit_s'] / HOUR_S:g} h",
+        f"{least}{row['limit_s'] / HOUR_S:g} h",
+        f"{row['nodes']:,}",
         str(row["ahead"]),
         _hours(row["submit_after_s"]) if row["ahead"] else "end",
         _figure(row["lost_h_per_day"]),

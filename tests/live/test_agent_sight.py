@@ -23,7 +23,7 @@ from agent.slurm.queue import SqueueJob, read_queue
 from agent.slurm_time import SlurmTime
 from features.futures.summary import FUTURES
 from models.provisioning.service.moment import live_waits
-from models.provisioning.service.outlook import outlooks
+from models.provisioning.service.outlook import ChainWish, outlooks
 from models.queue_time.ask import WaitRequest, answer
 from models.queue_time.live import look_at_slurm
 from models.queue_time.make import make
@@ -178,7 +178,7 @@ def links_are_planned(commands: Commands) -> None:
     for wait_s in found.by_limit_s.values():
         assert len(wait_s) == FUTURES + 1 and wait_s[-1] > 0, "by limits it waits"
     terms = PlanTerms((3600, 7200), 600, 0.5, 600)
-    own, one, best = outlooks(terms, found, 3600, AHEAD, DAY_S, 1)["plans"]
+    own, one, best = outlooks(ChainWish(terms, DAY_S, 3600, AHEAD, (1,)), lambda _: found)["plans"]
     assert best["lost_h_per_day"] <= one["lost_h_per_day"] < own["lost_h_per_day"]
 
 

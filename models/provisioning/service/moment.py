@@ -32,7 +32,7 @@ class LinkWaits:
 
     now_s: int
     by_limit_s: Mapping[int, Int64s]
-    futures: int  # simulated for each limit, at least; 0: the start estimate alone
+    futures: int  # simulated for each limit; 0: the start estimate alone
     unstarted: int  # of all limits' futures, those that ended before the link started
     why: str = ""  # one line if futures are missing
 
@@ -68,12 +68,15 @@ def recorded_waits(
     return LinkWaits(now_s, found, FUTURES, int((starts_s >= now_s + HORIZON_S).sum()))
 
 
-def live_waits(eyes: Eyes, limits_s: Sequence[int]) -> LinkWaits:
-    """Simulate from the last look of `eyes`. Raises WorkError if Slurm shows too little for an estimate."""
+def live_waits(eyes: Eyes, limits_s: Sequence[int], nodes: int | None = None) -> LinkWaits:
+    """Simulate from the last look of `eyes`. nodes: None: as requested. Raises WorkError without an estimate.
+
+    Limits that a link may get are compared future by future, so all have as many futures as the one with the fewest.
+    """
     assert eyes.queue is not None
     now_s, found, futures, unstarted, why = eyes.queue.now_s, dict[int, Int64s](), FUTURES, 0, ""
     for limit_s in limits_s:
-        seen = eyes.starts(None, None, limit_s, HORIZON_S, BUDGET_S, None)
+        seen = eyes.starts(None, None, limit_s, HORIZON_S, BUDGET_S, None, nodes)
         if seen.estimate_s is None:
             raise WorkError(f"the wait cannot be estimated: {seen.why or 'this Slurm shows too little'}")
         starts_s = np.array(seen.starts_s or [now_s + round(seen.estimate_s)], np.int64)
@@ -83,4 +86,6 @@ def live_waits(eyes: Eyes, limits_s: Sequence[int]) -> LinkWaits:
             futures = len(seen.starts_s)
             some = f"{counted(futures, 'future')} of {FUTURES} in {BUDGET_S:g} s for links of {limit_s / HOUR_S:g} h"
             why = some if futures else f"no futures: {seen.why}"
-    return LinkWaits(now_s, found, futures, unstarted, why)
+    fewest = min(map(len, found.values())) - 1
+    alike = {limit_s: np.append(wait_s[:fewest], wait_s[-1:]) for limit_s, wait_s in found.items()}
+    return LinkWaits(now_s, alike, futures, unstarted, why)

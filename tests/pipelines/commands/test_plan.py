@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
+from agent import slurm_time
+from agent.eyes import Eyes
+from agent.slurm import commands
+from models.provisioning.service import moment
+from models.provisioning.service.moment import LinkWaits, live_waits
+from models.study import chains as study_chains
 from pipelines.commands.plan import links_ahead
 from tests.agent.fake_slurm import FakeSlurm
 from tests.agent.programs import programs
+from tests.agent.test_futures import INSTANTS, told_slurm
+from tests.models.provisioning.futures.generated import busy
 from tests.pipelines.conftest import Baton
 from traces.units import HOUR_S
 
@@ -63,6 +75,48 @@ def test_what_is_asked_for_counts(lab: Baton, script: Path) -> None:
     assert not any("SIGTERM" in note for note in given["notes"])
 
 
+def waits_of(by_nodes: dict[int, tuple[tuple[float, ...], tuple[float, ...]]]) -> Any:
+    """Waits in hours, by the nodes of a link: of a limit of 2 h, and of longer ones."""
+
+    def waits_at(folder: object, cluster: str, now_s: int, nodes: int, limits_s: Sequence[int], user: str) -> LinkWaits:
+        hours = {limit_s: by_nodes[nodes][limit_s > 2 * HOUR_S] for limit_s in limits_s}
+        return LinkWaits(now_s, {limit_s: (np.array(of) * HOUR_S).astype(int) for limit_s, of in hours.items()}, 16, 0)
+
+    return waits_at
+
+
+def test_links_that_can_live_with_less_are_compared(lab: Baton, script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """2 h fit in both futures, more only in the first."""
+    monkeypatch.setattr(study_chains, "waits_at", waits_of({4: ((1, 1), (1, 90))}))
+    rigid = lab("plan", script, *AT, "--json").json
+    assert (rigid["time_min"], rigid["least_nodes"], rigid["scaling"]) == (False, 4, 1.0)
+    assert all(row["least_s"] == row["limit_s"] and row["nodes"] == 4 for row in rigid["plans"])
+    found = lab("plan", script, *AT, "--time-min", "on", "--json").json
+    own, *_, best = found["plans"]
+    assert found["time_min"] and own == rigid["plans"][0]
+    assert (best["least_s"], best["limit_s"]) == (2 * HOUR_S, 24 * HOUR_S)
+    assert best["lost_h_per_day"] < rigid["plans"][-1]["lost_h_per_day"]
+    assert found["recommendation"].startswith("ask for 24 h links that can live with 2 h, keep ")
+    assert " 2 to 24 h " in lab("plan", script, *AT, "--time-min", "on").out
+
+
+def test_links_of_fewer_nodes_are_compared(lab: Baton, script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links of three or four nodes wait for days, of two not at all. A quarter of the nodes would lose more."""
+    days, nothing = ((400, 400),) * 2, ((0, 0),) * 2
+    monkeypatch.setattr(study_chains, "waits_at", waits_of({4: days, 3: days, 2: nothing, 1: nothing}))
+    found = lab("plan", script, *AT, "--least-nodes", "1", "--json").json
+    own, *_, best = found["plans"]
+    assert (found["nodes"], found["least_nodes"], own["nodes"], best["nodes"]) == (4, 1, 4, 2)
+    work_h = (24 - 1 / 6) / 2
+    assert best["lost_h_per_day"] == pytest.approx(24 * (1 / 6 + work_h) / work_h)
+    assert best["node_hours"] == pytest.approx(4 * 240, rel=0.01), "twice as long, with half of the nodes"
+    assert found["recommendation"].startswith("ask for 24 h links on 2 of 4 nodes, ")
+    slow = lab("plan", script, *AT, "--least-nodes", "1", "--scaling", "0.1", "--json").json
+    assert slow["scaling"] == 0.1 and slow["plans"][-1]["lost_h_per_day"] < best["lost_h_per_day"] / 5
+    text = lab("plan", script, *AT, "--least-nodes", "3").out
+    assert "ask for 24 h links, " in text, "three nodes are no better than four"
+
+
 def test_bad_input_is_refused_in_one_line(lab: Baton, script: Path) -> None:
     unlimited = script.with_name("unlimited.sh")
     unlimited.write_text(SCRIPT.replace("#SBATCH --time=6:00:00", ""))
@@ -73,6 +127,10 @@ def test_bad_input_is_refused_in_one_line(lab: Baton, script: Path) -> None:
         (script, (*AT, "--limits", "100h"), "it is above the 24"),
         (script, (*AT, "--limits", "2h", "--ask", "fixed"), "--limits with --ask fixed"),
         (script, (*AT, "--ask", "never"), "allowed: any or fixed"),
+        (script, (*AT, "--time-min", "maybe"), "--time-min is 'maybe'; allowed: on or off"),
+        (script, (*AT, "--time-min", "on", "--ask", "fixed"), "--time-min on with --ask fixed"),
+        (script, (*AT, "--least-nodes", "5"), "--least-nodes is 5; allowed: 1 to 4"),
+        (script, (*AT, "--least-nodes", "3", "--nodes", "2"), "--least-nodes is 3; allowed: 1 to 2"),
         (script, (*AT, "--partition", "cpu"), "unknown partition 'cpu' of cluster 'lab'; known: p0, p1"),
         (script, (*AT, "--nodes", "11"), "the widest job of cluster 'lab' before then has 4"),
         (script, ("--cluster", "nowhere"), "unknown cluster 'nowhere'"),
@@ -114,11 +172,19 @@ def test_the_slurm_of_this_machine_is_planned_on(
         with running.lock:
             slurm.submit("job", user="u1", nodes=4)
             slurm.submit("job", user="u2", nodes=4)
-        found = baton("plan", script, "--json").json
+        asked = ("--time-min", "on", "--least-nodes", "1", "--scaling", "0.01", "--json")
+        found, nodes = baton("plan", script, *asked).json, list[int]()
         assert (found["live"], found["cluster"], found["nodes"]) == (True, None, 2)
         assert [row["plan"] for row in found["plans"]] == PLANS
         assert found["plans"][0]["first_start_s"] > found["at_s"], "the nodes are held"
         assert found["futures"] == 0 and found["limits_s"] == [6 * HOUR_S], "as an agent plans without accounting"
+
+        def counting(eyes: Eyes, limits_s: Sequence[int], count: int) -> LinkWaits:
+            nodes.append(count)
+            return live_waits(eyes, limits_s, count)
+
+        monkeypatch.setattr(moment, "live_waits", counting)
+        assert baton("plan", script, *asked).json["plans"] == found["plans"] and nodes == [2], "nor for fewer nodes"
         assert {row["ci95"] for row in found["plans"]} == {None}
         assert any("no interval" in note for note in found["notes"])
         assert "now, on this machine's Slurm" in baton("plan", script).out
@@ -127,3 +193,20 @@ def test_the_slurm_of_this_machine_is_planned_on(
     monkeypatch.setenv("PATH", str(tmp_path))
     away = baton("plan", script)
     assert away.code == 1 and away.out == "" and "this machine's Slurm cannot be asked" in away.err
+
+
+def test_a_slurm_that_shows_all_is_planned_on_with_fewer_nodes(
+    baton: Baton, script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of four nodes are free sooner, and work almost as fast."""
+    record, now_s = busy(seed=3), INSTANTS[0]
+    monkeypatch.setattr(commands, "Commands", lambda: told_slurm(record, now_s))
+    monkeypatch.setattr(slurm_time, "SlurmTime", lambda _: SimpleNamespace(now_s=lambda: now_s))
+    asked = ("plan", script, "--user", "newcomer", "--limits", "1h,6h", "--json")
+    found = baton(*asked, "--time-min", "on", "--least-nodes", "1", "--scaling", "0.1").json
+    plain = baton(*asked).json
+    assert (found["futures"], found["at_s"], found["nodes"]) == (16, now_s, 4)
+    assert {row["nodes"] for row in plain["plans"]} == {4} and found["plans"][0] == plain["plans"][0]
+    for row, own in zip(found["plans"][1:], plain["plans"][1:], strict=True):
+        assert row["nodes"] == 2 and row["first_start_s"] < own["first_start_s"], "by futures of two nodes"
+        assert row["lost_h_per_day"] < own["lost_h_per_day"] and row["node_hours"] < own["node_hours"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,10 +85,11 @@ def test_a_slurm_and_its_log_show_the_same_waits(user: int, monkeypatch: pytest.
     for now_s in INSTANTS[::3]:
         eyes = Eyes(told_slurm(record, now_s), SlurmRequest(3, HOUR_S, f"u{user}"), SITE)
         eyes.look(now_s)
-        live, log = live_waits(eyes, LIMITS_S), recorded_waits(record, now_s, 3, LIMITS_S, user, None)
-        assert (live.now_s, live.futures, live.why) == (now_s, 16, "")
-        for limit_s in LIMITS_S:
-            assert live.by_limit_s[limit_s].tolist() == log.by_limit_s[limit_s].tolist()
+        for nodes in (1, 3):
+            live, log = live_waits(eyes, LIMITS_S, nodes), recorded_waits(record, now_s, nodes, LIMITS_S, user, None)
+            assert (live.now_s, live.futures, live.why) == (now_s, 16, "")
+            for limit_s in LIMITS_S:
+                assert live.by_limit_s[limit_s].tolist() == log.by_limit_s[limit_s].tolist()
         assert max(log.by_limit_s[HOUR_S]) > HOUR_S, "it waits"
 
 
@@ -110,11 +112,13 @@ def test_fewer_futures_than_wanted_are_counted(monkeypatch: pytest.MonkeyPatch) 
     eyes.look(now_s)
     starts = eyes.starts
 
-    def some(before: None, like: None, limit_s: int, horizon_s: int, budget_s: float, queued: None) -> LinkStarts:
-        found = starts(before, like, limit_s, horizon_s, budget_s, queued)
+    def some(*asked: Any) -> LinkStarts:
+        found, limit_s = starts(*asked), asked[2]
         return found if limit_s == HOUR_S else replace(found, starts_s=found.starts_s[:5])
 
     monkeypatch.setattr(eyes, "starts", some)
+    whole = live_waits(eyes, LIMITS_S[:1]).by_limit_s[HOUR_S].tolist()
     found = live_waits(eyes, LIMITS_S)
     assert (found.futures, found.why) == (5, "5 futures of 16 in 8 s for links of 6 h")
-    assert [len(found.by_limit_s[limit_s]) for limit_s in LIMITS_S] == [17, 6]
+    assert [len(found.by_limit_s[limit_s]) for limit_s in LIMITS_S] == [6, 6], "limits are compared by future"
+    assert found.by_limit_s[HOUR_S].tolist() == [*whole[:5], whole[-1]], "the last is the start estimate's"
