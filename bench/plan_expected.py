@@ -37,7 +37,7 @@ def main() -> None:
         now_s, nodes = int(record.start_s[row]) + own_s // 2, int(record.size[row])
         waits = recorded_waits(record, now_s, nodes, sorted({*USUAL_S, own_s}), int(record.user[row]), None)
         terms = PlanTerms(USUAL_S, int(RESTART_COST_S), 0.5, DECIDE_EVERY_S)
-        wish = ChainWish(terms, WORK_S, own_s, AHEAD, (nodes,))
+        wish = ChainWish(terms, WORK_S, (own_s,), AHEAD, (nodes,))
         plans.append(outlooks(wish, {nodes: waits}.__getitem__)["plans"])
     for place, first in enumerate(plans[0]):
         means = {name: float(np.mean([rows[place][name] for rows in plans])) for name in MEASURES}

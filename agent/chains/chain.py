@@ -11,6 +11,7 @@ import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ class Chain:
     overlap_weight: float = 0.5  # hours lost that an hour of overlap is worth
     least_nodes: int | None = None  # on which a planned link can run; None: on as many as the script asks for
     scaling: float = 1.0  # on n of N nodes it works (n / N) ** scaling as fast
-    time_min: str = OFF  # ON: planned links may get less than they ask for, where they then start sooner
+    time_min: str | None = None  # ON: planned links may get less than they ask for; None: if the script names a least
 
     def __post_init__(self) -> None:
         _check(self)
@@ -103,6 +104,21 @@ class Chain:
         if self.ask == FIXED or self.saves == NEVER:
             return "--ask fixed" if self.ask == FIXED else "--saves never"
         return "--time is among the sbatch options" if option(self.options, "--time", "-t") is not None else ""
+
+    @cached_property
+    def least_limit_s(self) -> int | None:
+        """The least limit that the script can live with, s; None if it names none. Raises ValueError."""
+        return least_limit(script_options(self.script))
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a link may ask for another limit than the script's."""
+        return self.hands_over and not self.asks_fixed
+
+    @property
+    def shortens(self) -> bool:
+        """Whether a planned link may get less than it asks for."""
+        return self.is_free and (self.time_min or (OFF if self.least_limit_s is None else ON)) == ON
 
     @property
     def signal(self) -> JobSignal | None:
@@ -247,7 +263,7 @@ def _check(chain: Chain) -> None:
         within("work_h", chain.work_h, 0, 100_000)
     choices = {"plan": (FIXED, AUTO), "ask": ("any", FIXED), "saves": ("signal", NEVER), "time_min": (ON, OFF)}
     for key, known in choices.items():
-        if getattr(chain, key) not in known:
+        if getattr(chain, key) not in (*known, None):
             raise ValueError(f"{key} is {getattr(chain, key)!r}; allowed: {' or '.join(known)}")
     _check_asks(chain)
     if chain.first and not re.fullmatch(r"[0-9]{1,10}", chain.first):
@@ -262,13 +278,14 @@ def _check(chain: Chain) -> None:
 
 def _check_asks(chain: Chain) -> None:
     """Check what a planned link may ask for. Raises ValueError."""
-    is_free = chain.hands_over and not chain.asks_fixed
     for what, is_given in (("limits are", bool(chain.limits)), ("time_min is", chain.time_min == ON)):
-        if is_given and not is_free:
+        if is_given and not chain.is_free:
             raise ValueError(
                 f"{what} given, but each link asks for the script's: give --plan auto, without --ask fixed or --saves "
                 "never"
             )
+    if chain.shortens and least_limit(chain.options) is not None:
+        raise ValueError("time_min is on, and --time-min is among the sbatch options: set it in the script")
     if not 0.01 <= chain.scaling <= 1:
         raise ValueError(f"scaling is {chain.scaling:g}; allowed: 0.01 to 1")
     if chain.least_nodes is None:
@@ -311,6 +328,12 @@ def nodes_of(options: Sequence[str]) -> int | None:
     """Return the number of nodes that sbatch options ask for, of a range the least; None if it is not valid."""
     nodes = (option(options, "--nodes", "-N") or "1").partition("-")[0]
     return int(nodes) if nodes.isascii() and nodes.isdigit() and 0 < int(nodes) <= MOST_NODES else None
+
+
+def least_limit(options: Sequence[str]) -> int | None:
+    """Return the least limit that sbatch options name (--time-min), s; None if they name none. Raises ValueError."""
+    text = option([text for text in options if not _names(text, "--time")], "--time-min", "--time-min")
+    return (parse_limit_s(text) or None) if text is not None else None
 
 
 def _names(text: str, name: str) -> bool:

@@ -57,7 +57,8 @@ def chain_options() -> argparse.ArgumentParser:
     shared.add_argument("--overlap-weight", type=float, help="hours lost that an hour of overlap counts (default 0.5)")
     shared.add_argument(
         "--time-min", choices=(ON, OFF),
-        help="on: a planned link may get less than it asks for, where it then starts sooner (default: off)",
+        help="on: a planned link may get less than it asks for, where it then starts sooner (default: on if the script "
+        "has --time-min, and then no less than that)",
     )  # fmt: skip
     shared.add_argument("--least-nodes", type=int, metavar="N", help="nodes on which a planned link can run at least")
     shared.add_argument(

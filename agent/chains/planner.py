@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from agent.chains.chain import FIXED, ON, USUAL_S, Chain, nodes_of, option
+from agent.chains.chain import FIXED, USUAL_S, Chain, nodes_of, option
 from agent.chains.decide import Observation, ReleasedPolicy, SubmitDecision, by_rule
 from agent.chains.plan import (
     AHEAD,
@@ -97,22 +97,26 @@ def limits_to_ask(chain: Chain, own_s: int, longest_s: int, restart_s: int | Non
     the restart cost; None: the declared one.
     """
     cost_s = chain.restart_s if restart_s is None else restart_s
-    return useful_limits((own_s,) if chain.asks_fixed else chain.limits, own_s, cost_s, longest_s)
+    given, least_s = (own_s,) if chain.asks_fixed else chain.limits, chain.least_limit_s if chain.shortens else None
+    return useful_limits(given, own_s, cost_s, longest_s, least_s or 0)
 
 
-def useful_limits(given: Sequence[int], own_s: int, restart_cost_s: float, longest_s: int) -> tuple[int, ...]:
-    """As `limits_to_ask`, of the given limits, s; (): of the usual ones."""
+def useful_limits(
+    given: Sequence[int], own_s: int, restart_cost_s: float, longest_s: int, least_s: int = 0
+) -> tuple[int, ...]:
+    """As `limits_to_ask`, of the given limits, s; (): of the usual ones. least_s: with which the job can live."""
     limits_s = given
     if not given:
         ends_s = (own_s, longest_s) if longest_s < UNLIMITED_S else (own_s,)
-        limits_s = [*(limit_s for limit_s in USUAL_S if limit_s < max(ends_s)), *ends_s]
+        limits_s = [*(limit_s for limit_s in USUAL_S if limit_s < max(ends_s)), *filter(None, (least_s,)), *ends_s]
     terms = PlanTerms(tuple(sorted(set(limits_s))), int(restart_cost_s), 0.0, 0)
-    found = tuple(limit_s for limit_s in terms.useful_s if limit_s <= longest_s)
+    found = tuple(limit_s for limit_s in terms.useful_s if least_s <= limit_s <= longest_s)
     if not found:
         shown = ", ".join(f"{limit_s / HOUR_S:g} h" for limit_s in terms.limits_s)
         raise ValueError(
             f"no limit of {shown} can be planned with: it is above the {longest_s / HOUR_S:g} h that are allowed, or "
             f"below three restart costs of {restart_cost_s:g} s"
+            f"{f' or the --time-min of {least_s / HOUR_S:g} h' if least_s else ''}"
         )
     return found
 
@@ -208,7 +212,7 @@ class Decider:
         restart_s = min(restart_s, limits_s[-1] // LEAST_RESTARTS)
         limits_s = tuple(limit_s for limit_s in limits_s if limit_s >= LEAST_RESTARTS * restart_s)
         every_s = self.policy.artifact.decide_every_s
-        return PlanTerms(limits_s, restart_s, chain.overlap_weight, every_s, shortens=chain.time_min == ON)
+        return PlanTerms(limits_s, restart_s, chain.overlap_weight, every_s, shortens=chain.shortens)
 
     def _planned(
         self, eyes: Seeing, request: SlurmRequest, now_s: int, serving: SqueueJob | None, queued: Sequence[QueuedLink]
@@ -233,7 +237,7 @@ class Decider:
             found = seen[key] = seen.get(key) or starts(limit_s, horizon_s, nodes=nodes)
             if found.estimate_s is None:
                 raise ValueError("no start estimate")
-            alike = FUTURES if chain.time_min == ON and found.starts_s else len(found.starts_s)
+            alike = FUTURES if chain.shortens and found.starts_s else len(found.starts_s)
             futures = len(covered_s) - 1 if queued else alike
             starts_s = found.starts_s or [now_s + round(found.estimate_s)]
             return cautious_s(np.resize(np.array(starts_s, np.int64), futures) - now_s, found.estimate_s)

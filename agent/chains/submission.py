@@ -29,8 +29,11 @@ def arguments(chain: Chain, attempt: LinkAttempt) -> list[str]:
     own = [f"--job-name={attempt.name}"]
     if attempt.limit_s is not None:
         own.append(f"--time={-(-attempt.limit_s // 60)}")  # minutes, as Slurm counts
-    if attempt.least_s is not None:
-        own.append(f"--time-min={-(-attempt.least_s // 60)}")
+    least_s = attempt.least_s
+    if least_s is None and chain.is_free and chain.least_limit_s is not None:
+        least_s = attempt.limit_s  # the script's would let the link get less than planned
+    if least_s is not None:
+        own.append(f"--time-min={-(-least_s // 60)}")
     if attempt.nodes is not None:
         own.append(f"--nodes={attempt.nodes}")
     if attempt.after:

@@ -31,6 +31,7 @@ class LinkRequest(NamedTuple):
     script: Path
     lines: tuple[str, ...]  # options of the script's #SBATCH lines
     own_s: int | None  # the script's time limit, s
+    least_s: int  # the script's --time-min, s; 0 if it has none
     given: tuple[int, ...]  # --limits, s
     nodes: tuple[int, ...]  # that links may have, falling from the script's
     scaling: float
@@ -43,6 +44,11 @@ class LinkRequest(NamedTuple):
     def own(self) -> tuple[int, ...]:
         """The script's limit, if it has one."""
         return () if self.own_s is None else (self.own_s,)
+
+    @property
+    def least(self) -> tuple[int, ...]:
+        """The least limit that its links can live with, if it names one."""
+        return (self.least_s,) if self.least_s else ()
 
 
 class Seen(NamedTuple):
@@ -86,8 +92,13 @@ def plan(
     ] = None,
     ask: Annotated[str, typer.Option("--ask", help="fixed: links ask for the script's limit alone.")] = "any",
     time_min: Annotated[
-        str, typer.Option("--time-min", help="on: a link may get less than it asks for, where it then starts sooner.")
-    ] = "off",
+        str | None,
+        typer.Option(
+            "--time-min",
+            help="on: a link may get less than it asks for, where it then starts sooner; default: on if the script has "
+            "--time-min, and then no less than that.",
+        ),
+    ] = None,
     least_nodes: Annotated[
         int | None, typer.Option("--least-nodes", min=1, help="Nodes on which a link can run; default: all.")
     ] = None,
@@ -129,7 +140,7 @@ def _request(
     script: Path, given: tuple[int | None, str, str], limits: str | None, ask: str, restart_cost: str
 ) -> LinkRequest:
     """Read the script and the options; given: --nodes, --partition, --user. Raises InputError."""
-    from agent.chains.chain import limits_of, option, script_options
+    from agent.chains.chain import least_limit, limits_of, option, script_options
     from agent.chains.planner import request_of
     from traces.slurm.text import parse_limit_s
 
@@ -140,33 +151,36 @@ def _request(
     restart_s = options.duration_s(restart_cost)
     try:
         lines = script_options(script)
-        own_s = parse_limit_s(option(lines, "--time", "-t") or "") or None
+        own_s, least_s = parse_limit_s(option(lines, "--time", "-t") or "") or None, least_limit(lines) or 0
         asked_s = () if limits is None else limits_of(limits)
     except ValueError as error:
         raise InputError(str(error)) from error
     if own_s is None and not asked_s:
         raise InputError(f"{script}: no time limit: set #SBATCH --time there, or give --limits, such as 12h,24h,48h")
+    if own_s is not None and least_s > own_s:
+        raise InputError(f"{script}: --time-min is {least_s / 3600:g} h, above --time, {own_s / 3600:g} h")
     if ask == "fixed":
         asked_s = tuple(filter(None, (own_s,)))
     nodes, partition, user = given
     asked = request_of(lines, user, own_s or asked_s[-1])
     count, partition = nodes or asked.nodes, partition or asked.partition
-    return LinkRequest(script, lines, own_s, asked_s, (count,), 1.0, False, partition, user, restart_s)
+    return LinkRequest(script, lines, own_s, least_s, asked_s, (count,), 1.0, False, partition, user, restart_s)
 
 
-def _varied(request: LinkRequest, time_min: str, least_nodes: int | None, ask: str) -> LinkRequest:
+def _varied(request: LinkRequest, time_min: str | None, least_nodes: int | None, ask: str) -> LinkRequest:
     """Let links get less than they ask for, and have fewer nodes, as the agent would. Raises InputError."""
     from agent.chains.chain import OFF, ON
     from agent.chains.plan import node_counts
 
-    if time_min not in (ON, OFF):
+    if time_min not in (ON, OFF, None):
         raise InputError(f"--time-min is {time_min!r}; allowed: {ON} or {OFF}")
     if time_min == ON and ask == "fixed":
         raise InputError("--time-min on with --ask fixed, which allows the script's limit alone: give one of them")
     (most,) = request.nodes
     if least_nodes is not None and least_nodes > most:
         raise InputError(f"--least-nodes is {least_nodes}; allowed: 1 to {most}")
-    return request._replace(shortens=time_min == ON, nodes=node_counts(most, least_nodes or most))
+    implied = ON if request.least and ask != "fixed" else OFF
+    return request._replace(shortens=(time_min or implied) == ON, nodes=node_counts(most, least_nodes or most))
 
 
 def _limits(request: LinkRequest, longest_s: int) -> tuple[int, ...]:
@@ -178,7 +192,8 @@ def _limits(request: LinkRequest, longest_s: int) -> tuple[int, ...]:
         hours = f"{own_s / 3600:g} h, and the longest that is allowed is {longest_s / 3600:g} h"
         raise InputError(f"{request.script}: its time limit is {hours}")
     try:
-        return useful_limits(request.given, own_s, request.restart_s, longest_s)
+        least_s = request.least_s if request.shortens else 0
+        return useful_limits(request.given, own_s, request.restart_s, longest_s, least_s)
     except ValueError as error:
         raise InputError(str(error)) from error
 
@@ -214,9 +229,9 @@ def _recorded(folder: DataFolder, cluster: str, at: str | None, request: LinkReq
     if request.partition and known and request.partition not in known:
         raise InputError(f"unknown partition {request.partition!r} of cluster {cluster!r}; known: {', '.join(known)}")
     if not request.given:
-        request = request._replace(given=(*USUAL_S, *request.own))
+        request = request._replace(given=(*USUAL_S, *request.own, *(request.least if request.shortens else ())))
     limits_s = _limits(request, int(longest_s.get(request.partition, max(longest_s.values()))))
-    asked_s = sorted({*limits_s, *request.own})
+    asked_s = sorted({*limits_s, *request.own, *request.least})
     waits_of = cache(lambda nodes: waits_at(folder, cluster, now_s, nodes, asked_s, request.user))
     notes = ["all partitions of the log share one pool of nodes here"] if len(longest_s) > 1 else []
     return Seen(waits_of, request.nodes, limits_s, 2, notes)
@@ -248,7 +263,7 @@ def _live(request: LinkRequest) -> Seen:
             raise InputError(why)
         longest_s, user_limits = eyes.allowed()
         limits_s = _limits(request, longest_s)
-        waits_of = cache(partial(live_waits, eyes, sorted({*limits_s, *request.own})))
+        waits_of = cache(partial(live_waits, eyes, sorted({*limits_s, *request.own, *request.least})))
         futures = waits_of(asked.nodes).futures
     except SlurmError as error:
         raise WorkError(f"this machine's Slurm cannot be asked: {error}; or give --cluster") from error
@@ -287,8 +302,10 @@ def _result(
     from traces.units import HOUR_S
 
     terms = PlanTerms(seen.limits_s, request.restart_s, overlap_weight, DECIDE_EVERY_S, shortens=request.shortens)
-    wish = ChainWish(terms, work_s, request.own_s, seen.most_ahead, seen.nodes, request.scaling)
-    found, own = outlooks(wish, seen.waits_of), seen.waits_of(request.nodes[0])
+    own, most_s, least_s = seen.waits_of(request.nodes[0]), request.own_s or 0, request.least_s or request.own_s or 0
+    may_get = tuple(limit_s for limit_s in own.by_limit_s if least_s <= limit_s <= most_s)
+    wish = ChainWish(terms, work_s, may_get, seen.most_ahead, seen.nodes, request.scaling)
+    found = outlooks(wish, seen.waits_of)
     shown = {nodes: seen.waits_of(nodes) for nodes in (request.nodes[0], *(row["nodes"] for row in found["plans"]))}
     return {
         "cluster": cluster,

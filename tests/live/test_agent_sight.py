@@ -178,7 +178,7 @@ def links_are_planned(commands: Commands) -> None:
     for wait_s in found.by_limit_s.values():
         assert len(wait_s) == FUTURES + 1 and wait_s[-1] > 0, "by limits it waits"
     terms = PlanTerms((3600, 7200), 600, 0.5, 600)
-    own, one, best = outlooks(ChainWish(terms, DAY_S, 3600, AHEAD, (1,)), lambda _: found)["plans"]
+    own, one, best = outlooks(ChainWish(terms, DAY_S, (3600,), AHEAD, (1,)), lambda _: found)["plans"]
     assert best["lost_h_per_day"] <= one["lost_h_per_day"] < own["lost_h_per_day"]
 
 

@@ -35,7 +35,7 @@ class ChainWish:
 
     terms: PlanTerms
     work_s: int
-    own_s: int | None  # the script's limit; None if it has none
+    own_s: tuple[int, ...]  # limits that a link of the script may get, rising to the one it asks for; () if it has none
     most_ahead: int  # links that may be queued
     nodes: tuple[int, ...]  # that links may have, falling from the script's
     scaling: float = 1.0  # on n of N nodes a link works (n / N) ** scaling as fast
@@ -76,9 +76,9 @@ def outlook_of(
     return min(found, key=lambda one: one.rate)
 
 
-def reactive_outlook(terms: PlanTerms, waits: LinkWaits, limit_s: int) -> ChainOutlook:
+def reactive_outlook(terms: PlanTerms, waits: LinkWaits, may_get_s: tuple[int, ...]) -> ChainOutlook:
     """Each link is submitted when the one before ends."""
-    return ChainOutlook(0, outlook_of(terms, waits, (limit_s,), 1, (limit_s,)))
+    return ChainOutlook(0, outlook_of(terms, waits, may_get_s, 1, may_get_s[-1:]))
 
 
 def best_outlook(wish: ChainWish, waits_of: Callable[[int], LinkWaits], most_ahead: int) -> ChainOutlook:
@@ -154,13 +154,13 @@ def outlooks(wish: ChainWish, waits_of: Callable[[int], LinkWaits]) -> dict[str,
     """The three plans, the links of the recommended one, and it in words. waits_of(nodes): the waits of such links."""
     best, waits = best_outlook(wish, waits_of, wish.most_ahead), waits_of(wish.nodes[0])
     named = [(ONE_AHEAD, best_outlook(wish, waits_of, 1)), (RECOMMENDED, best)]
-    if wish.own_s is not None:
+    if wish.own_s:
         named.insert(0, (SCRIPT, reactive_outlook(wish.terms, waits, wish.own_s)))
     rows = [outlook_row(name, one, wish, waits_of(one.link.nodes or wish.nodes[0])) for name, one in named]
     links = rows[-1]["links"] or SHOWN
     return {
         "plans": rows,
-        "recommendation": advice(rows[-1], rows[0] if wish.own_s is not None else None, wish.nodes[0]),
+        "recommendation": advice(rows[-1], rows[0] if wish.own_s else None, wish.nodes[0]),
         "timeline": expected_links(best, wish.terms, waits.now_s, links),
     }
 

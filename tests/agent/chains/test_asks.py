@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,32 @@ def test_a_link_that_asks_for_a_least_limit_gets_it_from_sbatch(tmp_path: Path) 
     assert "--time-min=60" in submission.arguments(chain, attempt(1, limit_s=7200, least_s=3600))
     assert not any("time-min" in text for text in submission.arguments(chain, attempt(1, limit_s=7200)))
     assert promised_s(rules(restart_s=600), [attempt(1, limit_s=7200, least_s=3600)]) == 3000
+
+
+@pytest.mark.parametrize(("least", "asked"), [("2:00:00", (14400, 7200)), ("3:00:00", (14400, None))])
+def test_a_script_may_name_the_least_limit(tmp_path: Path, least: str, asked: tuple[int, int | None]) -> None:
+    """Of 2 h and 4 h, which wait for 0.1 and 40 h: no link gets less than the script can live with."""
+    lab = with_waits(planned(tmp_path, links=3), (4.0, 40.0), (2.0, 0.1))
+    lab.chain.script.write_text(f"#!/bin/sh\n#SBATCH --time=4:00:00\n#SBATCH --time-min={least}\nsleep 1\n")
+    lab.chain = replace(lab.chain)
+    advance_until(lab, lab.agent(), 0.05)
+    (first,) = lab.state.attempts
+    assert (first.limit_s, first.least_s) == asked
+
+
+def test_the_least_limit_of_the_script_does_not_shorten_a_planned_link(tmp_path: Path) -> None:
+    """sbatch reads the script's line, too; the agent's option overrides it where the plan chose the limit."""
+    chain = chain_of(tmp_path, plan="auto")
+    chain.script.write_text(SCRIPT.replace("#SBATCH --nodes", "#SBATCH --time-min=60\n#SBATCH --nodes"))
+    plain, first = attempt(1), attempt(1, limit_s=7200)
+    for time_min in (None, "on", "off"):
+        free = replace(chain, time_min=time_min)
+        assert free.shortens == (time_min != "off") and "--time-min=120" in submission.arguments(free, first)
+        assert not any("time-min" in text for text in submission.arguments(free, plain))
+    fixed = replace(chain, ask="fixed")
+    assert not fixed.shortens and not any("time-min" in text for text in submission.arguments(fixed, first))
+    with pytest.raises(ValueError, match="time_min is on, and --time-min is among the sbatch options"):
+        replace(chain, options=("--time-min=30",))
 
 
 def elastic(path: Path, slurm: FakeSlurm | None = None, **values: Any) -> Lab:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent import cli
-from agent.chains.chain import option
+from agent.chains.chain import least_limit, option
 from tests.agent.fake_slurm import CheckedSlurm, FakeCommands
 from tests.agent.lab import chain_of, run
 
@@ -24,6 +24,17 @@ from tests.agent.lab import chain_of, run
 def test_an_option_is_found_as_sbatch_takes_it(options: list[str], limit_s: int | None) -> None:
     text = option(options, "--time", "-t")
     assert (None if text is None else int(text) * 60) == limit_s
+
+
+@pytest.mark.parametrize(
+    ("options", "least_s"),
+    [
+        (["--time=5", "--time-min=1"], 60), (["--time-min", "1:00:00", "-t", "5"], 3600), (["--time-m=2"], 120),
+        (["--time=5"], None), (["--ti", "5"], None), ([], None), (["--time-min=UNLIMITED"], None),
+    ],
+)  # fmt: skip
+def test_the_least_limit_is_found_as_sbatch_takes_it(options: list[str], least_s: int | None) -> None:
+    assert least_limit(options) == least_s
 
 
 def test_a_full_disk_at_the_start_is_one_line_that_names_the_file(

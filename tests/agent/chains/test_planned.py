@@ -14,7 +14,7 @@ from agent.chains import status, submission
 from agent.chains.bound import read_bound
 from agent.chains.keeper import Cancel, Signal, act
 from agent.chains.links import outcome, promised_s
-from agent.chains.planner import limits_to_ask, plan_text
+from agent.chains.planner import limits_to_ask, plan_text, useful_limits
 from agent.chains.state import NOT_LAUNCHED
 from agent.slurm.limits import UserLimits
 from agent.slurm.numbers import UNLIMITED_S
@@ -287,6 +287,9 @@ def test_the_limits_that_a_link_may_ask_for(tmp_path: Path) -> None:
     assert asked(UNLIMITED_S / HOUR_S) == [2], "the longest limit is not known"
     assert asked(36, limits=(3600, 7200, 180_000)) == [1, 2]
     assert asked(36, restart_cost_s=3600.0) == [4, 8, 12, 24, 36], "never below three restart costs"
+    assert useful_limits((), 7200, 600, 36 * HOUR_S, 3 * HOUR_S)[0] == 3 * HOUR_S, "the least that it can live with"
+    with pytest.raises(ValueError, match="or the --time-min of 3 h"):
+        useful_limits((7200,), 7200, 600, 36 * HOUR_S, 3 * HOUR_S)
     assert asked(36, ask="fixed") == [2] == asked(36, options=("--time=2:00:00",))
     with pytest.raises(ValueError, match="no limit of 48 h can be planned with"):
         asked(36, limits=(172_800,))

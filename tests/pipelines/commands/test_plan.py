@@ -100,6 +100,27 @@ def test_links_that_can_live_with_less_are_compared(lab: Baton, script: Path, mo
     assert " 2 to 24 h " in lab("plan", script, *AT, "--time-min", "on").out
 
 
+def test_what_the_script_says_of_limits_and_nodes_counts(
+    lab: Baton, script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for an agent: no link gets less than --time-min, and of a range of nodes the least counts."""
+    monkeypatch.setattr(study_chains, "waits_at", waits_of({2: ((1, 1), (1, 90))}))
+    text = SCRIPT.replace("--nodes=4", "--nodes=2-8")
+    script.write_text(text.replace("--time=6:00:00", "--time=6:00:00 --time-min=3:00:00"))
+    found = lab("plan", script, *AT, "--json").json
+    assert (found["nodes"], found["least_nodes"], found["time_min"]) == (2, 2, True)
+    assert found["limits_s"] == [HOUR_S * hours for hours in (3, 4, 6, 8, 12, 24)]
+    assert [row["least_s"] for row in found["plans"]] == [3 * HOUR_S, 24 * HOUR_S, 24 * HOUR_S], "all wait alike"
+    rigid = lab("plan", script, *AT, "--time-min", "off", "--json").json
+    assert not rigid["time_min"] and rigid["plans"][0] == found["plans"][0], "a reactive link is the script's"
+    assert rigid["limits_s"][0] == 2 * HOUR_S and rigid["plans"][-1]["least_s"] == rigid["plans"][-1]["limit_s"]
+    fixed = lab("plan", script, *AT, "--ask", "fixed", "--json").json
+    assert not fixed["time_min"] and fixed["limits_s"] == [6 * HOUR_S]
+    script.write_text(text.replace("--time=6:00:00", "--time=6:00:00 --time-min=7:00:00"))
+    refused = lab("plan", script, *AT)
+    assert refused.code == 2 and "--time-min is 7 h, above --time, 6 h" in refused.err
+
+
 def test_links_of_fewer_nodes_are_compared(lab: Baton, script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Links of three or four nodes wait for days, of two not at all. A quarter of the nodes would lose more."""
     days, nothing = ((400, 400),) * 2, ((0, 0),) * 2

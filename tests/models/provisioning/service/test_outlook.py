@@ -43,7 +43,7 @@ def waits(futures: int = 2, **of_limit: tuple[float, ...]) -> LinkWaits:
 
 
 def wish(asked: PlanTerms, own_h: int | None = 10, most_ahead: int = 2, nodes: tuple[int, ...] = (1,)) -> ChainWish:
-    return ChainWish(asked, WORK_S, None if own_h is None else own_h * HOUR_S, most_ahead, nodes)
+    return ChainWish(asked, WORK_S, () if own_h is None else (own_h * HOUR_S,), most_ahead, nodes)
 
 
 def best(asked: PlanTerms, seen: LinkWaits, most_ahead: int) -> ChainOutlook:
@@ -57,7 +57,7 @@ def plans(asked: ChainWish, seen: LinkWaits) -> dict[str, Any]:
 def test_a_reactive_chain_loses_its_waits_and_restarts() -> None:
     """Waits of 2 and 4 h before links of 10 h; two nodes."""
     seen = waits(h10=(2, 4))
-    row = outlook_row(SCRIPT, reactive_outlook(terms(10), seen, 10 * HOUR_S), wish(terms(10), nodes=(2,)), seen)
+    row = outlook_row(SCRIPT, reactive_outlook(terms(10), seen, (10 * HOUR_S,)), wish(terms(10), nodes=(2,)), seen)
     assert row["lost_h_per_day"] == pytest.approx(24 * (3 + 0.5) / 9.5) and row["interruption_h"] == 3
     assert row["ci95"] == pytest.approx([24 * 2.5 / 9.5, 24 * 4.5 / 9.5])
     assert row["restarts_per_day"] == pytest.approx(24 / 9.5) and row["overlap_h_per_day"] == 0
@@ -124,7 +124,7 @@ def test_what_is_not_known_is_none() -> None:
     assert [row["ci95"] for row in found["plans"]] == [None] * 3 and "[" not in found["recommendation"]
     useless = PlanTerms((HOUR_S,), 2 * HOUR_S, 0.5, 600)
     seen = waits(h1=(0,))
-    row = outlook_row(SCRIPT, reactive_outlook(useless, seen, HOUR_S), wish(useless), seen)
+    row = outlook_row(SCRIPT, reactive_outlook(useless, seen, (HOUR_S,)), wish(useless), seen)
     assert [row[name] for name in ("lost_h_per_day", "ci95", "links", "node_hours", "overlap_h_per_day")] == [None] * 5
 
 
@@ -139,7 +139,7 @@ def test_the_expected_links_follow_the_plan(hours: tuple[float, float]) -> None:
     for row in rows:
         assert sum(one["submit_s"] <= row["submit_s"] < one["start_s"] for one in rows) <= 2
     assert len(expected_links(found, terms(10), NOW, 2)) == 2
-    alone = expected_links(reactive_outlook(terms(10), seen, 10 * HOUR_S), terms(10), NOW, 5)
+    alone = expected_links(reactive_outlook(terms(10), seen, (10 * HOUR_S,)), terms(10), NOW, 5)
     assert [row["submit_s"] for row in alone[1:]] == [row["end_s"] for row in alone[:-1]]
 
 
