@@ -38,7 +38,7 @@ def plan_lines(result: Mapping[str, Any]) -> str:
 
 def _cells(row: Mapping[str, Any], now_s: int) -> tuple[str, ...]:
     low, high = (_hours(at_s - now_s) for at_s in row["first_start_range_s"])
-    least = "" if row["least_s"] == row["limit_s"] else f"{row['least_s'] / HOUR_S:g} to "
+    least = "" if row["least_s"] == row["limit_s"] else f"{row['least_s'] / HOUR_S:g}-"
     return (
         row["plan"],
         f"{least}{row['limit_s'] / HOUR_S:g} h",

@@ -97,7 +97,7 @@ def test_links_that_can_live_with_less_are_compared(lab: Baton, script: Path, mo
     assert (best["least_s"], best["limit_s"]) == (2 * HOUR_S, 24 * HOUR_S)
     assert best["lost_h_per_day"] < rigid["plans"][-1]["lost_h_per_day"]
     assert found["recommendation"].startswith("ask for 24 h links that can live with 2 h, keep ")
-    assert " 2 to 24 h " in lab("plan", script, *AT, "--time-min", "on").out
+    assert " 2-24 h " in lab("plan", script, *AT, "--time-min", "on").out
 
 
 def test_what_the_script_says_of_limits_and_nodes_counts(
