@@ -12,9 +12,9 @@ from agent.futures import PAST_S, site_of
 from agent.hidden_cost import hidden_costs, words_of
 from agent.sight import SlurmContext, SlurmRequest, asked_partitions, hidden_features, hides_futures
 from agent.slurm.commands import NOT_RUN, Commands, SlurmError
-from agent.slurm.limits import read_defaults
+from agent.slurm.limits import CHECKING, read_defaults, read_limits
 from agent.slurm.queue import Queue, SqueueJob
-from agent.slurm.settings import Partition
+from agent.slurm.settings import Partition, read_settings
 from features.observe import FILLS, HIDDEN_TOGETHER
 from features.snapshot import NO_LIMIT
 from traces.counted import counted
@@ -43,12 +43,14 @@ def check_agent(
     trial: Callable[[], object] | None = None,
     artifact: Artifact | None = None,
     first: str = "",
+    qos: Sequence[str] = (),
 ) -> list[Finding]:
     """Look once as a chain would, apply the checks of `run`, and test the submission without submitting.
 
     now_s: this host's clock, epoch s. trial: runs `sbatch --test-only` and raises SlurmError if Slurm would reject the
     job; None skips it. artifact: the release whose figures give the cost of hidden features. first: the id of the job
-    to use as link 1. Raises ValueError for an unknown partition, or an artifact with malformed figures.
+    to use as link 1. qos: those that planned links may have. Raises ValueError for an unknown partition, or an artifact
+    with malformed figures.
     """
     site = site_of(artifact.manifest) if artifact is not None and uses_futures(artifact) else None
     eyes = Eyes(commands, request, site)
@@ -66,6 +68,8 @@ def check_agent(
         found.append(Finding(PROBLEM, "first", why))
     if not context.partitions_why and (why := wrong_partition(commands, context.partitions, request)):
         found.append(Finding(PROBLEM, "partition", why))
+    if qos:
+        found.append(_chosen(lambda: qos_choice(commands, context.partitions, request, qos)))
     if site is not None:
         found.append(_ahead(hides_futures(queue, context)))
     if trial is not None:
@@ -104,6 +108,36 @@ def wrong_partition(commands: Commands, partitions: Mapping[str, Partition], req
     refusals = [one.refusal(account.lower(), (request.qos or qos).lower()) for one in closed]
     why = next(filter(None, refusals), "")
     return why and f"{why}; choose another partition, --account or --qos"
+
+
+def qos_choice(
+    commands: Commands, partitions: Mapping[str, Partition], request: SlurmRequest, names: Sequence[str]
+) -> str:
+    """Describe the QOS that planned links may have in place of the script's own.
+
+    Raises ValueError, one line, if one of them is of no use, or an unknown partition; SlurmError.
+    """
+    settings, asked = read_settings(commands), asked_partitions(dict(partitions), request.partition)
+    if not CHECKING & settings.enforced:
+        raise ValueError(
+            "qos_choice is given, but this Slurm does not check QOS (slurm.conf: AccountingStorageEnforce)"
+        )
+    account = read_defaults(commands, request.user, request.account)[0]
+    table = read_limits(commands, settings, asked[0], user=request.user, account=account, qos=request.qos)[1]
+    found = []
+    for name in names:
+        known, others = table.by_name.get(name), [one for one in table.by_name if one != name]
+        if known is None:
+            raise ValueError(f"qos_choice: user {request.user} may not use QOS {name}, but {', '.join(others)}")
+        if why := next(filter(None, (one.refusal("", name.lower()) for one in asked)), ""):
+            raise ValueError(f"qos_choice: {why}")
+        if known.preempting and name != table.own:
+            by = ", ".join(known.preempting)
+            raise ValueError(f"qos_choice: jobs of QOS {name} can be preempted by those of {by}, which no plan counts")
+        longest_s = min(known.limits.wall_s, max(one.limit_s for one in asked))
+        more = settings.qos_weight * (table.factors[name] - table.factors.get(table.own, 0.0))
+        found.append(f"{name} (priority {more:+.0f}, at most {longest_s / 3600:g} h, usage x{known.usage_factor:g})")
+    return f"a planned link has {table.own or 'the default one'} or {', '.join(found)}"
 
 
 def wrong_first(first: str, jobs: Iterable[SqueueJob], user: str) -> str:
@@ -207,6 +241,13 @@ def _ahead(why: str) -> Finding:
 
 def _filled(names: Sequence[str], fills: Mapping[str, float | str]) -> list[str]:
     return [f"{name} = {fills[name] if isinstance(fills[name], str) else format(fills[name], 'g')}" for name in names]
+
+
+def _chosen(describe: Callable[[], str]) -> Finding:
+    try:
+        return Finding(GOOD, "qos", describe())
+    except (SlurmError, ValueError) as error:
+        return Finding(PROBLEM, "qos", str(error))
 
 
 def _tried(trial: Callable[[], object]) -> Finding:

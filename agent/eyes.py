@@ -22,7 +22,7 @@ from agent.sight import (
 from agent.slurm import json_form
 from agent.slurm.accounting import PastJob, read_named_past, read_past
 from agent.slurm.commands import Commands, SlurmError
-from agent.slurm.limits import UserLimits, read_limits
+from agent.slurm.limits import QosTable, UserLimits, read_limits
 from agent.slurm.nodes import SinfoStates, read_nodes
 from agent.slurm.numbers import UNLIMITED_S
 from agent.slurm.queue import JOBS, Queue, SqueueJob, read_queue
@@ -115,17 +115,19 @@ class Eyes:
         budget_s: float,
         queued: SqueueJob | None,
         nodes: int | None = None,
+        qos: str = "",
     ) -> LinkStarts:
         """Return when a link of that limit would start if submitted now, or the queued one, at the last look.
 
-        nodes: of the link; None: as requested. predecessor: the running link, if one runs. like: a link, also an ended
-        one, whose name and priority a new one has; None for the first link, which enters the queue as `newcomer`
-        assumes. The simulation takes at most about
-        `budget_s` s and ends `horizon_s` after the look. Raises ValueError as `sight` does.
+        nodes, qos: of a new link; None and "": as requested. predecessor: the running link, if one runs. like: a link,
+        also an ended one, whose name and priority a new one has; None for the first link, which enters the queue as
+        `newcomer` assumes. The simulation takes at most about `budget_s` s and ends `horizon_s` after the look. Raises
+        ValueError as `sight` does.
         """
         if self.queue is None or self.context is None:
             raise ValueError("call look before starts")
-        request = replace(self.request, limit_s=limit_s, nodes=nodes or self.request.nodes)
+        qos = qos if queued is None else queued.qos
+        request = replace(self.request, limit_s=limit_s, nodes=nodes or self.request.nodes, qos=qos or self.request.qos)
         seen = sight_of(self.queue, self.context, self._memory, predecessor, request)
         why = hides_futures(self.queue, self.context)
         if self.site is None or why:
@@ -135,13 +137,22 @@ class Eyes:
         found = starts_within(scene if queued is None else watching(scene, queued.id, limit_s, horizon_s), budget_s)
         return LinkStarts(seen, found, "" if found else f"too few of {FUTURES} could be simulated in {budget_s:.1f} s")
 
-    def allowed(self) -> tuple[int, UserLimits]:
-        """Return the longest time limit that the request's partitions allow, s, and the user's limits, as last read."""
+    def allowed(self, qos: str = "") -> tuple[int, UserLimits]:
+        """Return the longest time limit that the request's partitions allow, s, and the user's limits, as last read.
+
+        qos: "" for the request's own, else one of `qos`.
+        """
         if self.context is None:
             return UNLIMITED_S, UserLimits()
-        limits = self.context.limits or UserLimits()
+        limits = self.context.qos.by_name[qos].limits if qos else self.context.limits or UserLimits()
         asked = asked_partitions(self.context.partitions, self.request.partition)
-        return min(max(one.limit_s for one in asked), limits.wall_s), limits
+        of_all = self.context.settings is not None and self.context.settings.needs_all
+        return min((min if of_all else max)(one.limit_s for one in asked), limits.wall_s), limits
+
+    @property
+    def qos(self) -> QosTable:
+        """The QOS that the user may use, as last read."""
+        return QosTable() if self.context is None else self.context.qos
 
     @property
     def ages_held(self) -> bool:
@@ -199,17 +210,18 @@ class Eyes:
             partitions = hidden_partitions(self.request.partition, self.request.nodes)
             partitions_why = "partitions are not shown (slurm.conf: PrivateData)"
         asked = asked_partitions(partitions, self.request.partition)[0]
-        settings, limits, limits_why = None, None if self.context is None else self.context.limits, ""
+        settings, limits_why, qos = None, "", self.qos
+        limits = None if self.context is None else self.context.limits
         try:
             settings = read_settings(self._commands)
-            limits = read_limits(
+            limits, qos = read_limits(
                 self._commands, settings, asked,
                 user=self.request.user, account=self.request.account, qos=self.request.qos,
             )  # fmt: skip
         except SlurmError as error:
             limits_why = str(error)
         past_why = self._past_why(queue, partitions)
-        return SlurmContext(partitions, None, settings, limits, limits_why, past_why, partitions_why)
+        return SlurmContext(partitions, None, settings, limits, limits_why, past_why, partitions_why, qos)
 
     def _past_why(self, queue: Queue, partitions: dict[str, Partition]) -> str:
         """Ask accounting until it has answered; return why it has not, or ""."""

@@ -6,7 +6,7 @@ The futures are those that the policy was trained on (`features.futures.played`)
   The priority grows as slurm.conf says (PriorityWeightAge, PriorityMaxAge), else as on the cluster of the training.
 - Run times and arrivals are drawn from the jobs of the last PAST_S.
 - We assume the same limits for all users: those on the chain's own user, else those inferred on the cluster of the
-  training.
+  training. A link of another QOS has that QOS's limits.
 - We assume that nodes out of service return, until as many are usable as were held at once over the last WINDOW_S.
 
 The simulation ends after BUDGET_S, with at least LEAST futures or with none. It ends earlier if the remaining futures
@@ -191,6 +191,8 @@ class Live:
     priority: int
     settings: ScontrolConfig | None
     limits: UserLimits | None
+    own_limits: UserLimits | None = None  # of the user's jobs that count with the successor; None: as everyone's
+    is_apart: Callable[[SqueueJob], bool] = lambda job: False  # whether a job of the user does not count with it
 
 
 def scene_of(live: Live, seen: Snapshot, predecessor: SqueueJob | None, site: Site) -> FutureInputs:
@@ -225,7 +227,10 @@ def scene_of(live: Live, seen: Snapshot, predecessor: SqueueJob | None, site: Si
             NAMELESS if predecessor is None else named.name_of(predecessor),
             named.key(live.partition, live.priority, now_s), now_s,
         ),
-        limits=plain.FutureUserLimits(limits.jobs, limits.nodes, site.siblings),
+        limits=plain.FutureUserLimits(
+            limits.jobs, limits.nodes, site.siblings,
+            {} if (own := live.own_limits) is None else {named.user[live.user]: (own.jobs, own.nodes)},
+        ),
         usable=plain.Usable(seen.usable, back),
         horizon_s=max(end_s - now_s, 0) + BEYOND_S,
     )  # fmt: skip
@@ -266,8 +271,9 @@ class _Named:
         limit_s, key = self.live.limit_s(job), self.key(job.partition, job.priority, job.submit_s)
         start_s = job.start_s if holds_nodes(job) else None
         user_and_name = self.user[job.user], self.name_of(job)
+        group = len(self.user) if self.live.is_apart(job) else None
         return ObservedJob(
-            _number(job.id), nodes, limit_s, *user_and_name, key, job.submit_s, start_s, is_held, known_end_s
+            _number(job.id), nodes, limit_s, *user_and_name, key, job.submit_s, start_s, is_held, known_end_s, group
         )
 
     def came(self, job: PastJob) -> PastArrival:

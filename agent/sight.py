@@ -10,27 +10,31 @@
 - Held jobs: those whose Reason is neither the queue itself nor a limit on their user (`is_held`).
 - Place of the successor: it enters with its predecessor's priority, minus what the predecessor gained by waiting,
   behind jobs of equal or higher priority. Under priority/basic it enters last. A job without predecessor enters with
-  the priority of the pending job submitted last, of its own user if there is one.
+  the priority of the pending job submitted last, of its own user if there is one. Another QOS than that of this job
+  shifts the priority by PriorityWeightQOS.
+- Limits on users: those of the request's own QOS, for everyone. A limit that a QOS sets on running jobs counts the
+  user's jobs of that QOS alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 
 import numpy as np
 
 from agent.futures import Live
 from agent.memory import AccountedJobs, Memory, holds_nodes
 from agent.slurm.accounting import PastJob
-from agent.slurm.limits import UserLimits
+from agent.slurm.limits import QosTable, UserLimits
 from agent.slurm.nodes import SinfoStates
 from agent.slurm.numbers import UNLIMITED_S
 from agent.slurm.queue import JOBS, Queue, SqueueJob
 from agent.slurm.settings import BASIC, Partition, ScontrolConfig
-from features.observe import FEATURES, HIDDEN_TOGETHER, NEED_OTHERS, observe
+from features.observe import FEATURES, HIDDEN_TOGETHER, NEED_OTHERS, observe, time_left_s
 from features.snapshot import Snapshot
+from features.start_estimate import headroom_wait_s
 from traces.arrays import Int64s
 from traces.slurm.text import expand_nodes, parse_job_id, parse_state
 from traces.units import HOUR_S
@@ -68,6 +72,18 @@ class SlurmContext:
     limits_why: str = ""  # one line if limits is None
     past_why: str = ""  # one line if past jobs are not known
     partitions_why: str = ""  # one line if partitions are not shown; `partitions` then holds stand-ins
+    qos: QosTable = field(default_factory=QosTable)  # those that the user may use
+
+    def other_limits(self, request: SlurmRequest) -> UserLimits | None:
+        """Return the limits of a request under another QOS than the own one, which `limits` are of; None under that."""
+        known = None if request.qos == self.qos.own else self.qos.by_name.get(request.qos)
+        return None if known is None or self.limits is None else known.limits
+
+    def is_apart(self, job: SqueueJob, request: SlurmRequest) -> bool:
+        """Whether a job of the request's user does not count against the limits on the request."""
+        name = request.qos or self.qos.own
+        known = self.qos.by_name.get(name)
+        return known is not None and known.is_alone and job.user == request.user and job.qos != name
 
 
 @dataclass(frozen=True)
@@ -145,8 +161,14 @@ def sight_of(
     """
     hidden = hidden_features(queue, context)
     snapshot = snapshot_of(queue, context, memory, predecessor, request)
-    seen = zip(FEATURES, observe(snapshot).tolist(), strict=True)
-    return ClusterObservation(snapshot, {name: value for name, value in seen if name not in hidden}, hidden)
+    limits = context.other_limits(request)
+    free = snapshot if limits is None else snapshot._replace(successor_user=len(queue.jobs) + 1)
+    seen = dict(zip(FEATURES, observe(free).tolist(), strict=True))
+    if limits is not None:
+        own = snapshot._replace(user_max_jobs=limits.jobs, user_max_nodes=limits.nodes)
+        allowed_h = headroom_wait_s(own, time_left_s(own), 1.0) / HOUR_S
+        seen |= {"headroom_wait_h": allowed_h, "start_estimate_h": max(seen["start_estimate_h"], allowed_h)}
+    return ClusterObservation(snapshot, {name: value for name, value in seen.items() if name not in hidden}, hidden)
 
 
 def snapshot_of(
@@ -161,7 +183,8 @@ def snapshot_of(
         waited_s = max(begun_s - predecessor.submit_s, 0)
     asked, place, sharing = _around(context, request)
     pending, running = _pending(queue.jobs, sharing), _running(queue.jobs, place, sharing)
-    users = _numbers([request.user, *(job.user for job in pending), *(job.user for job, _ in running)])
+    counted_as = partial(_counted_as, context, request)
+    users = _numbers([request.user, *map(counted_as, pending), *(counted_as(job) for job, _ in running)])
     usable = len(place) if context.nodes is None else context.nodes.in_service(place)
     usable = max(usable, sum(held for _, held in running))
     limits = UserLimits() if context.limits is None else context.limits
@@ -177,11 +200,11 @@ def snapshot_of(
         pending_limit_s=_ints(_limit_s(job, sharing) for job in pending),
         pending_submit_s=_ints(job.submit_s for job in pending),
         pending_held=_ints(int(is_held(job.reason)) for job in pending),
-        pending_user=_ints(users[job.user] for job in pending),
+        pending_user=_ints(users[counted_as(job)] for job in pending),
         running_nodes=_ints(held for _, held in running),
         running_limit_s=_ints(_limit_s(job, sharing) for job, _ in running),
         running_start_s=_ints(job.start_s or queue.now_s for job, _ in running),
-        running_user=_ints(users[job.user] for job, _ in running),
+        running_user=_ints(users[counted_as(job)] for job, _ in running),
         **recent._asdict(),
         predecessor_start_s=begun_s,
         predecessor_wait_s=waited_s,
@@ -189,7 +212,7 @@ def snapshot_of(
         successor_nodes=request.nodes,
         successor_limit_s=request.limit_s,
         successor_user=users[request.user],
-        successor_place=_place(pending, sharing, asked, _enters_with(pending, predecessor, request, context.settings)),
+        successor_place=_place(pending, sharing, asked, _enters_with(pending, predecessor, request, context)),
         user_max_jobs=limits.jobs,
         user_max_nodes=limits.nodes,
     )
@@ -210,15 +233,17 @@ def live_of(
         is_held=lambda job: is_held(job.reason),
         partition=max(asked, key=lambda one: one.tier).name,
         user=request.user,
-        priority=max(_enters_with(pending, predecessor, request, context.settings), 0),
+        priority=max(_enters_with(pending, predecessor, request, context), 0),
         settings=context.settings,
         limits=context.limits,
+        own_limits=context.other_limits(request),
+        is_apart=lambda job: context.is_apart(job, request),
     )
 
 
 def sharing_partitions(partitions: dict[str, Partition], request: SlurmRequest) -> list[str]:
-    """List the partitions that share a node with those of a request. Raises ValueError."""
-    return list(_around(SlurmContext(partitions, None, None, None), request)[2])
+    """List the partitions that share a node with those of a request, whatever its limit. Raises ValueError."""
+    return list(_around(SlurmContext(partitions, None, None, None), replace(request, limit_s=0))[2])
 
 
 def hides_futures(queue: Queue, context: SlurmContext) -> str:
@@ -229,8 +254,12 @@ def hides_futures(queue: Queue, context: SlurmContext) -> str:
 def _around(
     context: SlurmContext, request: SlurmRequest
 ) -> tuple[list[Partition], frozenset[str], dict[str, Partition]]:
-    """Return the requested partitions, their nodes, and all partitions that share these nodes. Raises ValueError."""
+    """Return the requested partitions, their nodes, and all partitions that share these nodes. Raises ValueError.
+
+    Of several, only those count that allow the request's limit, because Slurm starts it in no other.
+    """
     asked = asked_partitions(context.partitions, request.partition)
+    asked = [one for one in asked if one.limit_s >= request.limit_s] or asked
     place = frozenset[str]().union(*(one.nodes for one in asked))
     return asked, place, {name: one for name, one in context.partitions.items() if one.nodes & place}
 
@@ -299,26 +328,28 @@ def _place(
 
 
 def _enters_with(
-    pending: list[SqueueJob], predecessor: SqueueJob | None, request: SlurmRequest, settings: ScontrolConfig | None
+    pending: list[SqueueJob], predecessor: SqueueJob | None, request: SlurmRequest, context: SlurmContext
 ) -> int:
     """Return the priority of the successor, or of a job without predecessor; -1: behind all others."""
-    if predecessor is not None:
-        return _priority(predecessor, settings)
+    settings = context.settings
     if settings is not None and settings.priority_type == BASIC:
         return -1
     comparable = [job for job in pending if job.user == request.user] or pending
-    return max(comparable, key=lambda job: (job.submit_s, -job.priority)).priority if comparable else -1
-
-
-def _priority(predecessor: SqueueJob, settings: ScontrolConfig | None) -> int:
-    """Return the priority with which the successor would enter the queue; -1: behind all others."""
-    if settings is not None and settings.priority_type == BASIC:
+    like = predecessor or max(comparable, key=lambda job: (job.submit_s, -job.priority), default=None)
+    if like is None:
         return -1
-    priority = predecessor.priority
-    if settings is not None and settings.age_most_s:
+    priority = like.priority
+    if settings is not None:
+        priority += context.qos.shift(settings.qos_weight, request.qos, like.qos)
+    if predecessor is not None and settings is not None and settings.age_most_s:
         waited_s = max((predecessor.start_s or 0) - predecessor.submit_s, 0)
         priority -= round(settings.age_weight * min(waited_s / settings.age_most_s, 1.0))
     return max(priority, -1)
+
+
+def _counted_as(context: SlurmContext, request: SlurmRequest, job: SqueueJob) -> str:
+    """Return the job's user, or another word if it does not count against the limits on the request."""
+    return f"{job.user} apart" if context.is_apart(job, request) else job.user
 
 
 def _numbers(users: list[str]) -> dict[str, int]:

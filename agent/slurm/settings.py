@@ -32,6 +32,14 @@ class ScontrolConfig:
     age_most_s: int
     enforced: frozenset[str]  # AccountingStorageEnforce: associations, limits, qos ...
     flags: frozenset[str] = frozenset()  # PriorityFlags
+    qos_weight: int = 0  # priority of a job of the QOS of highest Priority
+    qos_preempts: bool = False  # PreemptType=preempt/qos
+    needs_all: bool = False  # EnforcePartLimits=ALL: a job must fit each of its partitions
+
+    @property
+    def is_qos_raw(self) -> bool:
+        """Whether the weight multiplies the Priority of a QOS, not its share of the highest one."""
+        return bool({"NO_NORMAL_QOS", "NO_NORMAL_ALL"} & self.flags)
 
     @property
     def ages_held(self) -> bool:
@@ -91,6 +99,9 @@ def parse_settings(text: str) -> ScontrolConfig:
         age_most_s=age_most_s,
         enforced=_words(values.get("AccountingStorageEnforce", "")),
         flags=_words(values.get("PriorityFlags", "")),
+        qos_weight=whole_number_or_none(values.get("PriorityWeightQOS", "")) or 0,
+        qos_preempts=values.get("PreemptType") == "preempt/qos",
+        needs_all=values.get("EnforcePartLimits") == "ALL",
     )
 
 

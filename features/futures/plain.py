@@ -9,8 +9,8 @@ larger or longer; such a job keeps its place in the plan but does not start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 STEP_S = 60  # as `simulator.recorded.future`
 OUT_S = 7200  # as `simulator.recorded.forked`: nodes out of service return after this time
@@ -40,11 +40,15 @@ class FutureJob:
 
 @dataclass(frozen=True)
 class FutureUserLimits:
-    """Limits per user, and whether jobs wait for held jobs of the same user (`siblings`)."""
+    """Limits per user, and whether jobs wait for held jobs of the same user (`siblings`).
+
+    others: (max_jobs, max_nodes) of the users that have other limits.
+    """
 
     max_jobs: int
     max_nodes: int
     siblings: bool
+    others: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -125,7 +129,8 @@ def _placed_now(
     placed = []
     for job in queue:
         held_jobs, held_nodes = jobs_of.get(job.user, 0), nodes_of.get(job.user, 0)
-        over = held_jobs >= limits.max_jobs or held_nodes + job.nodes > max(limits.max_nodes, job.nodes)
+        max_jobs, max_nodes = limits.others.get(job.user, (limits.max_jobs, limits.max_nodes))
+        over = held_jobs >= max_jobs or held_nodes + job.nodes > max(max_nodes, job.nodes)
         if job.is_held or over:
             continue
         jobs_of[job.user], nodes_of[job.user] = held_jobs + 1, held_nodes + job.nodes

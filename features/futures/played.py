@@ -38,6 +38,7 @@ class ObservedJob:
     start_s: int | None = None  # None while it pends
     is_held: bool = False
     known_end_s: int | None = None  # end of the predecessor, which is known to run to its limit
+    group: int | None = None  # of jobs that limits count together, numbered as users; None: those of its user
 
 
 class PastArrival(NamedTuple):
@@ -148,7 +149,8 @@ def _start(
 
 
 def _job(seen: ObservedJob, row: int, run_s: int) -> FutureJob:
-    return FutureJob(seen.nodes, seen.limit_s, seen.user, seen.key, row, run_s, submit_s=seen.submit_s)
+    group = seen.user if seen.group is None else seen.group
+    return FutureJob(seen.nodes, seen.limit_s, group, seen.key, row, run_s, submit_s=seen.submit_s)
 
 
 def _arriving(scene: FutureInputs, run_s: dict[int, int], cycle_s: int, row: int, last_s: int) -> list[FutureJob]:

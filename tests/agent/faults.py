@@ -58,7 +58,7 @@ class WholeSlurm(CheckedSlurm):
         if argv[0] == "sinfo":
             return "mixed|n[1-4]\n"
         if argv[0] == "sacctmgr":
-            return "||normal||||||\n" if "association" in argv else "normal|||||\n"
+            return "||normal||||||\n" if "association" in argv else "normal|||||||||\n"
         if argv[0] == "scontrol" and argv[-1] == "config":
             lines = "ClusterName = lab", "SLURM_VERSION = 22.05.8", "AccountingStorageEnforce = limits"
             return "\n".join((f"Configuration data as of {self.now_s}", *lines)) + "\n"

@@ -62,7 +62,7 @@ class Running:
         if argv[0] == "sinfo":
             return f"mixed|{nodes}\n"
         if argv[0] == "sacctmgr":
-            return "||normal||||||\n" if "association" in argv else "normal|||||\n"
+            return "||normal||||||\n" if "association" in argv else "normal|||||||||\n"
         if argv[0] == "scontrol" and argv[-1] == "config":
             return f"Configuration data as of {self.slurm.now_s}\nClusterName = lab\nSLURM_VERSION = 22.05.8\n"
         if argv[0] == "scontrol":

@@ -32,6 +32,7 @@ class RecordedJob:
     partition: str = "gpu"
     node_list: str = ""
     name: str = "a job"
+    qos: str = "normal"
 
     def state(self, now_s: int) -> str:
         """Its state when everything before `now_s` has happened; "" before its submission."""
@@ -53,6 +54,7 @@ class ReplayedSlurm(Commands):
     partitions: Mapping[str, str] = field(default_factory=dict)  # node list by partition; the first is the default
     max_jobs: str = ""
     max_tres: str = ""
+    more_qos: Sequence[str] = ()  # rows of `sacctmgr show qos` besides that of normal
     config: Mapping[str, str] = field(default_factory=dict)
     broken: frozenset[str] = frozenset()  # programs that refuse
     denied: frozenset[str] = frozenset()  # what PrivateData hides, such as `sinfo` or `scontrol partition`
@@ -101,7 +103,7 @@ class ReplayedSlurm(Commands):
         end_s = job.start_s + job.limit_s if state == "RUNNING" else job.end_s
         values = {
             "JobArrayID": job.id, "Name": job.name, "UserName": job.user, "Account": "science",
-            "Partition": job.partition, "QOS": "normal", "State": state,
+            "Partition": job.partition, "QOS": job.qos, "State": state,
             "Reason": job.reason if state == "PENDING" else "None", "NumNodes": str(job.nodes),
             "TimeLimit": _duration(job.limit_s), "SubmitTime": str(job.submit_s),
             "StartTime": str(job.start_s) if has_run else str(end_s) if state == "CANCELLED" else "N/A",
@@ -151,9 +153,13 @@ class ReplayedSlurm(Commands):
         return "\n".join(lines) + "\n"
 
     def _sacctmgr(self, argv: Sequence[str]) -> str:
+        if "user" in argv:
+            return "science|science|normal\n"
         if "association" in argv:
-            return "||normal||||||\n"
-        return f"normal||{self.max_jobs}|{self.max_tres}||\n"
+            names = ",".join(["normal", *(row.partition("|")[0] for row in self.more_qos)])
+            return f"|normal|{names}||||||\n"
+        rows = [f"normal||{self.max_jobs}|{self.max_tres}||||||", *self.more_qos]
+        return "".join(f"{row}\n" for row in rows)
 
 
 def _duration(seconds: int) -> str:

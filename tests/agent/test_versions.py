@@ -30,7 +30,7 @@ class Printed(Commands):
     def run(self, *argv: str, **_: Any) -> str:
         self.calls[argv[0]] += 1
         if argv[0] == "sacctmgr":
-            return "|normal|normal,high||||||\n" if "association" in argv else "normal|||node=6||\n"
+            return "|normal|normal,high||||||\n" if "association" in argv else "normal|||node=6||||||\n"
         if argv[0] == "scontrol":
             return self._file("config.txt" if argv[-1] == "config" else "partitions.txt")
         if argv[0] not in ("squeue", "sinfo"):

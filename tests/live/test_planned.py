@@ -150,10 +150,10 @@ def test_what_a_plan_reads_of_limits_and_a_closed_partition(fast: Slurm) -> None
     fast.run("sacctmgr", "-i", "modify", "user", "root", "set", "MaxSubmitJobs=2", "MaxWall=06:00:00")
     commands = Commands({**fast.env})
     settings, partitions = read_settings(commands), read_partitions(commands)
-    limits = read_limits(commands, settings, partitions["gpu"], user="root", account="", qos="")
+    limits = read_limits(commands, settings, partitions["gpu"], user="root", account="", qos="")[0]
     assert (limits.submitted, limits.wall_s) == (2, 21_600)
     fast.run("sacctmgr", "-i", "modify", "qos", "normal", "set", "MaxSubmitJobsPerUser=1", "MaxWall=05:00:00")
-    limits = read_limits(commands, settings, partitions["gpu"], user="root", account="", qos="")
+    limits = read_limits(commands, settings, partitions["gpu"], user="root", account="", qos="")[0]
     assert (limits.submitted, limits.wall_s) == (1, 18_000)
     place = fast.folder / "planned"
     refused = Kept(fast, place, "closed", 2, CYCLE_S, more={"plan": "auto", "options": ["--partition=closed"]})

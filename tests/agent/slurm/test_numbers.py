@@ -102,11 +102,11 @@ def test_settings_limits_and_partitions_out_of_bounds_are_nonsense_or_none(value
             return (
                 f"||normal|{value}||node={value}|{value}||\n"
                 if "association" in argv
-                else f"normal||{value}|cpu={value}|{value}|\n"
+                else f"normal||{value}|cpu={value}|{value}||{value}|||node={value}\n"
             )
 
-    found = read_limits(Sacctmgr(FakeSlurm()), settings, partition, user="u", account="", qos="")
-    assert found == type(found)()
+    found, table = read_limits(Sacctmgr(FakeSlurm()), settings, partition, user="u", account="", qos="")
+    assert found == type(found)() == table.by_name["normal"].limits and table.factors == {"normal": 0.0}
 
 
 @pytest.mark.parametrize("field", [0, 3, 4, 5])

@@ -6,7 +6,7 @@ import pytest
 
 from agent.slurm.accounting import PastJob, parse_past, read_past
 from agent.slurm.commands import SlurmError
-from agent.slurm.limits import UserLimits, read_defaults, read_limits
+from agent.slurm.limits import QosTable, UserLimits, read_defaults, read_limits
 from agent.slurm.nodes import SinfoStates, in_service, parse_nodes
 from agent.slurm.numbers import UNLIMITED_S
 from agent.slurm.queue import FIELDS, parse_queue
@@ -141,13 +141,12 @@ class Sacctmgr(ReplayedSlurm):
         super().__init__([])
         rows = association.splitlines()
         self.association = "".join(f"{row}{'|||' if row.count('|') == 5 else ''}\n" for row in rows)
-        self.qos = [f"{row}{'||' if row.count('|') == 3 else ''}" for row in qos]
+        self.qos = [f"{row}{'|' * (9 - row.count('|'))}" for row in qos]
 
     def run(self, *argv: str, **_: object) -> str:
         if "association" in argv:
             return self.association
-        (names,) = (word.removeprefix("name=").split(",") for word in argv if word.startswith("name="))
-        return "".join(f"{row}\n" for row in self.qos if row.split("|")[0] in names)
+        return "".join(f"{row}\n" for row in self.qos)
 
 
 @pytest.mark.parametrize(
@@ -202,13 +201,52 @@ def test_the_first_limit_that_is_set_holds(
     settings = parse_settings(CONFIG.format(enforced="associations,limits"))
     (partition,) = parse_partitions(PARTITION.format(qos=partition_qos or "N/A")).values()
     commands = Sacctmgr(association, *qos)
-    assert read_limits(commands, settings, partition, user="me", account="", qos="") == expected
+    assert read_limits(commands, settings, partition, user="me", account="", qos="")[0] == expected
+
+
+def test_each_qos_that_the_user_may_use_with_its_limits_and_its_share_of_the_priority() -> None:
+    """`top` is not the user's, but counts as the highest; `part` is the partition's and sets one limit first."""
+    rows = [
+        "normal||||9||10", "short||2|node=3|1|02:00:00|60|2.0|low|node=2", "low||||||0|0.5", "top||||||100||short,low",
+        "part|||||06:00:00",
+    ]  # fmt: skip
+    (partition,) = parse_partitions(PARTITION.format(qos="part")).values()
+    association = "|normal|normal,short,low|4|||||3-00:00:00\n"
+
+    def table_of(**lines: str) -> QosTable:
+        text = CONFIG.format(enforced="qos,limits") + "".join(f"{key} = {value}\n" for key, value in lines.items())
+        commands, settings = Sacctmgr(association, *rows), parse_settings(text)
+        return read_limits(commands, settings, partition, user="me", account="", qos="")[1]
+
+    table = table_of(PreemptType="preempt/qos")
+    assert (table.own, list(table.by_name)) == ("normal", ["normal", "short", "low"])
+    normal, short, low = table.by_name.values()
+    assert short.limits == UserLimits(2, 3, 1, 6 * 3600, 2) and normal.limits == UserLimits(
+        4, submitted=9, wall_s=21600
+    )
+    assert (normal.is_alone, short.is_alone, low.is_alone) == (False, True, False), "only QOS short limits running jobs"
+    assert short.counts("short", "short") and not short.counts("short", "normal") and low.counts("low", "normal")
+    assert (normal.usage_factor, short.usage_factor, low.usage_factor) == (1, 2, 0.5)
+    assert (short.preempting, low.preempting, normal.preempting) == (("top",), ("short", "top"), ())
+    assert table_of().by_name["low"].preempting == (), "PreemptType=preempt/none"
+    assert table.shift(1000, "short", "normal") == 500 == -table.shift(1000, "", "short")
+    assert table.shift(1000, "short", "unknown") == 0
+    assert table_of(PriorityFlags="NO_NORMAL_QOS").shift(1000, "short", "normal") == 50_000
+
+
+def test_an_odd_usage_factor_is_nonsense() -> None:
+    (partition,) = parse_partitions(PARTITION.format(qos="N/A")).values()
+    settings = parse_settings(CONFIG.format(enforced="qos"))
+    commands = Sacctmgr("|normal|normal||||||\n", "normal||||||0|much")
+    with pytest.raises(SlurmError, match="UsageFactor 'much'"):
+        read_limits(commands, settings, partition, user="me", account="", qos="")
 
 
 def test_limits_that_are_not_enforced_and_those_that_are_not_shown() -> None:
     (partition,) = parse_partitions(PARTITION.format(qos="N/A")).values()
     free = parse_settings(CONFIG.format(enforced="associations"))
-    assert read_limits(Sacctmgr(""), free, partition, user="me", account="", qos="") == UserLimits(NO_LIMIT, NO_LIMIT)
+    found = read_limits(Sacctmgr(""), free, partition, user="me", account="", qos="")
+    assert found == (UserLimits(NO_LIMIT, NO_LIMIT), QosTable())
     enforced = parse_settings(CONFIG.format(enforced="limits"))
     odd = "|normal|normal||||9|6|soon\n"
     for rows in (odd, "", "other|normal|normal,high|1||\n", "a|b\n", "gpu|normal\n"):
