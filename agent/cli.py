@@ -33,7 +33,7 @@ from agent.chains.loop import EXIT, FAILED, STOPPED, UNWRITTEN, Agent, AgentServ
 from agent.chains.options import chain_options
 from agent.chains.planner import limits_to_ask, plan_text, request_of
 from agent.chains.state import GOING, Busy, ChainState, Folder, LinkAttempt, new_chain_state
-from agent.check import GOOD, PROBLEM, Finding, check_agent, wrong_first, wrong_partition, wrong_size
+from agent.check import GOOD, PROBLEM, Finding, check_agent, qos_choice, wrong_first, wrong_partition, wrong_size
 from agent.eyes import Eyes
 from agent.sight import SlurmRequest, asked_partitions
 from agent.slurm.commands import Commands, SlurmError
@@ -188,6 +188,8 @@ def check_with_slurm(chain: Chain, policy: ReleasedPolicy, commands: Commands) -
         asked = request_of(chain.submitted_options, _me(), chain.limit_s)
         if why := wrong_partition(commands, partitions, asked):
             raise ValueError(why)
+        if chain.qos_choice:
+            qos_choice(commands, partitions, asked, chain.qos_choice)
     try:
         submission.try_only(commands, chain.script, chain.options)
     except SlurmError as error:
@@ -291,9 +293,9 @@ def look(options: argparse.Namespace, of_sbatch: list[str]) -> int:
         found.append(Finding(GOOD, "plan" if plan_text(chain) else "overlap", plan_text(chain) or _overlap(chain)))
     commands = Commands()
     trial = None if chain is None else partial(submission.try_only, commands, chain.script, chain.options)
-    first = "" if chain is None else chain.first
+    first, qos = ("", ()) if chain is None else (chain.first, chain.qos_choice)
     request = _request(chain, values.get("options", []))
-    seen = check_agent(commands, request, now_s=time.time, trial=trial, artifact=policy.artifact, first=first)
+    seen = check_agent(commands, request, now_s=time.time, trial=trial, artifact=policy.artifact, first=first, qos=qos)
     found = seen if len(seen) == 1 else [*seen, *found]  # a single finding means that Slurm cannot be read
     for finding in found:
         print(f"{finding.level:8} {finding.subject}: {visible(finding.text)}")

@@ -25,6 +25,7 @@ FIXED, AUTO, NEVER = "fixed", "auto", "never"
 ON, OFF = "on", "off"
 USUAL_S = tuple(HOUR_S * hours for hours in (2, 4, 8, 12, 24, 48))  # limits to choose from where none are given
 MOST_SCRIPT_BYTES = 4 << 20  # Slurm's own bound (max_script_size)
+QOS = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,79}")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
 # sbatch options that would break the agent's tracking of jobs, and why.
 REFUSED = {
@@ -78,6 +79,7 @@ class Chain:
     overlap_weight: float = 0.5  # hours lost that an hour of overlap is worth
     least_nodes: int | None = None  # on which a planned link can run; None: on as many as the script asks for
     scaling: float = 1.0  # on n of N nodes it works (n / N) ** scaling as fast
+    qos_choice: tuple[str, ...] = ()  # QOS that a planned link may have in place of the script's
     time_min: str | None = None  # ON: planned links may get less than they ask for; None: if the script names a least
 
     def __post_init__(self) -> None:
@@ -178,8 +180,10 @@ def make(values: Mapping[str, Any]) -> Chain:
     chosen |= {key: duration(key, chosen[key]) for key in UNITS_S if isinstance(chosen.get(key), str)}
     script = Path(chosen.pop("script")).absolute()
     artifact = Path(given).absolute() if (given := chosen.pop("artifact", None)) else None
-    options, limits = tuple(chosen.pop("options", ())), limits_of(chosen.pop("limits", ()))
-    return Chain(script=script, artifact=artifact, options=options, limits=limits, **chosen | {"name": name_of(values)})
+    chosen |= {"options": tuple(chosen.get("options", ())), "limits": limits_of(chosen.get("limits", ()))}
+    given = chosen.get("qos_choice", ())
+    chosen |= {"qos_choice": tuple(given.split(",") if isinstance(given, str) else given), "name": name_of(values)}
+    return Chain(script=script, artifact=artifact, **chosen)
 
 
 def name_of(values: Mapping[str, Any]) -> str:
@@ -211,6 +215,7 @@ KINDS: dict[str, type | tuple[type, ...]] = {
     "limits": (list, str),
     "work_h": (int, float, str),
     "overlap_weight": (int, float),
+    "qos_choice": (list, str),
     "time_min": str,
     "least_nodes": int,
     "scaling": (int, float),
@@ -286,6 +291,7 @@ def _check_asks(chain: Chain) -> None:
             )
     if chain.shortens and least_limit(chain.options) is not None:
         raise ValueError("time_min is on, and --time-min is among the sbatch options: set it in the script")
+    _check_qos(chain)
     if not 0.01 <= chain.scaling <= 1:
         raise ValueError(f"scaling is {chain.scaling:g}; allowed: 0.01 to 1")
     if chain.least_nodes is None:
@@ -297,6 +303,16 @@ def _check_asks(chain: Chain) -> None:
     most = nodes_of(chain.submitted_options) or 1
     if not 1 <= chain.least_nodes <= most:
         raise ValueError(f"least_nodes is {chain.least_nodes}; allowed: 1 to {most}")
+
+
+def _check_qos(chain: Chain) -> None:
+    wrong = [name for name in chain.qos_choice if not isinstance(name, str) or not QOS.fullmatch(name)]
+    if wrong:
+        raise ValueError(f"qos_choice holds {wrong[0]!r}, which is no name of a QOS")
+    if chain.qos_choice and not chain.is_planned:
+        raise ValueError("qos_choice is given, but links have the script's QOS: give --plan auto")
+    if chain.qos_choice and option(chain.options, "--qos", "-q") is not None:
+        raise ValueError("qos_choice is given, and --qos is among the sbatch options: set it in the script")
 
 
 def _refuse(options: Sequence[str], refused: Mapping[str, str], where: str) -> None:

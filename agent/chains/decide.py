@@ -9,21 +9,26 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from agent.__main__ import artifact_folder
 from agent.artifact import FORMAT_VERSION, Artifact
+from agent.chains.plan import PlannedLink, best_of
 from agent.chains.state import LinkAsk
 from agent.futures import Site, site_of
 from agent.kinds import REMAINING
 from agent.model_folder import ARRAYS, CHECKS, MAX_ARRAY_BYTES, difference, pack_arrays, read_file
+from agent.slurm.limits import QosTable, UserQos
 from features.futures.summary import QUANTILES, SEEN_AHEAD
 from features.observe import FEATURES, FILLS, VERSION
+from traces.counted import counted
+from traces.units import HOUR_S
 
 Observation = Mapping[str, float | None]
-POLICY, ESTIMATE, END = "policy", "start estimate", "predecessor's end"
+# What made a decision; PLAN is also the policy's name in the journal.
+POLICY, PLAN, ESTIMATE, END = "policy", "plan", "start estimate", "predecessor's end"
 ONE_NUMBER = "estimate-ratio"  # the artifact kind whose score is monotonic in one number of the futures
 
 
@@ -32,7 +37,7 @@ class SubmitDecision:
     """A decision, what made it, and the reason. score: the policy's; not negative if it submits."""
 
     submit: bool
-    by: str  # POLICY, ESTIMATE, END, or `agent.chains.planner.PLAN`
+    by: str  # POLICY, PLAN, ESTIMATE or END
     reason: str
     score: float | None = None
     ask: LinkAsk | None = None  # what the next link asks for; None: as the script
@@ -199,6 +204,42 @@ def by_rule(observed: Observation, why: str) -> SubmitDecision:
     submit = wait_h >= left_h
     answer = "submits" if submit else "waits"
     return SubmitDecision(submit, ESTIMATE, f"{why}; the rule on the start estimate {answer}; {seen(observed)}")
+
+
+def by_plan(found: Sequence[PlannedLink], is_second: bool, own_nodes: int, table: QosTable) -> SubmitDecision:
+    """Submit the best candidate if it is to be submitted now. own_nodes: the script's."""
+    if not found:
+        return SubmitDecision(False, PLAN, "waits: the start of the queued link cannot be simulated")
+    best = best_of(list(found))
+    expected = best.expectation
+    lost = "" if expected["lost_h_per_day"] is None else (
+        f", {expected['lost_h_per_day']:.2f} h lost a day [{expected['ci95'][0]:.2f}, {expected['ci95'][1]:.2f}]"
+    )  # fmt: skip
+    which = "a second link" if is_second else "a link"
+    when = "now" if best.delay_s == 0 else f"in {best.delay_s / HOUR_S:.2f} h"
+    least_s = best.least_s if best.least_s < best.limit_s else None
+    least = "" if least_s is None else f", at least {least_s / HOUR_S:g} h,"
+    nodes = best.nodes if best.nodes != own_nodes else None
+    fewer = "" if nodes is None else f" on {nodes} of {counted(own_nodes, 'node')}"
+    link = f"{which} of {best.limit_s / HOUR_S:g} h{least}{fewer}{_under(best.qos, table)}"
+    reason = f"plan: {link} {when}{lost}, of {counted(len(found), 'candidate')} compared"
+    return SubmitDecision(best.delay_s == 0, PLAN, reason, ask=LinkAsk(best.limit_s, least_s, nodes, best.qos))
+
+
+def _under(qos: str, table: QosTable) -> str:
+    """Name the QOS of a link, and how its usage counts; "" for the script's own."""
+    factor = table.by_name.get(qos, UserQos()).usage_factor
+    return qos and f" under QOS {qos}" + (f" (its usage counts {factor:g} times)" if factor != 1 else "")
+
+
+def timed_plan(decision: SubmitDecision, *, is_held: bool) -> SubmitDecision:
+    """Say why the link of a job that never saves is held by a dependency, or is not."""
+    why = "held until the running link ends, and gains priority meanwhile: slurm.conf has PriorityFlags=ACCRUE_ALWAYS"
+    if not is_held:
+        why = (
+            "not submitted early and held: a held link gains no priority (no ACCRUE_ALWAYS in PriorityFlags, or no age)"
+        )
+    return replace(decision, is_held=is_held, reason=f"{decision.reason}; {why}")
 
 
 def seen(observed: Observation) -> str:

@@ -86,7 +86,7 @@ def _attempt_events(old: LinkAttempt | None, new: LinkAttempt) -> Iterator[Event
     job = {"link": new.link, "attempt": new.number, "job_id": new.job_id, "job_name": new.name}
     if new.job_id and not before.job_id:
         yield {"event": "submitted", **job, "submit_s": new.submit_s or new.intended_s, "after": new.after,
-               "limit_s": new.limit_s, "least_s": new.least_s, "nodes": new.nodes}  # fmt: skip
+               "limit_s": new.limit_s, "least_s": new.least_s, "nodes": new.nodes, "qos": new.qos}  # fmt: skip
     if new.is_alive and new.reason != before.reason and new.reason not in USUAL:
         yield {"event": "waits", **job, "reason": new.reason}
     if new.start_s is None and before.start_s is not None:
@@ -134,7 +134,8 @@ def _asked_text(event: Mapping[str, Any]) -> str:
     asked = (("limit", event.get("limit_s")), ("at least", event.get("least_s")))
     nodes = event.get("nodes")
     limits = "".join(f", {what} {limit_s / HOUR_S:g} h" for what, limit_s in asked if limit_s)
-    return limits + (f", {counted(nodes, 'node')}" if nodes else "")
+    qos = f", QOS {event['qos']}" if event.get("qos") else ""
+    return limits + (f", {counted(nodes, 'node')}" if nodes else "") + qos
 
 
 def event_text(event: Mapping[str, Any]) -> str:

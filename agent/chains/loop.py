@@ -313,8 +313,7 @@ class Agent:
         queued = [job for job in jobs if job.id not in own and LINK.search(job.name) and not job.start_s]
         self._room = bound.user - len(queued)
         if self.chain.is_planned:
-            limits = self._decider.eyes.allowed()[1]
-            self._room = min(self._room, max(limits.submitted - sum(job.id not in own for job in jobs), 1))
+            self._room = min(self._room, self._decider.room(jobs, own))
 
     def _check_nodes(self) -> None:
         """Fix the number of nodes once a script ignores that of a link."""
@@ -346,7 +345,8 @@ class Agent:
         if like is not None:  # a successor requests what its predecessor has
             partition = request.partition or like.partition
             nodes = like.nodes if self.chain.least_nodes is None else request.nodes
-            request = SlurmRequest(nodes, self._limit_s, self._user, partition, like.account, like.qos)
+            qos = request.qos if self.chain.qos_choice else like.qos
+            request = SlurmRequest(nodes, self._limit_s, self._user, partition, like.account, qos)
         queued = [(found, a.least_s) for a in self.state.attempts if a.is_queued and (found := in_queue(a, sight.jobs))]
         self._decider.measured_s = measured_restart_s(self.state)
         decision, fields = self._decider.decide(request, sight.now_s, job, queued)

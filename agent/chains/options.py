@@ -56,6 +56,9 @@ def chain_options() -> argparse.ArgumentParser:
     shared.add_argument("--saves", choices=("signal", NEVER), help="whether the job saves when it is signalled")
     shared.add_argument("--overlap-weight", type=float, help="hours lost that an hour of overlap counts (default 0.5)")
     shared.add_argument(
+        "--qos-choice", metavar="A,B", help="QOS that a planned link may have in place of the script's (default: none)"
+    )
+    shared.add_argument(
         "--time-min", choices=(ON, OFF),
         help="on: a planned link may get less than it asks for, where it then starts sooner (default: on if the script "
         "has --time-min, and then no less than that)",

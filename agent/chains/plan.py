@@ -88,6 +88,7 @@ class PlannedLink:
     start_s: Int64s = field(repr=False)
     speed: float = 1.0
     nodes: int | None = None  # None: the script's
+    qos: str = ""  # "": the script's
 
     @property
     def expectation(self) -> dict[str, Any]:
@@ -109,6 +110,7 @@ class PlannedLink:
             "limit_s": self.limit_s,
             "least_s": self.least_s,
             "nodes": self.nodes,
+            "qos": self.qos,
             "delay_s": self.delay_s,
             "interruption_h": float(np.maximum(self.gap_s, 0).mean()) / HOUR_S,
             "lost_h_per_day": float(day_h * lost_s.mean() / work_s.mean()) if does_work else None,
@@ -199,7 +201,10 @@ def elastic_candidates(
 
 
 def best_of(found: list[PlannedLink]) -> PlannedLink:
-    """The candidate of lowest J; of equal ones, the shortest limit, and of these the one that gives up least of it."""
+    """The candidate of lowest J; of equal ones, the shortest limit, and of these the one that gives up least of it.
+
+    Of those that are equal in all of this, the first.
+    """
     return min(found, key=lambda one: (one.rate, one.limit_s, -one.least_s, one.delay_s))
 
 

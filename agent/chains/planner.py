@@ -2,12 +2,14 @@
 
 Without futures, as where other users' jobs are hidden, a plan has the script's limit and the start estimate alone, and
 queues one link.
+
+Within a plan the QOS of a link is "" for the script's own, else one of the chain's `qos_choice`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -15,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from agent.chains.chain import FIXED, USUAL_S, Chain, nodes_of, option
-from agent.chains.decide import Observation, ReleasedPolicy, SubmitDecision, by_rule
+from agent.chains.decide import PLAN, Observation, ReleasedPolicy, SubmitDecision, by_plan, by_rule, timed_plan
 from agent.chains.plan import (
     AHEAD,
     LEAST_RESTARTS,
@@ -29,19 +31,17 @@ from agent.chains.plan import (
     plan_candidates,
     plan_moment,
 )
-from agent.chains.state import Busy, LinkAsk
+from agent.chains.state import Busy
 from agent.futures import BUDGET_S, Site
 from agent.sight import ClusterObservation, LinkStarts, SlurmRequest
 from agent.slurm.commands import SlurmError
-from agent.slurm.limits import UserLimits
+from agent.slurm.limits import QosTable, UserLimits, UserQos
 from agent.slurm.numbers import UNLIMITED_S
 from agent.slurm.queue import Queue, SqueueJob
 from features.futures.summary import FUTURES
 from traces.arrays import Int64s
-from traces.counted import counted
 from traces.units import DAY_S, HOUR_S
 
-PLAN = "plan"  # what made the decision, and the policy's name in the journal
 QueuedLink = tuple[SqueueJob, int | None]  # with the least limit that it may get, s; None: no less than asked
 PLAN_BUDGET_S = 24.0  # for all futures of one plan
 OPEN_SITE = Site(None, None, None, siblings=False)  # nothing inferred: limits and priorities as Slurm shows them
@@ -70,6 +70,7 @@ class Seeing(Protocol):
         budget_s: float,
         queued: SqueueJob | None,
         nodes: int | None = None,
+        qos: str = "",
     ) -> LinkStarts:
         """Return when a link would start, or when the queued one will."""
 
@@ -77,8 +78,12 @@ class Seeing(Protocol):
     def ages_held(self) -> bool:
         """Whether a link gains priority while a dependency holds it."""
 
-    def allowed(self) -> tuple[int, UserLimits]:
-        """Return the longest time limit that a link may ask for, s, and the user's limits."""
+    @property
+    def qos(self) -> QosTable:
+        """The QOS that the user may use."""
+
+    def allowed(self, qos: str = "") -> tuple[int, UserLimits]:
+        """Return the longest time limit that a link of that QOS may ask for, s, and the user's limits."""
 
 
 def request_of(options: Sequence[str], user: str, limit_s: int) -> SlurmRequest:
@@ -151,6 +156,7 @@ class Decider:
         self.like: SqueueJob | None = None  # the last link that was seen running
         self.measured_s: int | None = None  # restart cost, s, by the output of the last links; None: the declared one
         self.is_elastic = chain.least_nodes is not None
+        self._full: set[str] = set()  # QOS that take no further job of the user
 
     @property
     def site(self) -> Site | None:
@@ -163,6 +169,24 @@ class Decider:
             self.eyes = self._make_eyes(request, self.site)
             self.eyes.look(now_s)
         return self.eyes
+
+    def _qos(self) -> list[str]:
+        """The QOS that links may have, the script's own first."""
+        table = self.eyes.qos
+        return ["", *(name for name in self.chain.qos_choice if name in table.by_name and name != table.own)]
+
+    def room(self, jobs: Sequence[SqueueJob], own: Set[str]) -> int:
+        """Count the links that may be queued by the limits on submitted jobs (MaxSubmitJobs), at least one.
+
+        jobs: the user's, pending or running. own: ids of the chain's queued links. Remembers which QOS are full.
+        """
+        left, table = dict[str, int](), self.eyes.qos
+        for qos in self._qos():
+            name, most = qos or table.own, self.eyes.allowed(qos)[1].submitted
+            known = table.by_name.get(name, UserQos())
+            left[qos] = most - sum(known.counts(name, job.qos) for job in jobs)
+        self._full = {qos for qos, jobs_left in left.items() if jobs_left <= 0}
+        return max(max(left.values()) + sum(job.id in own for job in jobs), 1)
 
     def decide(
         self, request: SlurmRequest, now_s: int, serving: SqueueJob | None, queued: Sequence[QueuedLink]
@@ -177,9 +201,9 @@ class Decider:
             eyes = self._eyes_of(request, now_s)
             if self.chain.is_planned:
                 seen, found, ahead = self._planned(eyes, request, now_s, serving, queued)
-                decision = _by_plan(found, bool(queued), request.nodes)
+                decision = by_plan(found, bool(queued), request.nodes, eyes.qos)
                 if serving is not None and not self.chain.hands_over:
-                    decision = _timed(decision, is_held=eyes.ages_held)
+                    decision = timed_plan(decision, is_held=eyes.ages_held)
             else:
                 assert serving is not None
                 seen = eyes.sight(serving, self.policy.decides_alike)
@@ -204,15 +228,33 @@ class Decider:
         manifest = self.policy.artifact.manifest
         return {"policy": manifest["policy"], "version": self.policy.version, "setting": self.policy.setting}
 
-    def _terms(self, eyes: Seeing, request: SlurmRequest) -> PlanTerms:
-        """What the next link is planned for; the longest limit is a candidate whatever a restart costs."""
-        chain = self.chain
-        limits_s = limits_to_ask(chain, request.limit_s, eyes.allowed()[0], restart_s=0)
+    def _terms(self, eyes: Seeing, request: SlurmRequest) -> dict[str, PlanTerms]:
+        """What the next link is planned for, by QOS; the longest limit is a candidate whatever a restart costs.
+
+        A QOS that takes no further job, or no such link, is left out, unless all are. Raises ValueError if none allows
+        a limit.
+        """
+        chain, asked, problem = self.chain, dict[str, tuple[int, ...]](), ValueError("no QOS")
+        known = self._qos()
+        for qos in [one for one in known if one not in self._full] or known:
+            longest_s, limits = eyes.allowed(qos)
+            try:
+                limits_s = limits_to_ask(chain, request.limit_s, longest_s, restart_s=0)
+            except ValueError as error:
+                problem = error
+            else:
+                if not qos or request.nodes <= min(limits.nodes, limits.job_nodes):
+                    asked[qos] = limits_s
+        if not asked:
+            raise problem
         restart_s = chain.restart_s if self.measured_s is None else self.measured_s
-        restart_s = min(restart_s, limits_s[-1] // LEAST_RESTARTS)
-        limits_s = tuple(limit_s for limit_s in limits_s if limit_s >= LEAST_RESTARTS * restart_s)
-        every_s = self.policy.artifact.decide_every_s
-        return PlanTerms(limits_s, restart_s, chain.overlap_weight, every_s, shortens=chain.shortens)
+        restart_s = min(restart_s, max(limits_s[-1] for limits_s in asked.values()) // LEAST_RESTARTS)
+        every_s, shortens = self.policy.artifact.decide_every_s, chain.shortens
+        terms = {
+            qos: PlanTerms(limits_s, restart_s, chain.overlap_weight, every_s, shortens=shortens)
+            for qos, limits_s in asked.items()
+        }
+        return {qos: replace(one, limits_s=one.useful_s) for qos, one in terms.items() if one.useful_s}
 
     def _planned(
         self, eyes: Seeing, request: SlurmRequest, now_s: int, serving: SqueueJob | None, queued: Sequence[QueuedLink]
@@ -222,53 +264,93 @@ class Decider:
         Without futures the script's limit is the only candidate, or none if a link is queued: an estimate for now alone
         says nothing about the wait when a short link ends.
         """
-        chain, began, own_n = self.chain, time.monotonic(), request.nodes
-        terms = self._terms(eyes, request)
+        chain, own_n, own_s = self.chain, request.nodes, request.limit_s
+        by_qos = self._terms(eyes, request)
+        first = next(iter(by_qos))
+        played = _Played(eyes, now_s, serving, self.like, list(by_qos))
         end_s = now_s if serving is None or serving.start_s is None else serving.start_s + serving.limit_s
-        covered_s, seen = covered_until(max(end_s, now_s)), dict[tuple[int, int], LinkStarts]()
-
-        def starts(limit_s: int, horizon_s: int, waiting: SqueueJob | None = None, nodes: int = own_n) -> LinkStarts:
-            budget_s = min(BUDGET_S, PLAN_BUDGET_S - (time.monotonic() - began))
-            return eyes.starts(serving, self.like, limit_s, horizon_s, max(budget_s, 0.0), waiting, nodes)
-
-        def waits(nodes: int, limit_s: int, horizon_s: int) -> Int64s:
-            """As many as there are times C_k, if those are of futures; equally many if limits are compared by them."""
-            key = limit_s, nodes
-            found = seen[key] = seen.get(key) or starts(limit_s, horizon_s, nodes=nodes)
-            if found.estimate_s is None:
-                raise ValueError("no start estimate")
-            alike = FUTURES if chain.shortens and found.starts_s else len(found.starts_s)
-            futures = len(covered_s) - 1 if queued else alike
-            starts_s = found.starts_s or [now_s + round(found.estimate_s)]
-            return cautious_s(np.resize(np.array(starts_s, np.int64), futures) - now_s, found.estimate_s)
-
+        covered_s = covered_until(max(end_s, now_s))
         if queued:
-            first, by_limit = _queued_starts(
-                queued[0], terms.limits_s, lambda limit_s: starts(limit_s, max(end_s - now_s, 0) + DAY_S, queued[0][0])
+            horizon_s = max(end_s - now_s, 0) + DAY_S
+            one, by_limit = _queued_starts(
+                queued[0], by_qos[first].limits_s, lambda limit_s: played.starts(limit_s, horizon_s, waits=queued[0][0])
             )
             if not by_limit:
-                return first.seen, [], f"no second link without futures: {first.why}"
+                return one.seen, [], f"no second link without futures: {one.why}"
             covered_s = covered_until(int(covered_s[0]), by_limit)
-        own_s, counts = request.limit_s, node_counts(own_n, own_n)
-        own = seen[own_s, own_n] = starts(own_s, int(covered_s.max()) - now_s + DAY_S)
-        if own_s in terms.limits_s and not own.starts_s:
-            terms = replace(terms, limits_s=(own_s,))
-        elif self.is_elastic and own.starts_s:
+        counts = node_counts(own_n, own_n)
+        own = played.of((own_s, own_n, first), int(covered_s.max()) - now_s + DAY_S)
+        if not own.starts_s:
+            by_qos = {first: by_qos[first]}
+            if own_s in by_qos[first].limits_s:
+                by_qos = {first: replace(by_qos[first], limits_s=(own_s,))}
+        elif self.is_elastic:
             counts = node_counts(own_n, chain.least_nodes or own_n)
         last = queued[0][0] if queued else serving
         speed = 1.0 if last is None else min(last.nodes / own_n, 1.0) ** chain.scaling
 
-        def of_nodes(terms: PlanTerms, nodes: int) -> list[PlannedLink]:
+        def of_nodes(qos: str, terms: PlanTerms, nodes: int) -> list[PlannedLink]:
+            """The candidates of a QOS on that number of nodes."""
+            waits = partial(played.waits_s, nodes, qos, len(covered_s) - 1 if queued else None, chain.shortens)
             if not chain.hands_over:
-                wait_s = waits(nodes, own_s, DAY_S)
+                wait_s = waits(own_s, DAY_S)
                 return [plan_moment(terms, now_s, int(covered_s[0]), wait_s, is_held=eyes.ages_held)]
-            return plan_candidates(terms, now_s, covered_s, partial(waits, nodes))
+            return plan_candidates(terms, now_s, covered_s, waits)
 
-        found = elastic_candidates(replace(terms, covered_speed=speed), counts, chain.scaling, of_nodes)
-        best = best_of(found)
-        chosen = seen[best.least_s, best.nodes or own_n]
-        played = f"{len(chosen.starts_s)} futures" if chosen.starts_s else f"no futures: {chosen.why}"
-        return chosen.seen, found, played
+        found: list[PlannedLink] = []
+        for qos, terms in by_qos.items():
+            terms = replace(terms, covered_speed=speed)
+            some = elastic_candidates(terms, counts, chain.scaling, partial(of_nodes, qos))
+            found += [replace(one, qos=qos) for one in some if qos == first or played.has_futures(one, own_n, qos)]
+        chosen = played.seen[(best := best_of(found)).least_s, best.nodes or own_n, best.qos]
+        text = f"{len(chosen.starts_s)} futures" if chosen.starts_s else f"no futures: {chosen.why}"
+        return chosen.seen, found, text
+
+
+class _Played:
+    """The starts that one plan simulates. order: its QOS, of which each gets an equal share of the time."""
+
+    def __init__(
+        self, eyes: Seeing, now_s: int, serving: SqueueJob | None, like: SqueueJob | None, order: Sequence[str]
+    ) -> None:
+        self.seen: dict[tuple[int, int, str], LinkStarts] = {}  # by limit (s), nodes and QOS
+        self._eyes, self._now_s, self._serving, self._like, self._order = eyes, now_s, serving, like, order
+        self._began_s = time.monotonic()
+
+    def starts(
+        self, limit_s: int, horizon_s: int, *, waits: SqueueJob | None = None, nodes: int | None = None, qos: str = ""
+    ) -> LinkStarts:
+        """Simulate when a new link starts, or the queued one, `waits`."""
+        place = self._order.index(qos) if qos in self._order else 0
+        until_s = self._began_s + PLAN_BUDGET_S * (place + 1) / len(self._order)
+        budget_s = min(BUDGET_S, max(until_s - time.monotonic(), 0.0))
+        return self._eyes.starts(self._serving, self._like, limit_s, horizon_s, budget_s, waits, nodes, qos)
+
+    def of(self, key: tuple[int, int, str], horizon_s: int) -> LinkStarts:
+        """Simulate a new link of that limit (s), nodes and QOS, once."""
+        limit_s, nodes, qos = key
+        if key not in self.seen:
+            self.seen[key] = self.starts(limit_s, horizon_s, nodes=nodes, qos=qos)
+        return self.seen[key]
+
+    def waits_s(
+        self, nodes: int, qos: str, futures: int | None, is_compared: bool, limit_s: int, horizon_s: int
+    ) -> Int64s:
+        """The waits W_k of a link: as many as there are times C_k, if those are of `futures`.
+
+        is_compared: limits are compared future by future, so all have equally many. Raises ValueError.
+        """
+        found = self.of((limit_s, nodes, qos), horizon_s)
+        if found.estimate_s is None:
+            raise ValueError("no start estimate")
+        alike = FUTURES if is_compared and found.starts_s else len(found.starts_s)
+        starts_s = found.starts_s or [self._now_s + round(found.estimate_s)]
+        wait_s = np.resize(np.array(starts_s, np.int64), alike if futures is None else futures) - self._now_s
+        return cautious_s(wait_s, found.estimate_s)
+
+    def has_futures(self, link: PlannedLink, nodes: int, qos: str) -> bool:
+        """Whether futures of a candidate were simulated. nodes: the script's."""
+        return bool(self.seen[link.least_s, link.nodes or nodes, qos].starts_s)
 
 
 def _queued_starts(
@@ -284,35 +366,6 @@ def _queued_starts(
     known = {limit_s: np.array(one.starts_s, np.int64) for limit_s, one in found.items() if one.starts_s}
     futures = min(map(len, known.values()))
     return first, {limit_s: starts_s[:futures] for limit_s, starts_s in known.items()}
-
-
-def _by_plan(found: Sequence[PlannedLink], is_second: bool, own_nodes: int) -> SubmitDecision:
-    """Submit the best candidate if it is to be submitted now. own_nodes: the script's."""
-    if not found:
-        return SubmitDecision(False, PLAN, "waits: the start of the queued link cannot be simulated")
-    best = best_of(list(found))
-    expected = best.expectation
-    lost = "" if expected["lost_h_per_day"] is None else (
-        f", {expected['lost_h_per_day']:.2f} h lost a day [{expected['ci95'][0]:.2f}, {expected['ci95'][1]:.2f}]"
-    )  # fmt: skip
-    which = "a second link" if is_second else "a link"
-    when = "now" if best.delay_s == 0 else f"in {best.delay_s / HOUR_S:.2f} h"
-    least_s = best.least_s if best.least_s < best.limit_s else None
-    least = "" if least_s is None else f", at least {least_s / HOUR_S:g} h,"
-    nodes = best.nodes if best.nodes != own_nodes else None
-    fewer = "" if nodes is None else f" on {nodes} of {counted(own_nodes, 'node')}"
-    reason = f"plan: {which} of {best.limit_s / HOUR_S:g} h{least}{fewer} {when}{lost}, of {len(found)} limits compared"
-    return SubmitDecision(best.delay_s == 0, PLAN, reason, ask=LinkAsk(best.limit_s, least_s, nodes))
-
-
-def _timed(decision: SubmitDecision, *, is_held: bool) -> SubmitDecision:
-    """Say why the link of a job that never saves is held by a dependency, or is not."""
-    why = "held until the running link ends, and gains priority meanwhile: slurm.conf has PriorityFlags=ACCRUE_ALWAYS"
-    if not is_held:
-        why = (
-            "not submitted early and held: a held link gains no priority (no ACCRUE_ALWAYS in PriorityFlags, or no age)"
-        )
-    return replace(decision, is_held=is_held, reason=f"{decision.reason}; {why}")
 
 
 def described(error: Exception) -> str:

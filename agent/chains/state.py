@@ -41,6 +41,7 @@ BOUNDS: Mapping[str, tuple[int, int] | re.Pattern[str]] = {
     "name": re.compile(r"[A-Za-z0-9_.-]{1,80}"),
     "handed_to": re.compile(r"[A-Za-z0-9_.-]{0,80}"),
     "job_id": re.compile(r"[0-9]{0,18}"),
+    "qos": re.compile(r"[A-Za-z0-9_.+-]{0,80}"),
     "after": re.compile(r"|(after|afterany):[0-9]{1,18}(\+[0-9]{1,9})?"),
     "how": re.compile(r"[A-Z_]{0,40}"),
     "status": re.compile(r"going|done|failed|cancelled"),
@@ -49,11 +50,12 @@ BOUNDS: Mapping[str, tuple[int, int] | re.Pattern[str]] = {
 
 @dataclass(frozen=True)
 class LinkAsk:
-    """What a link asks for in place of what its script does; None: as the script."""
+    """What a link asks for in place of what its script does; None and "": as the script."""
 
     limit_s: int | None = None
     least_s: int | None = None  # the least limit that it can live with (sbatch --time-min)
     nodes: int | None = None
+    qos: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class LinkAttempt:
     limit_s: int | None = None  # of `LinkAsk`; with least_s, the limit that Slurm shows
     least_s: int | None = None
     nodes: int | None = None
+    qos: str = ""
     handed_to: str = ""  # name of the running attempt that took over from it, so that the agent ends it
     signalled_s: int | None = None  # when it was first asked to end for that
     resumed_s: int | None = None  # from its start until its work went on, s, as it printed (`agent.slurm.output`)

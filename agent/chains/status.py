@@ -61,7 +61,7 @@ def _row(attempt: LinkAttempt) -> tuple[str, ...]:
     why = attempt.withdrawn or handed or (attempt.reason if attempt.is_pending and attempt.is_alive else "")
     limit = "" if attempt.limit_s is None else f"limit {attempt.limit_s / HOUR_S:g} h"
     nodes = "" if attempt.nodes is None else counted(attempt.nodes, "node")
-    note = "; ".join(filter(None, (limit, nodes, why)))
+    note = "; ".join(filter(None, (limit, nodes, attempt.qos and f"QOS {attempt.qos}", why)))
     end_s = None if attempt.is_alive else attempt.end_s
     times = (_time(attempt.submit_s), _time(attempt.start_s), _time(end_s))
     cells = (f"{attempt.link}.{attempt.number}", attempt.job_id or "-", state, *times, note)

@@ -36,6 +36,8 @@ def arguments(chain: Chain, attempt: LinkAttempt) -> list[str]:
         own.append(f"--time-min={-(-least_s // 60)}")
     if attempt.nodes is not None:
         own.append(f"--nodes={attempt.nodes}")
+    if attempt.qos:
+        own.append(f"--qos={attempt.qos}")
     if attempt.after:
         own.append(f"--dependency={attempt.after}")
     if option(chain.submitted_options, "--chdir", "-D") is None:

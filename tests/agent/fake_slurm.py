@@ -42,6 +42,7 @@ class FakeJob:
     reason: str = "Priority"
     restarts: int = 0
     least_s: int | None = None  # --time-min: what it gets at its start
+    qos: str = "normal"
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class FakeSlurm:
 
     def submit(
         self, name: str, dependency: str = "", user: str = ME, nodes: int | None = None, limit_s: int | None = None,
-        least_s: int | None = None,
+        least_s: int | None = None, qos: str = "normal",
     ) -> FakeJob:  # fmt: skip
         """Queue a job."""
         plan = self.plan(name)
@@ -93,6 +94,7 @@ class FakeSlurm:
             plan.exit_status,
             dependency,
             least_s=least_s,
+            qos=qos,
         )
         self.next_id += 1
         self.jobs.append(job)
@@ -179,7 +181,7 @@ class FakeSlurm:
         minutes = job.limit_s // 60
         return {
             "JobArrayID": str(job.id), "JobID": str(job.id), "Name": job.name, "UserName": job.user,
-            "Account": "science", "Partition": "gpu", "QOS": "normal", "State": job.state, "Reason": job.reason,
+            "Account": "science", "Partition": "gpu", "QOS": job.qos, "State": job.state, "Reason": job.reason,
             "NumNodes": str(job.nodes), "TimeLimit": f"{minutes // 60}:{minutes % 60:02}:00",
             "SubmitTime": str(job.submit_s), "StartTime": _shown(job.start_s), "EndTime": _shown(end_s),
             "PriorityLong": "100", "RestartCnt": str(job.restarts), "Comment": "(null)", "NodeList": "",
@@ -197,6 +199,7 @@ class FakeSlurm:
             limit_s=limit_s,
             least_s=least_s,
             nodes=int(nodes) if nodes else None,
+            qos=_value(argv, "--qos") or "normal",
         )
         return f"{job.id}\n"
 

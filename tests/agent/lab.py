@@ -18,7 +18,7 @@ from agent.chains.loop import Agent, AgentServices
 from agent.chains.state import ChainState, Folder, new_chain_state
 from agent.futures import Site
 from agent.sight import ClusterObservation, LinkStarts, SlurmRequest
-from agent.slurm.limits import UserLimits
+from agent.slurm.limits import QosTable, UserLimits
 from agent.slurm.queue import Queue, SqueueJob, read_queue
 from agent.slurm_time import SlurmTime
 from features.observe import FEATURES, VERSION
@@ -76,6 +76,8 @@ class FakeEyes:
     is_blind: bool = False
     ages_held: bool = False
     node_waits_h: Mapping[int, float] = field(default_factory=dict)  # by nodes, in place of those by limit
+    qos: QosTable = field(default_factory=QosTable)
+    qos_waits_h: Mapping[str, float] = field(default_factory=dict)  # by QOS, in place of those by limit
 
     def look(self, now_s: int) -> Queue:
         """The queue of now."""
@@ -96,16 +98,18 @@ class FakeEyes:
         budget_s: float,
         queued: SqueueJob | None,
         nodes: int | None = None,
+        qos: str = "",
     ) -> LinkStarts:
         """Two futures: a link waits for `waits_h` of its limit, or 0 h; a queued one starts at its dependency's end."""
-        wait_h = self.node_waits_h.get(nodes or 0, self.waits_h(limit_s / HOUR_S))
+        wait_h = self.node_waits_h.get(nodes or 0, self.qos_waits_h.get(qos, self.waits_h(limit_s / HOUR_S)))
         seen = ClusterObservation(cast(Snapshot, None), {"start_estimate_h": wait_h, **self.extra}, {})
         at_s = self.commands.slurm.now_s + round(HOUR_S * wait_h)
         return LinkStarts(seen, [] if self.is_blind else [at_s, at_s])
 
-    def allowed(self) -> tuple[int, UserLimits]:
+    def allowed(self, qos: str = "") -> tuple[int, UserLimits]:
         """The partition of the fake, and what the test sets."""
-        return 12 * HOUR_S, self.limits
+        limits = self.qos.by_name[qos].limits if qos else self.limits
+        return min(12 * HOUR_S, limits.wall_s), limits
 
 
 @dataclass
@@ -122,6 +126,8 @@ class Lab:
     is_blind: bool = False  # no futures can be simulated
     ages_held: bool = False  # a held job gains priority
     node_waits_h: dict[int, float] = field(default_factory=dict)
+    qos: QosTable = field(default_factory=QosTable)
+    qos_waits_h: dict[str, float] = field(default_factory=dict)
     jump_s: float = 0.0  # of the machine's clock against Slurm's
     end_s: int = 0  # after which a test has gone on for too long
 
@@ -145,7 +151,7 @@ class Lab:
             self.commands, self.time(), self.pause, self.log.append,
             lambda request, site: FakeEyes(
                 self.commands, request, self.extra, site, lambda limit_h: self.waits_h(limit_h), self.limits,
-                self.is_blind, self.ages_held, self.node_waits_h,
+                self.is_blind, self.ages_held, self.node_waits_h, self.qos, self.qos_waits_h,
             ),
             {"HOME": "/root"}, lambda: self.stop, self.path / "agent.toml",
         )  # fmt: skip
