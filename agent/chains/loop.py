@@ -313,7 +313,7 @@ class Agent:
         queued = [job for job in jobs if job.id not in own and LINK.search(job.name) and not job.start_s]
         self._room = bound.user - len(queued)
         if self.chain.is_planned:
-            self._room = min(self._room, self._decider.room(jobs, own))
+            self._room = min(self._room, self._decider.room(jobs, self.state))
 
     def _check_nodes(self) -> None:
         """Fix the number of nodes once a script ignores that of a link."""

@@ -9,7 +9,7 @@ Within a plan the QOS of a link is "" for the script's own, else one of the chai
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -31,7 +31,7 @@ from agent.chains.plan import (
     plan_candidates,
     plan_moment,
 )
-from agent.chains.state import Busy
+from agent.chains.state import Busy, ChainState
 from agent.futures import BUDGET_S, Site
 from agent.sight import ClusterObservation, LinkStarts, SlurmRequest
 from agent.slurm.commands import SlurmError
@@ -156,7 +156,7 @@ class Decider:
         self.like: SqueueJob | None = None  # the last link that was seen running
         self.measured_s: int | None = None  # restart cost, s, by the output of the last links; None: the declared one
         self.is_elastic = chain.least_nodes is not None
-        self._full: set[str] = set()  # QOS that take no further job of the user
+        self._full: set[str] = set()  # QOS that take no further link now
 
     @property
     def site(self) -> Site | None:
@@ -175,17 +175,19 @@ class Decider:
         table = self.eyes.qos
         return ["", *(name for name in self.chain.qos_choice if name in table.by_name and name != table.own)]
 
-    def room(self, jobs: Sequence[SqueueJob], own: Set[str]) -> int:
+    def room(self, jobs: Sequence[SqueueJob], state: ChainState) -> int:
         """Count the links that may be queued by the limits on submitted jobs (MaxSubmitJobs), at least one.
 
-        jobs: the user's, pending or running. own: ids of the chain's queued links. Remembers which QOS are full.
+        jobs: the user's, pending or running. Remembers which QOS are full, or refused the last link.
         """
         left, table = dict[str, int](), self.eyes.qos
+        own = {attempt.job_id for attempt in state.attempts if attempt.is_queued}
         for qos in self._qos():
             name, most = qos or table.own, self.eyes.allowed(qos)[1].submitted
             known = table.by_name.get(name, UserQos())
             left[qos] = most - sum(known.counts(name, job.qos) for job in jobs)
-        self._full = {qos for qos, jobs_left in left.items() if jobs_left <= 0}
+        refused = {attempt.qos for attempt in state.attempts[-1:] if attempt.how == "REFUSED" and attempt.qos}
+        self._full = refused | {qos for qos, jobs_left in left.items() if jobs_left <= 0}
         return max(max(left.values()) + sum(job.id in own for job in jobs), 1)
 
     def decide(

@@ -12,6 +12,7 @@ import pytest
 from agent.chains import chain as chains
 from agent.chains import status
 from agent.chains.state import Folder, LinkAttempt
+from agent.slurm.commands import SlurmError
 from agent.slurm.limits import QosTable, UserLimits, UserQos
 from tests.agent.chains.test_planned import planned
 from tests.agent.lab import Lab, advance_until, chain_of, run
@@ -79,6 +80,19 @@ def test_a_qos_that_the_user_may_not_use_any_more_is_no_candidate(tmp_path: Path
     lab.qos = QosTable()
     assert lab.run() == 0
     assert {one.qos for one in lab.slurm.jobs} == {"normal"}
+
+
+def test_after_a_refusal_a_link_has_the_scripts_own_qos(tmp_path: Path) -> None:
+    """As by a plugin of this site that lets nobody use QOS short now."""
+    lab = choosing(tmp_path, {"": 0.5, "short": 0.1}, links=1)
+
+    def refuse(argv: tuple[str, ...]) -> None:
+        if argv[0] == "sbatch" and "--qos=short" in argv:
+            raise SlurmError("refused", "sbatch", "Invalid qos specification")
+
+    lab.commands.before = refuse
+    assert lab.run() == 0
+    assert [(one.qos, one.how) for one in lab.state.attempts] == [("short", "REFUSED"), ("", "TIMEOUT")]
 
 
 def test_without_futures_a_link_has_the_scripts_own_qos(tmp_path: Path) -> None:
