@@ -167,11 +167,18 @@ class _Line:
         return value
 
     def candidate(self) -> Line:
-        """Return what a plan expected of the limit that it chose; {} without a plan."""
+        """Return what a plan expected of the link that it chose; {} without a plan."""
         value = self._values.get("candidates", [])
         if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
             raise ValueError(f"candidates is {_shown_value(value)}, not a list of objects")
-        return next((one for one in value if one.get("limit_s") == self._values.get("limit_s")), {})
+        chosen = self._values
+        least_s, qos = chosen.get("least_s") or chosen.get("limit_s"), chosen.get("qos") or ""
+
+        def is_chosen(one: Line) -> bool:
+            same = one.get("limit_s"), one.get("least_s", least_s), one.get("qos") or ""
+            return same == (chosen.get("limit_s"), least_s, qos) and chosen.get("nodes") in (None, one.get("nodes"))
+
+        return next(filter(is_chosen, value), {})
 
     def hidden(self) -> str:
         """Return the names of the features that could not be observed, joined by commas."""

@@ -67,6 +67,13 @@ ROWS = (
     Row("a plan", agent_line(by="plan", limit_s=7200, candidates=[{"limit_s": 3600, "interruption_h": 2.0},
                                                                   {"limit_s": 7200, "interruption_h": 0.5}]),
         "what it expects of the limit that it chose", row={"limit_s": 7200, "expected_interruption_s": 1800}),
+    Row("a plan of one QOS, least limit and number of nodes",
+        agent_line(by="plan", limit_s=7200, least_s=3600, nodes=2, qos="short", candidates=[
+            {"limit_s": 7200, "least_s": least_s, "nodes": nodes, "qos": qos, "interruption_h": lost_h}
+            for least_s, nodes, qos, lost_h in (
+                (3600, 2, "", 4.0), (7200, 2, "short", 3.0), (3600, 4, "short", 2.0), (3600, 2, "short", 0.5),
+            )
+        ]), "what it expects of that link", row={"limit_s": 7200, "expected_interruption_s": 1800}),
     Row("a decision without a plan", agent_line(), "neither limit nor expectation",
         row={"limit_s": None, "expected_interruption_s": None}),
     _refused("candidates in words", agent_line(candidates="two"), "candidates is 'two', not a list of objects"),
