@@ -57,6 +57,8 @@ class WholeSlurm(CheckedSlurm):
         """What a command prints. Raises SlurmError."""
         if argv[0] == "sinfo":
             return "mixed|n[1-4]\n"
+        if argv[0] == "sacctmgr" and "user" in argv:
+            return "science|science|normal\n"
         if argv[0] == "sacctmgr":
             return "||normal||||||\n" if "association" in argv else "normal|||||||||\n"
         if argv[0] == "scontrol" and argv[-1] == "config":

@@ -65,6 +65,13 @@ def test_limits_of_a_qos_count_its_own_jobs_alone_and_bind_no_one_else() -> None
     assert min(late.starts_s) > NOW + 1 and late.estimate_s == 4 * HOUR, "one of the two would leave room at once"
 
 
+def test_limits_of_the_scripts_own_qos_do_not_bind_a_link_of_another() -> None:
+    """MaxJobsPerUser is 1 under QOS normal and 2 under `pair`, of which one job runs."""
+    slurm = cluster(replace(ME, qos="pair"), max_jobs="1", more_qos=["pair||2|||||||"])
+    found = starts(seen_by(slurm), "pair")
+    assert found.estimate_s == 0 and max(found.starts_s) <= NOW + 60
+
+
 def test_a_queued_link_has_the_limits_of_its_own_qos() -> None:
     queued = waiting(30, user="me", nodes=2, qos="short", priority=100)
     for predecessor, least_s in ((ME, 0), (replace(ME, qos="short"), 4 * HOUR)):

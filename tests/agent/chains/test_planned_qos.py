@@ -9,13 +9,17 @@ from typing import Any
 
 import pytest
 
+from agent import cli
 from agent.chains import chain as chains
 from agent.chains import status
 from agent.chains.state import Folder, LinkAttempt
+from agent.sight import LinkStarts
 from agent.slurm.commands import SlurmError
 from agent.slurm.limits import QosTable, UserLimits, UserQos
 from tests.agent.chains.test_planned import planned
-from tests.agent.lab import Lab, advance_until, chain_of, run
+from tests.agent.fake_slurm import FakeCommands
+from tests.agent.faults import WholeSlurm
+from tests.agent.lab import FakeEyes, Lab, advance_until, chain_of, run
 from traces.units import HOUR_S
 
 SHORT = UserQos(UserLimits(wall_s=2 * HOUR_S), usage_factor=2.0)
@@ -57,6 +61,7 @@ def test_a_qos_that_takes_no_further_job_is_no_candidate(tmp_path: Path) -> None
     advance_until(lab, agent, 2.0)
     assert [one.qos for one in lab.slurm.jobs] == ["short", "normal"]
     assert {one["qos"] for one in lab.journal("decision")[-1]["candidates"]} == {""}
+    assert agent._decider.eyes.request.qos == "", "the script's own, not that of the running link"
 
 
 def test_the_scripts_own_qos_may_be_full_and_another_not(tmp_path: Path) -> None:
@@ -98,6 +103,19 @@ def test_after_a_refusal_a_link_has_the_scripts_own_qos(tmp_path: Path) -> None:
 def test_without_futures_a_link_has_the_scripts_own_qos(tmp_path: Path) -> None:
     lab = choosing(tmp_path, {"": 0.5, "short": 0.1})
     lab.is_blind = True
+    assert lab.run() == 0
+    assert {one.qos for one in lab.slurm.jobs} == {"normal"}
+
+
+def test_without_futures_of_another_qos_that_is_no_candidate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the time for them ran out."""
+    lab, starts = choosing(tmp_path, {"": 0.5, "short": 0.1}), FakeEyes.starts
+
+    def some(self: FakeEyes, *arguments: Any) -> LinkStarts:
+        found = starts(self, *arguments)
+        return replace(found, starts_s=[]) if arguments[-1] == "short" else found
+
+    monkeypatch.setattr(FakeEyes, "starts", some)
     assert lab.run() == 0
     assert {one.qos for one in lab.slurm.jobs} == {"normal"}
 
@@ -147,3 +165,14 @@ def test_a_choice_that_cannot_be_is_refused(
     script = str(chain_of(tmp_path).script)
     code, err = run(capsys, "run", script, "--links", "2", *arguments)
     assert code == 2 and why in err and err.count("\n") == 1
+
+
+def test_run_refuses_a_qos_that_the_user_may_not_use(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain, commands = chain_of(tmp_path), FakeCommands(WholeSlurm())
+    commands.before = lambda argv: pytest.fail("it submits") if argv[0] == "sbatch" else None
+    monkeypatch.setattr(cli, "Commands", lambda: commands)
+    given = ("run", str(chain.script), "--links", "2", "--state", str(tmp_path / "s"), "--plan", "auto")
+    code, err = run(capsys, *given, "--qos-choice", "short")
+    assert code == 2 and "may not use QOS short, but normal" in err and err.count("\n") == 1
