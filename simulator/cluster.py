@@ -1,7 +1,7 @@
 """One interface to every simulated cluster: advance it, copy it, submit jobs into the copy, and observe it.
 
 A *cluster* never changes: it holds the trace, the machine, the rules, and the working memory of one thread. A *branch*
-changes: it holds the waiting and running jobs and the time. Seven functions take both:
+changes: it holds the waiting and running jobs and the time. Eight functions take both:
 
     advance(cluster, branch, until_s)           simulate up to and including until_s
     copy(cluster, target, source)               make target equal to source
@@ -10,6 +10,7 @@ changes: it holds the waiting and running jobs and the time. Seven functions tak
     place_of(cluster, branch, job, submit_s)    count the pending jobs ahead of it if it is submitted at submit_s
     visible_state(cluster, branch, now_s)       return everything visible in the branch at now_s
     withdraw(cluster, branch, job, now_s)       cancel a job given to submit, or end it (not in the recorded world)
+    relimit(cluster, branch, job, limit_s)      change the limit of a job given to submit (not in the recorded world)
 
 Plain code and numba's compiled code may call them. Compiled calls cost as little as direct calls, because numba chooses
 the implementation by the type of `cluster` when it compiles the caller.
@@ -40,6 +41,7 @@ Cluster: TypeAlias = tuple[Any, ...]  # a world's own NamedTuple
 Branch: TypeAlias = Any  # a world's own NamedTuple or block
 
 NO_LIMIT = 1_000_000  # of a user's jobs or nodes, if nothing limits them
+NOT_RECORDED = "the recorded world takes its cluster from the record again"
 
 WORLDS: dict[str, str] = {  # name -> module with `build`, imported on demand
     "flat": "simulator.flat.world",
@@ -84,6 +86,9 @@ class Built(NamedTuple):
     branch: Callable[[int, int], Branch]
     """branch(rows, remembered): a branch before the first job, with room for `rows` waiting jobs (and running jobs, if
     they share the room). It shows the last `remembered` starts and ends; 0 for a branch that is never observed."""
+    resize: Callable[[Any, int, int], None]
+    """resize(cluster, job, nodes): let extra row `job`, which no branch holds, ask for that many nodes, at most those
+    that it was built with."""
     user: int = 0  # number of the extra jobs' user in `Visible`
 
 
@@ -105,6 +110,7 @@ class Operations(NamedTuple):
     place_of: Callable[..., int]
     visible_state: Callable[..., Visible]
     withdraw: Callable[..., None] | None = None
+    relimit: Callable[..., None] | None = None
 
 
 _IMPLEMENTED: dict[type, Operations] = {}  # type of a cluster -> its operations
@@ -183,8 +189,19 @@ def withdraw(cluster: Cluster, branch: Branch, job: int, now_s: int) -> None:
     The branch has advanced to the second before `now_s`. Others may start in that second.
     """
     operation = _IMPLEMENTED[type(cluster)].withdraw
-    assert operation is not None, "the recorded world takes its cluster from the record again"
+    assert operation is not None, NOT_RECORDED
     operation(cluster, branch, job, now_s)
+
+
+def relimit(cluster: Cluster, branch: Branch, job: int, limit_s: int) -> None:
+    """Let extra row `job` have that limit, and run for all of it, from the next second of the branch on.
+
+    It keeps the place of its submission. The limit counts for every branch of the cluster in which the row has not
+    started; those in which it waits take it into their queue by this call alone. Plain code alone calls it.
+    """
+    operation = _IMPLEMENTED[type(cluster)].relimit
+    assert operation is not None, NOT_RECORDED
+    operation(cluster, branch, job, limit_s)
 
 
 def _overloaded(name: str) -> Callable[..., Any]:

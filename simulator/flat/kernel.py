@@ -33,7 +33,11 @@ from simulator.flat.state import (
     NONE,
     NOW,
     QUEUE_COLUMNS,
+    QUEUE_ESTIMATE,
     QUEUE_HEAD,
+    QUEUE_JOB,
+    QUEUE_RANK,
+    QUEUE_SUBMIT,
     QUEUE_TAIL,
     RELEASE_COLUMNS,
     RUNNING,
@@ -51,6 +55,7 @@ from simulator.flat.state import (
     enqueue,
     estimate_of,
     has_room,
+    position_of,
 )
 from simulator.marks import NO_ROOM as NO_ROOM
 from simulator.recent import new_recent
@@ -130,6 +135,39 @@ def submit(state: FlatState, job: int, submit_s: int) -> None:
     if state.scalars[INJECTED_JOB] == NONE:
         state.scalars[INJECTED_JOB] = job
     state.scalars[INJECTED_LAST], state.scalars[INJECTED_SUBMIT] = job, submit_s
+
+
+@kernel
+def relimit(jobs: FlatJobs, knobs: FlatKnobs, state: FlatState, job: int, limit_s: int) -> None:
+    """Let row `job` have that limit and run time; if it pends, with the rank of that limit, by its submission."""
+    jobs.limit_s[job] = jobs.run_s[job] = limit_s
+    i = position_of(state, job)
+    if i == NONE:
+        return
+    queue, submit_s = state.queue, state.queue[i, QUEUE_SUBMIT]
+    queue[i, QUEUE_ESTIMATE] = limit_s
+    queue[i, QUEUE_RANK] = rank(knobs.scheduler, jobs, knobs, job, submit_s, limit_s)
+    while i > state.scalars[QUEUE_HEAD] and _is_before(queue, i, i - 1):
+        _swap(queue, i, i - 1)
+        i -= 1
+    while i + 1 < state.scalars[QUEUE_TAIL] and _is_before(queue, i + 1, i):
+        _swap(queue, i, i + 1)
+        i += 1
+
+
+@kernel_inline
+def _is_before(queue: Int64s, i: int, other: int) -> bool:
+    """Whether the job of row i of the queue comes before that of row `other` by rank, submission and row."""
+    return bool(
+        (queue[i, QUEUE_RANK], queue[i, QUEUE_SUBMIT], queue[i, QUEUE_JOB])
+        < (queue[other, QUEUE_RANK], queue[other, QUEUE_SUBMIT], queue[other, QUEUE_JOB])
+    )
+
+
+@kernel_inline
+def _swap(queue: Int64s, i: int, other: int) -> None:
+    for column in range(QUEUE_COLUMNS):
+        queue[i, column], queue[other, column] = queue[other, column], queue[i, column]
 
 
 @kernel_inline

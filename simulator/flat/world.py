@@ -67,8 +67,11 @@ def build(
     def branch(rows: int, remembered: int) -> FlatState:
         return clock.new_state(knobs, count, rows, alive, remembered)
 
+    def resize(cluster: FlatCluster, job: int, nodes: int) -> None:
+        cluster.jobs.size[job] = nodes
+
     clusters = tuple(FlatCluster(jobs, knobs, np.full(count + extra, NONE)) for _ in range(threads))
-    return Built(clusters, count, capacity, branch)
+    return Built(clusters, count, capacity, branch, resize)
 
 
 @kernel
@@ -105,6 +108,11 @@ def _withdraw(cluster: FlatCluster, branch: FlatState, job: int, now_s: int) -> 
     withdraw(branch, job, now_s)
 
 
+@kernel
+def _relimit(cluster: FlatCluster, branch: FlatState, job: int, limit_s: int) -> None:
+    clock.relimit(cluster.jobs, cluster.knobs, branch, job, limit_s)
+
+
 @njit
 def _visible(cluster: FlatCluster, branch: FlatState, now_s: int) -> Visible:
     jobs, scalars, recent = cluster.jobs, branch.scalars, branch.recent
@@ -136,4 +144,6 @@ def _visible(cluster: FlatCluster, branch: FlatState, now_s: int) -> Visible:
     )
 
 
-interface.implement(FlatCluster, Operations(_advance, _copy, _submit, _start_of, _place_of, _visible, _withdraw))
+interface.implement(
+    FlatCluster, Operations(_advance, _copy, _submit, _start_of, _place_of, _visible, _withdraw, _relimit)
+)

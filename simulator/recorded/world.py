@@ -80,8 +80,11 @@ def build_with(
     def branch(rows: int, remembered: int) -> RecordedBranch:
         return new_branch(first, remembered)  # with room for all jobs
 
+    def resize(cluster: RecordedCluster, job: int, nodes: int) -> None:
+        cluster.jobs.size[job] = nodes
+
     most = max(rules.nodes, int(happened.peak[0].max(initial=0)))
-    return Built((first, *others), len(record), most, branch)
+    return Built((first, *others), len(record), most, branch, resize)
 
 
 def _beyond(record: RecordedTrace, extra: Extra, points_per_hour: float | None) -> Beyond:

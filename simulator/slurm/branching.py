@@ -10,7 +10,9 @@ keep it longest, so it becomes free only when all of it is free.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +26,7 @@ from simulator.slurm.compiled import kernel as clock
 from simulator.slurm.compiled.bits import as_words, count_bits
 from simulator.slurm.compiled.limits import over_limit, throttled
 from simulator.slurm.compiled.moves import withdraw
-from simulator.slurm.compiled.priority import priority
+from simulator.slurm.compiled.priority import priority, static_priority
 from simulator.slurm.compiled.state import (
     DRAINED,
     HELD,
@@ -44,7 +46,7 @@ from simulator.slurm.compiled.state import (
     copy_state,
 )
 from simulator.slurm.inputs.jobs import flat
-from simulator.slurm.inputs.prepare import Prepared, new_branch, prepared
+from simulator.slurm.inputs.prepare import Prepared, charges, new_branch, prepared
 from simulator.slurm.inputs.submitted import Submitter, user_limits, with_jobs
 from simulator.slurm.world import NEVER, NONE, PLACEABLE, REASONS, RESERVATION, UNPLACEABLE, SlurmWorld
 from simulator.workload import Workload
@@ -101,8 +103,25 @@ def build(world: SlurmWorld, submitter: Submitter, *, extra: int, nodes: int, li
         len(world.jobs),
         int(members[submitter.partition].sum()),
         lambda rows, remembered: new_branch(ready[0], rows, remembered),
+        _resizer(whole),
         submitter.user,
     )
+
+
+def _resizer(world: SlurmWorld) -> Callable[[BranchableSlurm, int, int], None]:
+    """Return `Built.resize` of a world whose last job is an extra one."""
+
+    @cache
+    def priced(nodes: int) -> tuple[float, int]:
+        """Return the priority without age and fair share, and the charge, of an extra job of that many nodes."""
+        alike = replace(world, jobs=replace(world.jobs, nodes=np.full(len(world.jobs), nodes)))
+        return float(static_priority(alike)[-1]), int(charges(alike, alike.jobs.partition)[-1])
+
+    def resize(cluster: BranchableSlurm, job: int, nodes: int) -> None:
+        jobs = cluster.run.jobs
+        jobs.nodes[job], (jobs.static[job], jobs.charge[job]) = nodes, priced(nodes)
+
+    return resize
 
 
 def of_workload(workload: Workload, *, capacity: int, extra: int, nodes: int, limit_s: int, threads: int) -> Built:
@@ -148,6 +167,11 @@ def _start_of(cluster: BranchableSlurm, branch: SlurmState, job: int) -> int:
 @kernel
 def _withdraw(cluster: BranchableSlurm, branch: SlurmState, job: int, now_s: int) -> None:
     withdraw(cluster.run, branch, job, now_s)
+
+
+@kernel
+def _relimit(cluster: BranchableSlurm, branch: SlurmState, job: int, limit_s: int) -> None:
+    cluster.run.jobs.limit_s[job] = cluster.run.jobs.run_s[job] = limit_s
 
 
 @kernel
@@ -273,4 +297,6 @@ def _visible(cluster: BranchableSlurm, branch: SlurmState, now_s: int) -> Visibl
     )
 
 
-interface.implement(BranchableSlurm, Operations(_advance, _copy, _submit, _start_of, _place_of, _visible, _withdraw))
+interface.implement(
+    BranchableSlurm, Operations(_advance, _copy, _submit, _start_of, _place_of, _visible, _withdraw, _relimit)
+)

@@ -206,7 +206,7 @@ CHAINS = ("evaluate", "--world", "calibrated", "--from", "2026-03-02", "--to", "
         ((*CHAINS, "10d", "--policies", "oracle", "--agents", "30%"), "--policies oracle with --agents"),
         (
             (*CHAINS, "10d", "--policies", "plan-time-min", "--agents", "30%"),
-            "--policies plan-time-min: it plays chains one at a time",
+            "--policies plan-time-min with --agents 30%: it plays chains one at a time",
         ),
         ((*CHAINS[:-1], "--policies", "plan", "--agents", "30%"), "--agents 30% without --chains"),
         ((*CHAINS[:-1], "--policies", "forest", "--plots", "page.html"), "--plots page.html without --chains"),

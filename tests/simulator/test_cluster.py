@@ -214,6 +214,20 @@ def test_a_submitted_job_starts_as_if_it_were_in_the_trace(row: Row, data: st.Da
 @each
 @cases
 @given(data=st.data())
+def test_a_resized_job_starts_as_one_of_its_size(row: Row, data: st.DataObject) -> None:
+    """A world is built for jobs of the whole cluster; a job of fewer nodes is written into the trace."""
+    workload, capacity, nodes, at = drawn(data, row)
+    cluster, branch, world = built(row, workload, capacity, capacity)
+    world.resize(cluster, world.first_extra, nodes)
+    assert advance(cluster, branch, at - 1) == 0
+    submit(cluster, branch, world.first_extra, at)
+    whole, rows = with_jobs(workload, (at, nodes))
+    assert start_of(cluster, branch, world.first_extra) == row.twin(whole, capacity)[rows[0]]
+
+
+@each
+@cases
+@given(data=st.data())
 def test_a_branch_shares_nothing_with_its_copy(row: Row, data: st.DataObject) -> None:
     """Whatever happens in the copy: the source stays as it is and has the future that it would have had."""
     workload, capacity, nodes, at = drawn(data, row)

@@ -20,6 +20,7 @@ class _Job:
     run: int  # time until it ends by itself or at its limit
     estimate: int
     cancel: int | None = None  # when it leaves the queue, if it waits then
+    other: tuple[int, int] | None = None  # from when on it is planned with another run time, and that
     start: int = -1
 
     @property
@@ -36,6 +37,7 @@ class _Cluster:
         self.now = 0
         self.pending: list[_Job] = []
         self.running: list[_Job] = []
+        self.changing: list[_Job] = []  # jobs whose limits change
 
     @property
     def free(self) -> int:
@@ -43,6 +45,11 @@ class _Cluster:
 
     def fits(self, job: _Job) -> bool:
         return job.size <= self.free
+
+    def change_limits(self) -> None:
+        for job in self.changing:
+            if job.other is not None and job.start < 0 and job.other[0] <= self.now:
+                job.estimate = job.other[1]
 
     def start(self, job: _Job) -> None:
         assert self.fits(job)
@@ -64,20 +71,24 @@ def simulate(
     pass_: str = "event",
     kill_at_limit: bool = False,
     cancel_s: Mapping[int, int] | None = None,
+    limit_from: Mapping[int, tuple[int, int]] | None = None,
 ) -> list[int]:
     """Return the start of each job, s; arguments as for `simulator.flat.replay.simulate`, unchecked.
 
-    cancel_s: by row, when a job is cancelled if it waits then; before the second's ends and submissions.
+    cancel_s: by row, when a job is cancelled if it waits then; before the second's ends and submissions. limit_from: by
+    row, a second, and the limit that a job which has not started then has from there on.
     """
     jobs = []
     for number in range(len(workload)):
         run, limit = int(workload.run_s[number]), int(workload.limit_s[number])
+        other = (limit_from or {}).get(number)
         if kill_at_limit or scheduler == "mirage":
-            run = min(run, limit)
+            run = min(run, other[1] if other else limit)
         planned = run if estimate == "exact" else limit
-        cancel = (cancel_s or {}).get(number)
-        jobs.append(_Job(number, int(workload.submit_s[number]), int(workload.size[number]), run, planned, cancel))
+        cancel, submit = (cancel_s or {}).get(number), int(workload.submit_s[number])
+        jobs.append(_Job(number, submit, int(workload.size[number]), run, planned, cancel, other))
     cluster = _Cluster(capacity)
+    cluster.changing = [job for job in jobs if job.other is not None]
     if scheduler == "mirage":
         _run_by_ticks(jobs, cluster)
     else:
@@ -91,6 +102,7 @@ def _run_by_events(jobs: list[_Job], cluster: _Cluster, schedule: _Pass, *, sing
         ends = sorted(cluster.running, key=lambda job: (job.end, job.number))
         cancels = [job.cancel for job in cluster.pending if job.cancel is not None]
         cluster.now = min([job.end for job in ends[:1]] + [job.submit for job in arriving[:1]] + cancels)
+        cluster.change_limits()
         leaving = [job for job in cluster.pending if job.cancel == cluster.now]
         ending = [job for job in ends if job.end == cluster.now]
         coming = [job for job in arriving if job.submit == cluster.now]
@@ -162,6 +174,7 @@ def _run_by_ticks(jobs: list[_Job], cluster: _Cluster) -> None:
     arriving = list(jobs)
     cluster.now = jobs[0].submit // 60 * 60 if jobs else 0
     while arriving or cluster.pending:
+        cluster.change_limits()
         cluster.running = [job for job in cluster.running if job.end > cluster.now]
         coming = [job for job in arriving if job.submit <= cluster.now]
         arriving = arriving[len(coming) :]

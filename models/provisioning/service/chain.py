@@ -14,8 +14,9 @@ over* is to end the serving link although a later one runs: the job must be able
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from simulator.recorded.record import NEVER
@@ -32,6 +33,7 @@ class LinkShape(NamedTuple):
 
 
 PLAIN = LinkShape()
+NOTHING: Mapping[int, int] = MappingProxyType({})  # no link gets another limit
 
 
 @dataclass
@@ -115,10 +117,10 @@ class ServiceView:
     futures: Callable[..., Int64s] | None
     """futures(limits_s, horizon_s, nodes=None): starts, epoch s, of a link of each limit submitted now, behind the
     queued links, in each future; at the horizon if it has not started by then. Int64, (limits, futures). None where the
-    world has no futures, as the next one. Only the recorded world takes other nodes."""
+    world has no futures, as the next one."""
     queued_futures: Callable[..., Int64s] | None
-    """queued_futures(horizon_s, limit_s=None): the same for the last of the queued links, (futures,); in the recorded
-    world also if it had another limit."""
+    """queued_futures(horizon_s, limit_s=None): the same for the last of the queued links, (futures,), also if it had
+    another limit."""
     would_start: Callable[[int], int] | None
     """would_start(limit_s): when a link submitted now will start. Only a clairvoyant player may ask; None
     where the start depends on other agents."""

@@ -5,11 +5,14 @@ A chain begins with a job that is submitted to the replayed trace, as the predec
 and delay the other jobs. No other chain is there.
 
 Each link is a row behind those of the trace. Rows are used again in turn, long after their links have ended.
+
+A link that may get less than it asks for (`Link.fits_s`) waits with its least limit, and has another from the second in
+which it starts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,9 +23,9 @@ from features.futures.summary import FUTURES
 from models.provisioning.futures.injected import Owners, cycles_within, play_flat_futures
 from models.provisioning.futures.recorded import most_arrivals
 from models.provisioning.pairs.injected import check_nodes, never_starts, observe_branch
-from models.provisioning.service.chain import Link, ServiceChain
+from models.provisioning.service.chain import NOTHING, Link, ServiceChain
 from models.provisioning.service.links import CYCLES_S, HORIZON_S
-from simulator.cluster import ANY_EXTRA, NONE, Build, advance, copy, start_of, submit, withdraw
+from simulator.cluster import ANY_EXTRA, NONE, Build, advance, copy, relimit, start_of, submit, withdraw
 from simulator.flat.future import FlatHistory, new_room
 from simulator.recorded.record import NEVER
 from simulator.workload import Workload
@@ -34,7 +37,7 @@ class InjectedCluster:
     """Any world of `simulator.cluster` in which jobs can be withdrawn (`ChainCluster`), without futures."""
 
     def __init__(self, build: Build, nodes: int, limit_s: int, longest_s: int, rows: int) -> None:
-        """Links of `nodes` nodes; the first of a chain has `limit_s`, none more than `longest_s`.
+        """The first link of a chain has `nodes` nodes and `limit_s`; none has more nodes, or more than `longest_s`.
 
         rows: four times as many as the links that a chain needs. Raises InputError for links that the cluster cannot
         hold.
@@ -95,13 +98,18 @@ class InjectedCluster:
         there = [*chain.queued, *chain.running(at_s)]
         self._row_of = {id(link): self._row_of[id(link)] for link in there if id(link) in self._row_of}
         for link, place in zip(submitted, self._free(len(submitted)), strict=True):
-            row = self._ask(place, link.limit_s)
+            row = self._ask(place, link.fits_s, link.shape.nodes)
             submit(self.cluster, self._branch, row, at_s)
             self._row_of[id(link)] = row
             self._next = (place + 1) % self.rows
 
-    def first_start(self, chain: ServiceChain, now_s: int) -> tuple[int, tuple[int, ...]]:
-        """When the first queued link starts, and the positions of those that start then, after a change or a start."""
+    def first_start(
+        self, chain: ServiceChain, now_s: int, granted: Mapping[int, int] = NOTHING
+    ) -> tuple[int, tuple[int, ...]]:
+        """When the first queued link starts, and the positions of those that start then, after a change or a start.
+
+        Links have the limits `granted` from `chain.due_s` on.
+        """
         self._reach(chain, now_s)
         copy(self.cluster, self._changed, self._branch)
         self._changed_s = self._at_s
@@ -111,16 +119,23 @@ class InjectedCluster:
         starts = self.starts(self.ahead)
         starts[rows] = NONE
         copy(self.ahead, self._leaf, self._branch)
+        if granted:
+            advance(self.ahead, self._leaf, chain.due_s - 1)
+        for place, limit_s in granted.items():
+            relimit(self.ahead, self._leaf, rows[place], limit_s)
         start_s = start_of(self.ahead, self._leaf, ANY_EXTRA)
+        if start_s != NONE:
+            advance(self.ahead, self._leaf, start_s)  # others may start in the same second
+        for place in granted:
+            relimit(self.ahead, self._leaf, rows[place], chain.queued[place].fits_s)
         if start_s == NONE:
             return NEVER, ()
-        advance(self.ahead, self._leaf, start_s)  # others may start in the same second
         return start_s, tuple(place for place, row in enumerate(rows) if starts[row] == start_s)
 
     def would_start(self, chain: ServiceChain, now_s: int, limit_s: int) -> int:
         """When a link of that limit starts that is submitted now, epoch s."""
         self._reach(chain, now_s)
-        row = self._ask(*self._free(1), limit_s)
+        row = self._ask(self._free(1)[0], limit_s)
         copy(self.ahead, self._leaf, self._branch)
         submit(self.ahead, self._leaf, row, now_s)
         start_s = start_of(self.ahead, self._leaf, row)
@@ -130,16 +145,24 @@ class InjectedCluster:
         """Nodes of a chain's links."""
         return self.nodes
 
-    def observation(self, chain: ServiceChain, now_s: int, limit_s: int) -> Float32s:
+    def observation(self, chain: ServiceChain, now_s: int, limit_s: int, nodes: int | None = None) -> Float32s:
         """The observation before a link of that limit is submitted."""
         self._reach(chain, now_s)
         last, seen = chain.started[-1], np.zeros(len(observe.FEATURES), np.float32)
-        pair = (last.start_s, last.start_s - last.submit_s, last.end_s, self.nodes, limit_s, self.world.user)
-        observe_branch(self.cluster, self._branch, now_s, self._ask(*self._free(1), limit_s), pair, seen)
+        row, wait_s = self._ask(self._free(1)[0], limit_s, nodes), last.start_s - last.submit_s
+        pair = (last.start_s, wait_s, last.end_s, nodes or self.nodes, limit_s, self.world.user)
+        observe_branch(self.cluster, self._branch, now_s, row, pair, seen)
         return seen
 
     def _reach(self, chain: ServiceChain, now_s: int) -> None:
         """Advance to what may be known at `now_s`: all before it, and the second of the last start."""
+        limits_s = self.jobs(self.cluster).limit_s
+        for link in chain.started:
+            row = self._row_of.get(id(link))
+            if row is not None and limits_s[row] != link.limit_s:  # granted since
+                self._advance(link.start_s - 1)
+                relimit(self.cluster, self._branch, row, link.limit_s)
+                relimit(self.ahead, self._leaf, row, link.limit_s)
         self._advance(max(now_s - 1, chain.started[-1].start_s))
 
     def _advance(self, until_s: int) -> None:
@@ -148,18 +171,18 @@ class InjectedCluster:
             self._at_s = until_s
 
     def _free(self, count: int) -> list[int]:
-        """The next places without a link, rising."""
+        """The next places without a link that follow one another."""
         taken = {row - self.world.first_extra for row in self._row_of.values()}
-        free = [place for place in range(self.rows) if place not in taken]
-        coming = [place for place in free if place >= self._next]
-        return (coming if len(coming) >= count else free)[:count]
+        places = [range(first, first + count) for first in range(self.rows - count + 1)]
+        return list(next(some for some in (*places[self._next :], *places) if taken.isdisjoint(some)))
 
-    def _ask(self, place: int, limit_s: int) -> int:
-        """Let a row beyond the trace have that limit, and return it."""
+    def _ask(self, place: int, limit_s: int, nodes: int | None = None) -> int:
+        """Let a row beyond the trace have that limit and number of nodes, and return it."""
         row = self.world.first_extra + place
         for cluster in (self.cluster, self.ahead):
             jobs = self.jobs(cluster)
             jobs.limit_s[row] = jobs.run_s[row] = limit_s
+            self.world.resize(cluster, row, nodes or self.nodes)
         return row
 
 
@@ -193,22 +216,28 @@ class FlatChainCluster(InjectedCluster):
         self._known_s = NONE
         return super().chain(number)
 
-    def futures(self, chain: ServiceChain, now_s: int, limits_s: Sequence[int], horizon_s: int) -> Int64s:
+    def futures(
+        self, chain: ServiceChain, now_s: int, limits_s: Sequence[int], horizon_s: int, nodes: int | None = None
+    ) -> Int64s:
         """When a link of each limit submitted now would start in each future, behind the queued ones."""
         self._reach(chain, now_s)
         starts = np.zeros((len(limits_s), FUTURES), np.int64)
         for limit_s, found in zip(limits_s, starts, strict=True):
-            self._play(self._ask(*self._free(1), limit_s), now_s, horizon_s, found)
+            self._play(self._branch, self._ask(self._free(1)[0], limit_s, nodes), now_s, horizon_s, found)
         return starts
 
-    def queued_futures(self, chain: ServiceChain, now_s: int, horizon_s: int) -> Int64s:
-        """The same for the last of the queued links, (futures,)."""
+    def queued_futures(self, chain: ServiceChain, now_s: int, horizon_s: int, limit_s: int | None = None) -> Int64s:
+        """The same for the last of the queued links, (futures,). limit_s: as if it had this limit from now on."""
         self._reach(chain, now_s)
-        starts = np.zeros(FUTURES, np.int64)
-        self._play(self._row_of[id(chain.queued[-1])], now_s, horizon_s, starts)
+        link, starts = chain.queued[-1], np.zeros(FUTURES, np.int64)
+        row = self._row_of[id(link)]
+        copy(self.cluster, self._leaf, self._branch)
+        relimit(self.cluster, self._leaf, row, link.fits_s if limit_s is None else limit_s)
+        self._play(self._leaf, row, now_s, horizon_s, starts)
+        relimit(self.cluster, self._leaf, row, link.fits_s)
         return starts
 
-    def _play(self, row: int, now_s: int, horizon_s: int, out: Int64s) -> None:
+    def _play(self, branch: Any, row: int, now_s: int, horizon_s: int, out: Int64s) -> None:
         """Fill `out` with the starts of `row`."""
         jobs, knobs, workload, first = self.cluster.jobs, self.cluster.knobs, self._workload, self.world.first_extra
         for name in ("size", "run_s", "limit_s"):
@@ -218,7 +247,7 @@ class FlatChainCluster(InjectedCluster):
         past, last_s = FlatHistory(jobs, self._end_s), now_s + min(horizon_s, HORIZON_S)
         cycles = cycles_within(FUTURES, (now_s - int(workload.submit_s[0])) // DAY_S)
         play_flat_futures(
-            jobs, knobs, self._branch, (first, row), past, self._known, self._owners, self._room, now_s, last_s, cycles,
+            jobs, knobs, branch, (first, row), past, self._known, self._owners, self._room, now_s, last_s, cycles,
             out,
         )  # fmt: skip
         assert (out >= 0).all(), "more arrived than `most_arrivals` allows"

@@ -11,7 +11,7 @@ Rules are fitted every week, as in `models.provisioning.pairs.recorded.build_rec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -31,7 +31,7 @@ from models.provisioning.futures.recorded import (
 )
 from models.provisioning.pairs.injected import observe_branch
 from models.provisioning.pairs.recorded import Predecessors, week_of, week_world
-from models.provisioning.service.chain import Link, LinkShape, ServiceChain
+from models.provisioning.service.chain import NOTHING, Link, LinkShape, ServiceChain
 from simulator.cluster import NONE, advance, copy
 from simulator.compiled import njit
 from simulator.recorded.branch import RecordedBranch, RecordedCluster, key_beyond
@@ -104,9 +104,20 @@ class LinkCluster:
     def change(self, chain: ServiceChain, at_s: int, submitted: Sequence[Link], gone: Sequence[Link]) -> None:
         """Do nothing: the cluster is taken from the record again at every question."""
 
-    def first_start(self, chain: ServiceChain, now_s: int) -> tuple[int, tuple[int, ...]]:
-        """When the first queued link starts, epoch s, and the positions of those that start in that second."""
-        return self._first_of(chain, now_s, chain.queued) if chain.queued else (NEVER, ())
+    def first_start(
+        self, chain: ServiceChain, now_s: int, granted: Mapping[int, int] = NOTHING
+    ) -> tuple[int, tuple[int, ...]]:
+        """When the first queued link starts, epoch s, and the positions of those that start in that second.
+
+        Links have the limits `granted` from now on.
+        """
+        if not chain.queued:
+            return NEVER, ()
+        queued = [
+            Link(granted[place], link.submit_s, shape=link.shape._replace(least_s=None)) if place in granted else link
+            for place, link in enumerate(chain.queued)
+        ]
+        return self._first_of(chain, now_s, queued)
 
     def would_start(self, chain: ServiceChain, now_s: int, limit_s: int) -> int:
         """When a link of that limit starts that is submitted now, epoch s, if no other is queued."""

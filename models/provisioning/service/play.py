@@ -12,13 +12,13 @@ after that end while no link has started.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, runtime_checkable
 
 from models.provisioning.pairs.recorded import Predecessors
-from models.provisioning.service.chain import ChainPlayer, Link, Move, ServiceChain, ServiceView, work_of
+from models.provisioning.service.chain import NOTHING, ChainPlayer, Link, Move, ServiceChain, ServiceView, work_of
 from models.provisioning.service.injected import InjectedCluster
 from models.provisioning.service.links import LinkCluster
 from simulator.recorded.record import NEVER, RecordedTrace
@@ -57,8 +57,13 @@ class ChainCluster(Protocol):
     def change(self, chain: ServiceChain, at_s: int, submitted: Sequence[Link], gone: Sequence[Link]) -> None:
         """Links are submitted at `at_s`; others (`gone`) are cancelled, or ended if they run."""
 
-    def first_start(self, chain: ServiceChain, now_s: int) -> tuple[int, tuple[int, ...]]:
-        """When the first queued link starts, and the positions of those that start then; (NEVER, ()) if none does."""
+    def first_start(
+        self, chain: ServiceChain, now_s: int, granted: Mapping[int, int] = NOTHING
+    ) -> tuple[int, tuple[int, ...]]:
+        """When the first queued link starts, and the positions of those that start then; (NEVER, ()) if none does.
+
+        granted: by position, the limits that links get if they start at `chain.due_s`.
+        """
 
     def would_start(self, chain: ServiceChain, now_s: int, limit_s: int) -> int:
         """When a link starts that is submitted now."""
@@ -66,18 +71,20 @@ class ChainCluster(Protocol):
     def nodes_of(self, chain: ServiceChain) -> int:
         """Nodes of the chain's first link."""
 
-    def observation(self, chain: ServiceChain, now_s: int, limit_s: int) -> Float32s:
-        """The observation before a link of that limit is submitted (features.observe.FEATURES)."""
+    def observation(self, chain: ServiceChain, now_s: int, limit_s: int, nodes: int | None = None) -> Float32s:
+        """As `ServiceView.observe`."""
 
 
 @runtime_checkable
 class SeesFutures(Protocol):
     """A `ChainCluster` in which futures can be simulated."""
 
-    def futures(self, chain: ServiceChain, now_s: int, limits_s: Sequence[int], horizon_s: int) -> Int64s:
+    def futures(
+        self, chain: ServiceChain, now_s: int, limits_s: Sequence[int], horizon_s: int, nodes: int | None = None
+    ) -> Int64s:
         """As `ServiceView.futures`."""
 
-    def queued_futures(self, chain: ServiceChain, now_s: int, horizon_s: int) -> Int64s:
+    def queued_futures(self, chain: ServiceChain, now_s: int, horizon_s: int, limit_s: int | None = None) -> Int64s:
         """As `ServiceView.queued_futures`."""
 
 
@@ -211,23 +218,20 @@ class _Play:
             self._start(chain, start_s)
 
     def _settle(self, chain: ServiceChain, now: int) -> None:
-        """Simulate when the next queued link starts, after the chain has changed."""
+        """Simulate when the next queued link starts, after the chain has changed.
+
+        A link gets the longest listed limit with which the same links start then, in turn for several.
+        """
         chain.memory = None
         chain.due_s, due = self.cluster.first_start(chain, now)
-        chain.due = {place: self._granted_s(chain, now, place) for place in due}
+        chain.due = {place: chain.queued[place].fits_s for place in due}
+        for place in due:
+            link = chain.queued[place]
+            longer = [limit_s for limit_s in self.service.limits_s if link.fits_s < limit_s <= link.limit_s]
+            tries = (chain.due | {place: limit_s} for limit_s in reversed(longer))
+            same = (tried for tried in tries if self.cluster.first_start(chain, now, tried) == (chain.due_s, due))
+            chain.due = next(same, chain.due)
         self.wait(chain, now)
-
-    def _granted_s(self, chain: ServiceChain, now: int, place: int) -> int:
-        """The longest listed limit with which a queued link starts when it is due."""
-        link = chain.queued[place]
-        longer = [limit_s for limit_s in self.service.limits_s if link.fits_s < limit_s <= link.limit_s]
-        for limit_s in reversed(longer):
-            tried = [*chain.queued]
-            tried[place] = replace(link, limit_s=limit_s, shape=link.shape._replace(least_s=None))
-            start_s, due = self.cluster.first_start(replace(chain, queued=tried), now)
-            if start_s == chain.due_s and place in due:
-                return limit_s
-        return link.fits_s
 
     def _view(self, chain: ServiceChain, now: int, done_s: int) -> ServiceView:
         cluster = self.cluster

@@ -89,8 +89,8 @@ def service_of(
     from models.provisioning.service.names import ELASTIC, TIME_MIN
 
     for name in options.names(policies):
-        if name in (TIME_MIN, ELASTIC) and (world != CHAINS_IN[0] or agents[0] is not None):
-            raise InputError(f"--policies {name}: it plays chains one at a time, in --world {CHAINS_IN[0]}")
+        if name in (TIME_MIN, ELASTIC) and agents[0] is not None:
+            raise InputError(f"--policies {name} with --agents {agents[0]}: it plays chains one at a time")
     if agents[0] is not None and world != CHAINS_IN[0]:
         raise InputError(f"--agents {agents[0]} with --world {world}; agents are simulated in --world {CHAINS_IN[0]}")
     restart_cost, limits, weight, own = work

@@ -134,20 +134,26 @@ def _columns(
     by_partition = world.settings.preempt_by_partition
     rank = np.zeros(len(jobs), np.int64) if by_partition else _preemption_levels(world.qos)[jobs.qos] << 16
     rank |= partitions.priority_tier[partition]
-    billing = np.zeros(len(jobs))
-    for tres in range(w.TRES):
-        billing += partitions.billing[partition, tres] * request(jobs, tres)
-    billing *= world.qos.usage_factor[jobs.qos]
-    billing *= 1000
     return SlurmJobColumns(
         submit_s=_column(jobs.submit_s), eligible_s=_column(jobs.eligible_s), cancel_s=_column(jobs.cancel_s),
         run_s=_column(jobs.run_s), limit_s=_column(jobs.limit_s), failed=np.ascontiguousarray(jobs.failed, bool),
         nodes=_column(jobs.nodes), shape=_column(shape), rank=rank.astype(np.int32), static=static,
         pools=_column(class_of_job), user=_column(jobs.user), qos=_column(jobs.qos),
         preempt_class=_column(partition if by_partition else jobs.qos),
-        association=_column(jobs.association), charge=np.round(billing).astype(np.int64), array=_column(jobs.array),
+        association=_column(jobs.association), charge=charges(world, partition), array=_column(jobs.array),
         any_dependency=np.ascontiguousarray(jobs.any_dependency, bool), pinned_s=_column(jobs.pinned_s),
     )  # fmt: skip
+
+
+def charges(world: w.SlurmWorld, partition: Int64s) -> Int64s:
+    """What each job is charged per second, in thousandths of a billing unit, (jobs,). partition: (jobs,) rows."""
+    jobs = world.jobs
+    billing = np.zeros(len(jobs))
+    for tres in range(w.TRES):
+        billing += world.partitions.billing[partition, tres] * request(jobs, tres)
+    billing *= world.qos.usage_factor[jobs.qos]
+    billing *= 1000
+    return np.round(billing).astype(np.int64)
 
 
 def _column(values: Int64s) -> Int64s:

@@ -59,15 +59,27 @@ def in_the_trace(world: w.SlurmWorld, by: Submitter, nodes: int, submits: list[i
 
 
 @cases
-@given(seed=st.integers(0, 2**32 - 1), chosen=features, at=st.integers(0, 600), nodes=st.integers(1, 3))
-def test_a_submitted_job_starts_as_the_twin_says(seed: int, chosen: set[str], at: int, nodes: int) -> None:
+@given(
+    seed=st.integers(0, 2**32 - 1), chosen=features, at=st.integers(0, 600), nodes=st.integers(1, 3),
+    more=st.integers(0, 1),
+)  # fmt: skip
+def test_a_submitted_job_starts_as_the_twin_says(seed: int, chosen: set[str], at: int, nodes: int, more: int) -> None:
+    """And the next one, after the use of the first; both of fewer nodes than the world was built for, or as many."""
     world, by = cut(seed, chosen)
-    here = built(world, by, nodes)
-    cluster, branch = here.clusters[0], here.branch(64, 5)
+    here = built(world, by, nodes + more)
+    cluster, branch, row = here.clusters[0], here.branch(64, 5), here.first_extra
+    for job in (row, row + 1):
+        here.resize(cluster, job, nodes)
     assert advance(cluster, branch, at - 1) == 0
-    submit(cluster, branch, here.first_extra, at)
-    whole, rows = in_the_trace(world, by, nodes, [at])
-    assert start_of(cluster, branch, here.first_extra) == simulate(whole).start_s[rows[0]]
+    submit(cluster, branch, row, at)
+    first_s = start_of(cluster, branch, row)
+    assume(first_s != w.NONE)
+    again_s = first_s + LIMIT_S // 2
+    assert advance(cluster, branch, again_s - 1) == 0
+    submit(cluster, branch, row + 1, again_s)
+    whole, rows = in_the_trace(world, by, nodes, [at, again_s])
+    starts = simulate(whole).start_s[rows].tolist()
+    assert [first_s, start_of(cluster, branch, row + 1)] == starts
 
 
 @cases

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from tests.twins.slurm import clock as reference
 COMPARED = ("state", "reason", "start_s", "end_s", "restarts", "placement_first", "placement")
 
 
-def assert_equal(world: w.SlurmWorld, **window: int) -> w.SlurmResult:
+def assert_equal(world: w.SlurmWorld, **window: Any) -> w.SlurmResult:
     compiled, plain = run(world, **window), reference.simulate(world, **window)
     for name in COMPARED:
         np.testing.assert_array_equal(getattr(compiled, name), getattr(plain, name), err_msg=name)

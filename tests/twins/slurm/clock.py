@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from simulator.slurm import world as w
@@ -12,11 +14,17 @@ from tests.twins.slurm.priority import calculate_usage, fair_share_factors, set_
 from tests.twins.slurm.state import PlainController, PlainSlurmJob, at_the_beginning
 
 ALWAYS = -1  # free from the beginning
+Limits = Mapping[int, tuple[int, int]]
 
 
-def simulate(world: w.SlurmWorld, *, free_from: int = ALWAYS, until: int = w.NEVER) -> w.SlurmResult:
-    """Simulate every job; arguments and result as for `simulator.slurm.run.run`, without checks."""
-    controller = played(world, free_from=free_from, until=until)
+def simulate(
+    world: w.SlurmWorld, *, free_from: int = ALWAYS, until: int = w.NEVER, limit_from: Limits | None = None
+) -> w.SlurmResult:
+    """Simulate every job; arguments and result as for `simulator.slurm.run.run`, without checks.
+
+    limit_from: by row, a second, and the limit that a job which has not started then has from there on.
+    """
+    controller = played(world, free_from=free_from, until=until, limit_from=limit_from)
     jobs = controller.jobs
     for job in jobs:
         if job.state == w.PENDING and rules.never_satisfied(controller, job):
@@ -34,7 +42,9 @@ def simulate(world: w.SlurmWorld, *, free_from: int = ALWAYS, until: int = w.NEV
     )
 
 
-def played(world: w.SlurmWorld, *, free_from: int = ALWAYS, until: int = w.NEVER) -> PlainController:
+def played(
+    world: w.SlurmWorld, *, free_from: int = ALWAYS, until: int = w.NEVER, limit_from: Limits | None = None
+) -> PlainController:
     """Return the controller after second `until`; its clock may be later."""
     controller = at_the_beginning(world, free_from, until)
     controller.usage.factor = fair_share_factors(controller)
@@ -45,6 +55,9 @@ def played(world: w.SlurmWorld, *, free_from: int = ALWAYS, until: int = w.NEVER
     second = _next_second(controller, -1)
     while second is not None and second <= until:
         controller.now = second
+        for row, (from_s, limit_s) in (limit_from or {}).items():
+            if from_s <= second and controller.jobs[row].start == w.NONE:
+                controller.jobs[row].limit = limit_s
         _one_second(controller)
         second = _next_second(controller, second)
     return controller

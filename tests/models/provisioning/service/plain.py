@@ -139,13 +139,14 @@ def play_links(
 ) -> list[PlainLinkTimes]:
     """Play one chain until `until_s`; returns its links in order of start.
 
-    first_links(running, queued, now): after each change, when the first of the queued links starts, and those that
-    start then. act(decision number, queued, running, time to the end of the last link) returns what to submit, cancel
-    and end. least_s: the least limit that a link may get, in place of which it gets the longest of `listed_s` that does
-    not delay it. nodes: of every link but the first.
+    first_links(running, queued, now, granted): after each change, when the first of the queued links starts, and those
+    that start then; granted: by position in `queued`, the limits that links get when they start. act(decision number,
+    queued, running, time to the end of the last link) returns what to submit, cancel and end. least_s: the least limit
+    that a link may get, in place of which it gets the longest of `listed_s` with which the same links start then, in
+    turn. nodes: of every link but the first.
     """
     started, queued, now = [first], list[PlainLink](), first.start_s
-    decisions, due_s, due = 0, NEVER, list[tuple[PlainLink, int]]()
+    decisions, due_s, due = 0, NEVER, list[tuple[PlainLink, int]]()  # links that start next, with their limits
     while True:
         end_s = max(link.end_s for link in started)
         ask_s = next(at for at in range(now + 1, now + 1 + decision_s) if (end_s - at) % decision_s == 0)
@@ -167,23 +168,16 @@ def play_links(
                 running[place].end_s = now
             queued = [link for place, link in enumerate(queued) if place not in cancel]
             queued += [PlainLink(limit_s, now, NEVER, NEVER, least_s, nodes) for limit_s in submit]
-        begun = partial(first_links, [link for link in started if link.end_s >= now], now=now)
-        due_s, starting = begun(queued)
-        due = [(link, _granted_s(begun, queued, link, due_s, listed_s)) for link in starting]
-
-
-def _granted_s(
-    first_links: Callable[[list[PlainLink]], tuple[int, list[PlainLink]]], queued: list[PlainLink], link: PlainLink,
-    due_s: int, listed_s: Sequence[int],
-) -> int:  # fmt: skip
-    """The longest limit with which a queued link starts when it is due."""
-    found = [link.placed_s]
-    for limit_s in listed_s:
-        longer = replace(link, limit_s=limit_s, least_s=None)
-        start_s, first = first_links([longer if one is link else one for one in queued])
-        if link.placed_s < limit_s <= link.limit_s and start_s == due_s and any(one is longer for one in first):
-            found.append(limit_s)
-    return max(found)
+        begun = partial(first_links, [link for link in started if link.end_s >= now], queued, now)
+        due_s, starting = begun({})
+        granted = {place: link.placed_s for place, link in enumerate(queued) if link in starting}
+        for place in granted:
+            link = queued[place]
+            for limit_s in sorted(listed_s):
+                longer = granted | {place: limit_s}
+                if link.placed_s < limit_s <= link.limit_s and begun(longer) == (due_s, starting):
+                    granted = longer
+        due = [(queued[place], limit_s) for place, limit_s in granted.items()]
 
 
 def play_oracle_plainly(
@@ -202,7 +196,7 @@ def play_oracle_plainly(
             if len(started) == 1 or now > started[-2].end_s:
                 running = [link for link in started if link.end_s >= now]
                 queued = [PlainLink(job.limit_s, now, NEVER, NEVER)]
-                start_s, _ = _first_links(others, job, [row, next_row], rules, key_at, running, queued, now)
+                start_s, _ = _first_links(others, job, [row, next_row], rules, key_at, running, queued, now, {})
                 best = min(best, (abs(start_s - last.end_s), start_s, now))
         _, start_s, submit_s = best
         started.append(PlainLink(job.limit_s, submit_s, start_s, start_s + job.limit_s))
@@ -211,7 +205,7 @@ def play_oracle_plainly(
 
 def _first_links(
     others: list[PlainRecordedJob], job: PlainRecordedJob, out: list[int], rules: RecordedRules,
-    key_at: Callable[[int], int], running: list[PlainLink], queued: list[PlainLink], now: int,
+    key_at: Callable[[int], int], running: list[PlainLink], queued: list[PlainLink], now: int, granted: dict[int, int],
 ) -> tuple[int, list[PlainLink]]:  # fmt: skip
     """When the first of the queued links starts, and those that start then; links request what `job` does."""
     if not queued:
@@ -219,9 +213,10 @@ def _first_links(
     plain = {}
     for place, link in enumerate(running + queued):
         is_queued = link.start_s == NEVER
+        limit_s = granted.get(place - len(running), link.placed_s)
         one = replace(
             job, row=10_000 + place, submit_s=link.submit_s, start_s=0 if is_queued else link.start_s,
-            end_s=link.placed_s if is_queued else link.end_s, limit_s=link.placed_s, key=key_at(link.submit_s),
+            end_s=limit_s if is_queued else link.end_s, limit_s=limit_s, key=key_at(link.submit_s),
             size=link.nodes or job.size,
         )  # fmt: skip
         plain[one] = link
