@@ -116,13 +116,14 @@ class Eyes:
         queued: SqueueJob | None,
         nodes: int | None = None,
         qos: str = "",
+        delay_s: int = 0,
     ) -> LinkStarts:
         """Return when a link of that limit would start if submitted now, or the queued one, at the last look.
 
-        nodes, qos: of a new link; None and "": as requested. predecessor: the running link, if one runs. like: a link,
-        also an ended one, whose name and priority a new one has; None for the first link, which enters the queue as
-        `newcomer` assumes. The simulation takes at most about `budget_s` s and ends `horizon_s` after the look. Raises
-        ValueError as `sight` does.
+        nodes, qos: of a new link; None and "": as requested. delay_s: from now to its submission. predecessor: the
+        running link, if one runs. like: a link, also an ended one, whose name and priority a new one has; None for the
+        first link, which enters the queue as `newcomer` assumes. The simulation takes at most about `budget_s` s and
+        ends `horizon_s` after the look. Raises ValueError as `sight` does.
         """
         if self.queue is None or self.context is None:
             raise ValueError("call look before starts")
@@ -133,7 +134,7 @@ class Eyes:
         if self.site is None or why:
             return LinkStarts(seen, [], why or "no rules for simulating futures")
         live = live_of(self.queue, self.context, self._memory, like, request)
-        scene = replace(scene_of(live, seen.snapshot, like, self.site), horizon_s=horizon_s)
+        scene = replace(scene_of(live, seen.snapshot, like, self.site, delay_s), horizon_s=horizon_s)
         found = starts_within(scene if queued is None else watching(scene, queued.id, limit_s, horizon_s), budget_s)
         return LinkStarts(seen, found, "" if found else f"too few of {FUTURES} could be simulated in {budget_s:.1f} s")
 

@@ -195,8 +195,11 @@ class Live:
     is_apart: Callable[[SqueueJob], bool] = lambda job: False  # whether a job of the user does not count with it
 
 
-def scene_of(live: Live, seen: Snapshot, predecessor: SqueueJob | None, site: Site) -> FutureInputs:
-    """Build the scene of an instant from the same Slurm output as its snapshot `seen`; None for a first link."""
+def scene_of(live: Live, seen: Snapshot, predecessor: SqueueJob | None, site: Site, delay_s: int = 0) -> FutureInputs:
+    """Build the scene of an instant from the same Slurm output as its snapshot `seen`; None for a first link.
+
+    delay_s: from the instant to the submission of the successor.
+    """
     now_s = seen.now_s
     queued = [*live.pending, *(job for job, _ in live.running)]
     past = [job for job in live.past if job.start_s is not None or job.end_s is None]
@@ -225,7 +228,7 @@ def scene_of(live: Live, seen: Snapshot, predecessor: SqueueJob | None, site: Si
         successor=ObservedJob(
             -1, seen.successor_nodes, seen.successor_limit_s, named.user[live.user],
             NAMELESS if predecessor is None else named.name_of(predecessor),
-            named.key(live.partition, live.priority, now_s), now_s,
+            named.key(live.partition, live.priority, now_s + delay_s), now_s + delay_s,
         ),
         limits=plain.FutureUserLimits(
             limits.jobs, limits.nodes, site.siblings,

@@ -3,13 +3,14 @@
 The simulated chains (`models.provisioning.service.plan`) and the agent (`agent.chains.planner`) plan with it.
 
 A candidate is a limit L and a delay x: a link of limit L, submitted x from now (x = 0: at once). In future k let W_k(L)
-be CAUTION x the wait of a link of limit L submitted now. In one more future it is ESTIMATES x the start estimate by
-limits, because waits in futures are too short in the tail. The wait is taken to be the same after a delay. Let C_k be
+be CAUTION x the wait of a link of limit L submitted now, and W_k(L, x) that of one submitted after a delay x. In one
+more future both are ESTIMATES x the start estimate by limits, because waits in futures are too short in the tail. A
+delay changes the wait: meanwhile other jobs arrive, and a hole that a link would fill now may close. Let C_k be
 the time until which the links submitted so far cover the work: the end of the last running link, or, with a link
 queued, that link's start in future k plus its limit (its latest start for the additional future). The gap of the
 candidate is
 
-    g_k = now + x + W_k(L) - C_k,
+    g_k = now + x + W_k(L, x) - C_k,
 
 an interruption if positive. If negative, the new link takes over g_k early and the serving one is ended, so that
 nothing is lost but part of the serving link's limit. In both cases the work is covered for L + g_k longer than without
@@ -20,6 +21,10 @@ the candidate. The candidate's objective is the expected loss for each hour that
 `restart` is the cost of taking over; half a decision interval is how long both links run before anybody sees it. This
 is the renewal-reward rate if each later handover were like this one. The next link is submitted if no candidate with
 x > 0 has a lower J than the best with x = 0. All candidates meet the same futures (common random numbers).
+
+Of each limit two delays are simulated besides 0: the x of lowest J if the wait after it were that of now, and the time
+to the next decision in that case (`pause_until`). Limits with no such J below the best found are not. Without futures
+the wait after a delay is that of now.
 
 A job that can live with less than its limit (`PlanTerms.shortens`) may name a least limit (sbatch --time-min). Slurm
 starts it as early as a link of the least limit T and gives it the longest limit up to L that fits then. In future k
@@ -75,7 +80,8 @@ class PlanTerms:
 class PlannedLink:
     """A limit at its best delay, s. rate: its J. least_s: the least limit that it may get.
 
-    held_s, gap_s, start_s: (futures,) the limit that it gets and the gap, s, and the start, epoch s.
+    held_s, gap_s, start_s: (futures,) the limit that it gets and the gap, s, and the start, epoch s. soon_s: (futures,)
+    the gap without the delay, s.
     """
 
     limit_s: int
@@ -86,6 +92,7 @@ class PlannedLink:
     held_s: Int64s = field(repr=False)
     gap_s: Int64s = field(repr=False)
     start_s: Int64s = field(repr=False)
+    soon_s: Int64s = field(repr=False)
     speed: float = 1.0
     nodes: int | None = None  # None: the script's
     qos: str = ""  # "": the script's
@@ -150,32 +157,51 @@ def covered_until(covered_s: int, queued_s: Mapping[int, Int64s] | None = None) 
 
 
 def plan_candidates(
-    terms: PlanTerms, now_s: int, covered_s: Int64s, waits: Callable[[int, int], Int64s], *, prune: bool = True
+    terms: PlanTerms,
+    now_s: int,
+    covered_s: Int64s,
+    waits: Callable[[int, int], Int64s],
+    later: Callable[[int, int, int], Int64s] | None = None,
+    *,
+    prune: bool = True,
 ) -> list[PlannedLink]:
     """Each useful limit, from the longest, at its best delay; of equal delays, the shortest. covered_s: the C_k.
 
     waits(limit_s, horizon_s): the W_k of a limit (`cautious_s`); the simulation may end after the horizon.
+    later(limit_s, horizon_s, delay_s): those after a delay, of the same shape; None: as without one. Where a link may
+    get less than it asks for, it is taken to get after a delay what it would get now.
     """
     left_s = int(covered_s.max()) - now_s
-    delays_s = np.arange(0, left_s + 1, terms.decision_s)
+    delays_s, horizon_s = np.arange(0, left_s + 1, terms.decision_s), left_s + DAY_S
     found: list[PlannedLink] = []
     known: dict[int, Int64s] = {}
     for limit_s in reversed(terms.useful_s):
-        if prune and not terms.shortens and found and terms.restart_s / limit_s >= min(one.rate for one in found):
+        best = min((one.rate for one in found), default=np.inf)
+        if prune and not terms.shortens and terms.restart_s / limit_s >= best:
             break
-        known[limit_s] = wait_s = waits(limit_s, left_s + DAY_S)
+        known[limit_s] = wait_s = waits(limit_s, horizon_s)
         asked_s = max(known) if terms.shortens else limit_s
         held_s = granted_s(known) if terms.shortens else np.full(len(wait_s), limit_s)
-        gap_s = now_s + wait_s - covered_s
+        gap_s, start_s = now_s + wait_s - covered_s, now_s + wait_s
         losses = plan_losses(terms, gap_s, delays_s, held_s)
-        at = int(np.argmin(losses))
-        delay_s = int(delays_s[at])
-        start_s = now_s + delay_s + wait_s
-        rate, late_s = float(losses[at]), gap_s + delay_s
-        found.append(
-            PlannedLink(asked_s, limit_s, delay_s, rate, terms.restart_s, held_s, late_s, start_s, terms.speed)
+        at = int(delays_s[np.argmin(losses)])
+        soon = PlannedLink(
+            asked_s, limit_s, 0, float(losses[0]), terms.restart_s, held_s, gap_s, start_s, gap_s, terms.speed
         )
+        delayed = {at: wait_s} if later is None else {}
+        if later is not None and losses.min() < min(best, soon.rate):
+            tried_s = {at, pause_until(0, at, terms.decision_s)}
+            delayed = {delay_s: later(limit_s, horizon_s, delay_s) for delay_s in tried_s}
+        moments = [_after(soon, terms, delay_s, delay_s + after_s - wait_s) for delay_s, after_s in delayed.items()]
+        found.append(best_of([soon, *moments]))
     return found
+
+
+def _after(soon: PlannedLink, terms: PlanTerms, delay_s: int, shift_s: Int64s) -> PlannedLink:
+    """The candidate after a delay, which lets it start `shift_s` later, (futures,)."""
+    gap_s = soon.gap_s + shift_s
+    rate = float(plan_losses(terms, gap_s, np.zeros(1, np.int64), soon.held_s)[0])
+    return replace(soon, delay_s=delay_s, rate=rate, gap_s=gap_s, start_s=soon.start_s + shift_s)
 
 
 def node_counts(nodes: int, least: int) -> tuple[int, ...]:
@@ -236,7 +262,7 @@ def plan_moment(terms: PlanTerms, now_s: int, end_s: int, wait_s: Int64s, *, is_
     late_s = gaps_s[at]
     return PlannedLink(
         limit_s=limit_s, least_s=limit_s, delay_s=int(delays_s[at]), rate=float(rates[at]), restart_s=terms.restart_s,
-        held_s=np.full(len(late_s), limit_s), gap_s=late_s, start_s=end_s + late_s,
+        held_s=np.full(len(late_s), limit_s), gap_s=late_s, start_s=end_s + late_s, soon_s=gaps_s[0],
     )  # fmt: skip
 
 

@@ -71,6 +71,7 @@ class Seeing(Protocol):
         queued: SqueueJob | None,
         nodes: int | None = None,
         qos: str = "",
+        delay_s: int = 0,
     ) -> LinkStarts:
         """Return when a link would start, or when the queued one will."""
 
@@ -297,7 +298,7 @@ class Decider:
             if not chain.hands_over:
                 wait_s = waits(own_s, DAY_S)
                 return [plan_moment(terms, now_s, int(covered_s[0]), wait_s, is_held=eyes.ages_held)]
-            return plan_candidates(terms, now_s, covered_s, waits)
+            return plan_candidates(terms, now_s, covered_s, waits, waits)
 
         found: list[PlannedLink] = []
         for qos, terms in by_qos.items():
@@ -320,13 +321,20 @@ class _Played:
         self._began_s = time.monotonic()
 
     def starts(
-        self, limit_s: int, horizon_s: int, *, waits: SqueueJob | None = None, nodes: int | None = None, qos: str = ""
+        self,
+        limit_s: int,
+        horizon_s: int,
+        *,
+        waits: SqueueJob | None = None,
+        nodes: int | None = None,
+        qos: str = "",
+        delay_s: int = 0,
     ) -> LinkStarts:
         """Simulate when a new link starts, or the queued one, `waits`."""
         place = self._order.index(qos) if qos in self._order else 0
         until_s = self._began_s + PLAN_BUDGET_S * (place + 1) / len(self._order)
         budget_s = min(BUDGET_S, max(until_s - time.monotonic(), 0.0))
-        return self._eyes.starts(self._serving, self._like, limit_s, horizon_s, budget_s, waits, nodes, qos)
+        return self._eyes.starts(self._serving, self._like, limit_s, horizon_s, budget_s, waits, nodes, qos, delay_s)
 
     def of(self, key: tuple[int, int, str], horizon_s: int) -> LinkStarts:
         """Simulate a new link of that limit (s), nodes and QOS, once."""
@@ -336,18 +344,24 @@ class _Played:
         return self.seen[key]
 
     def waits_s(
-        self, nodes: int, qos: str, futures: int | None, is_compared: bool, limit_s: int, horizon_s: int
-    ) -> Int64s:
+        self, nodes: int, qos: str, futures: int | None, is_compared: bool, limit_s: int, horizon_s: int,
+        delay_s: int = 0,
+    ) -> Int64s:  # fmt: skip
         """The waits W_k of a link: as many as there are times C_k, if those are of `futures`.
 
-        is_compared: limits are compared future by future, so all have equally many. Raises ValueError.
+        is_compared: limits are compared future by future, so all have equally many. After a delay that cannot be
+        simulated they are those of now. Raises ValueError.
         """
         found = self.of((limit_s, nodes, qos), horizon_s)
         if found.estimate_s is None:
             raise ValueError("no start estimate")
         alike = FUTURES if is_compared and found.starts_s else len(found.starts_s)
-        starts_s = found.starts_s or [self._now_s + round(found.estimate_s)]
-        wait_s = np.resize(np.array(starts_s, np.int64), alike if futures is None else futures) - self._now_s
+        starts_s, from_s = found.starts_s or [self._now_s + round(found.estimate_s)], self._now_s
+        if delay_s and found.starts_s:
+            later = self.starts(limit_s, horizon_s, nodes=nodes, qos=qos, delay_s=delay_s)
+            if later.starts_s:
+                starts_s, from_s = later.starts_s, self._now_s + delay_s
+        wait_s = np.resize(np.array(starts_s, np.int64), alike if futures is None else futures) - from_s
         return cautious_s(wait_s, found.estimate_s)
 
     def has_futures(self, link: PlannedLink, nodes: int, qos: str) -> bool:

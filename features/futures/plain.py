@@ -70,7 +70,7 @@ def start_in_plain_future(
     last_s: int,
     goes_on: Callable[[], bool] = lambda: True,
 ) -> int | None:
-    """Compute when `watched`, one of `pending`, starts, s; `last_s` if it has not started by then.
+    """Compute when `watched`, one of `pending` or `arriving`, starts, s; `last_s` if it has not started by then.
 
     arriving: in order of `submit_s`. The jobs passed in are modified. goes_on: called before each pass; if it returns
     False, the result is None.

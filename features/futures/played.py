@@ -58,8 +58,9 @@ class FutureInputs:
     """The inputs of the futures of one decision; `models.provisioning.futures.recorded` takes the same from a record.
 
     pending: in queue order, including held jobs at their place. came: past arrivals by submission, without jobs that
-    were withdrawn from the queue. key_of: the queue key of a repeated job at an instant. usable: nodes. horizon_s: a
-    successor that has not started after this time counts as started then.
+    were withdrawn from the queue. key_of: the queue key of a repeated job at an instant. successor: it may be submitted
+    later than `now_s`. usable: nodes. horizon_s: a successor that has not started after this time counts as started
+    then.
     """
 
     now_s: int
@@ -145,6 +146,8 @@ def _start(
     busy = sum(job.nodes for job in running)
     usable = Usable(max(scene.usable.yet, busy), max(scene.usable.then, scene.usable.yet))
     queue = [*pending, watched]
+    if watched.submit_s > now_s:
+        queue, arriving = pending, sorted([watched, *arriving], key=lambda job: job.submit_s)
     return start_in_plain_future(queue, running, arriving, watched, scene.limits, usable, now_s, last_s, goes_on)
 
 

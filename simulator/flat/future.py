@@ -67,11 +67,13 @@ def start_in_future(
     cycle_s: int,
     last_s: int,
     successor: int,
+    enters_s: int,
 ) -> int:
     """Return the start of row `successor`, s; `last_s` if it has not started by then; or NO_ROOM.
 
-    It is submitted at `now`, unless it pends already. `there` is the branch, advanced to `now` or to the second before;
-    it is not changed. `room.jobs.run_s` holds the drawn run time of every row that pends or runs in the branch.
+    It is submitted at `enters_s`, `now` or later, unless it pends already. `there` is the branch, advanced to `now` or
+    to the second before; it is not changed. `room.jobs.run_s` holds the drawn run time of every row that pends or runs
+    in the branch.
     """
     state, scalars = room.state, room.state.scalars
     copy_state(state, there)
@@ -82,7 +84,9 @@ def start_in_future(
         return NO_ROOM
     scalars[NEXT_ARRIVAL], scalars[ARRIVALS] = len(past.jobs.size), after
     if position_of(state, successor) == NONE:
-        submit(state, successor, now)
+        if enters_s > now:
+            advance(room.jobs, knobs, state, room.starts, enters_s - 1, NONE)
+        submit(state, successor, enters_s)
     start = advance(room.jobs, knobs, state, room.starts, last_s, successor)
     return int(last_s if start == NONE else start)
 

@@ -53,7 +53,8 @@ OWN_NAME = 6
 WATCHED = 7  # the row whose start is returned
 ROWS = 8  # rows in use; an arrival takes the next one
 FIRST_ROW = 9  # first row of the past that arrives if CYCLE_S is 0
-MOMENT = 10
+ENTERS_S = 10  # when the watched row is submitted, if later than NOW_S
+MOMENT = 11
 
 
 class RecordedHistory(NamedTuple):
@@ -124,8 +125,8 @@ def start_in_future(
 ) -> int:
     """Return the start of row WATCHED, s; LAST_S if it has not started by then; NO_ROOM if `room` is too small.
 
-    On entry `room` holds the jobs that pend and run at NOW_S, including the pending watched row. Its content is
-    consumed.
+    On entry `room` holds the jobs that pend and run at NOW_S, including the watched row unless it enters later. Its
+    content is consumed.
 
     Over 50 lines: the loop of the clock, with the events of one instant in their order.
     """
@@ -140,7 +141,7 @@ def start_in_future(
         first = first_not_before(past.submit_s, 0, count, moment[NOW_S] - cycle_s)
     end = count if cycle_s == 0 else first_not_before(past.submit_s, 0, count, moment[NOW_S])
     coming, later_s = first, cycle_s
-    held = 0
+    enters_s, held = moment[ENTERS_S] if moment[ENTERS_S] > moment[NOW_S] else NEVER, 0
     for i in range(scalars[PENDING]):
         held += state.held[state.pending[i]]
     while now <= last_s:
@@ -160,6 +161,9 @@ def start_in_future(
                 first = end  # true arrivals arrive once
             elif coming == end:
                 coming, later_s = first, later_s + cycle_s
+        if enters_s < now:
+            enter(state, watched)
+            enters_s = NEVER
         if held > 0:
             for i in range(scalars[PENDING]):
                 job = state.pending[i]
@@ -171,7 +175,7 @@ def start_in_future(
             make_pass(jobs, rules, state, scratch, now, usable, NONE)
             if _start_placed(rules, room, now, watched):
                 return int(now)
-        following = back_s if now <= back_s else NEVER
+        following = min(back_s if now <= back_s else NEVER, enters_s)
         if first < end:
             following = min(following, past.submit_s[coming] + later_s)
         for i in range(scalars[RUNNING]):

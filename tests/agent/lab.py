@@ -99,11 +99,12 @@ class FakeEyes:
         queued: SqueueJob | None,
         nodes: int | None = None,
         qos: str = "",
+        delay_s: int = 0,
     ) -> LinkStarts:
         """Two futures: a link waits for `waits_h` of its limit, or 0 h; a queued one starts at its dependency's end."""
         wait_h = self.node_waits_h.get(nodes or 0, self.qos_waits_h.get(qos, self.waits_h(limit_s / HOUR_S)))
         seen = ClusterObservation(cast(Snapshot, None), {"start_estimate_h": wait_h, **self.extra}, {})
-        at_s = self.commands.slurm.now_s + round(HOUR_S * wait_h)
+        at_s = self.commands.slurm.now_s + delay_s + round(HOUR_S * wait_h)
         return LinkStarts(seen, [] if self.is_blind else [at_s, at_s])
 
     def allowed(self, qos: str = "") -> tuple[int, UserLimits]:

@@ -295,6 +295,8 @@ def test_the_starts_that_a_plan_sees_are_those_of_a_policy_that_looks_ahead(now_
     assert found.estimate_s == HOUR * sight.observation["start_estimate_h"] and found.why == ""
     longer = eyes.starts(predecessor, predecessor, 3 * asked.limit_s, horizon_s, BUDGET_S, None)
     assert np.mean(longer.starts_s) >= np.mean(found.starts_s)
+    later = eyes.starts(predecessor, predecessor, asked.limit_s, horizon_s, BUDGET_S, None, delay_s=HOUR)
+    assert min(later.starts_s) > now_s + HOUR and np.mean(later.starts_s) > np.mean(found.starts_s)
     assert eyes.allowed()[0] >= asked.limit_s
 
 

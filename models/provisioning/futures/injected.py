@@ -218,6 +218,7 @@ def play_flat_futures(
     last_s: int,
     cycles: Int64s,
     out: Int64s,
+    delay_s: int = 0,
 ) -> None:
     """Fill `out` (futures,) of the decision at `now`, to which the branch has advanced; cycles (futures,).
 
@@ -242,4 +243,4 @@ def play_flat_futures(
     for k in range(futures):
         for i in range(pending + running):
             room.jobs.run_s[rows[i]] = drawn_s[i, k]
-        out[k] = start_in_future(past, knobs, room, branch, now, cycles[k], last_s, watched)
+        out[k] = start_in_future(past, knobs, room, branch, now, cycles[k], last_s, watched, now + delay_s)

@@ -39,6 +39,7 @@ from simulator.recorded.branch import (
 )
 from simulator.recorded.future import (
     CYCLE_S,
+    ENTERS_S,
     FIRST_ROW,
     LAST_S,
     MOMENT,
@@ -230,16 +231,18 @@ def play_futures(
     starts: Int64s,
     revealed: RevealedTruth = NOTHING,
     number: int = 0,
+    delay_s: int = 0,
 ) -> None:
     """Fill `starts` (futures,) of one decision, to which `branch` has advanced; the branch is not changed.
 
     submission: (10,) int64, the columns of `HypotheticalJobs`. Running rows beyond the record are links of a chain and
-    run to their limits. number: of the decision; it seeds the draws if arrivals are revealed.
+    run to their limits. number: of the decision; it seeds the draws if arrivals are revealed. delay_s: from the
+    decision to the submission.
     """
     one = submission.copy()
     one[5] = NONE if submission[5] == NONE or not workspace.has_priority else HOUR_S * submission[5]
     cluster, past, known, ageing, room, past_row, _ = workspace
-    _play(cluster, branch, past, known, ageing, room, past_row, one, cycles, revealed, number, starts)
+    _play(cluster, branch, past, known, ageing, room, past_row, one, cycles, revealed, number, delay_s, starts)
 
 
 @njit
@@ -255,6 +258,7 @@ def _play(
     cycles: Int64s,
     revealed: RevealedTruth,
     number: int,
+    delay_s: int,
     starts: Int64s,
 ) -> None:
     """Fill `starts` (futures,) of one decision, `submission` (10,): columns as in `HypotheticalJobs`.
@@ -298,9 +302,9 @@ def _play(
                 if revealed.holds:
                     release_s[i, k] = min(past.start_s[at[row]], past.end_s[at[row]]) - 60
     own_key = cluster.beyond.usual[followed.scalars[ARRIVED]] if submission[5] == NONE else submission[5]
-    jobs.submit_s[count] = state.submit_s[count] = now
+    jobs.submit_s[count] = state.submit_s[count] = now + delay_s
     jobs.size[count], jobs.limit_s[count], jobs.user[count] = submission[1], submission[2], submission[3]
-    state.key[count] = key_at(ageing, own_key, now)
+    state.key[count] = key_at(ageing, own_key, now + delay_s)
     room.run_s[count] = submission[2]
     usable_yet = usable_nodes(cluster, followed, now)
     usable = most_in_use(cluster.jobs, cluster.rules, cluster.log, now, followed.scalars[TAKEN], followed.scalars[OWN])
@@ -329,10 +333,11 @@ def _play(
         for i in range(pending, count):
             start_s = there.start_s[there.running[i - pending]]
             begin(jobs, state, i, start_s, start_s + run_s[i, k])
-        enter(state, count)
+        if delay_s == 0:
+            enter(state, count)
         cycle_s = 0 if revealed.arrivals else cycles[k]
         moment[NOW_S], moment[CYCLE_S], moment[LAST_S] = now, cycle_s, now + submission[6]
         moment[USABLE], moment[USABLE_YET] = max(usable, usable_yet), max(usable_yet, state.scalars[BUSY])
         moment[OWN_USER], moment[OWN_NAME] = submission[3], submission[4]
-        moment[WATCHED], moment[ROWS] = count, count + 1
+        moment[WATCHED], moment[ROWS], moment[ENTERS_S] = count, count + 1, now + delay_s
         starts[k] = start_in_future(past, ageing, cluster.rules, room, moment)

@@ -5,10 +5,10 @@ rate J* x the hours for which it covers the work beyond the links before it (ren
 
     loss = max(g, 0) + restart + weight x half a decision interval x [g < 0] - J* x (L + g),
 
-with the gap g of `agent.chains.plan`, and the lowest J that `plan` finds at that decision as J*. Futures give the
-expected loss of each candidate. The *advantage of waiting* is the loss of waiting less that of submitting; `plan`
-expects -1 times the least expected loss, which is negative unless it submits now. Trees that are fitted on what truly
-happened correct both. Without trees this is `plan`.
+with the gap g of `agent.chains.plan` without a delay, and the lowest J that `plan` finds at that decision as J*.
+Futures give the expected loss of each candidate. The *advantage of waiting* is the loss of waiting less that of
+submitting; `plan` expects -1 times the least expected loss, which is negative unless it submits now. Trees that are
+fitted on what truly happened correct both. Without trees this is `plan`.
 
 Only decisions without a queued link are learned; the others are those of `plan`.
 """
@@ -68,7 +68,7 @@ def candidate_rows(view: ServiceView, terms: PlanTerms, found: list[PlannedLink]
     left_h = max(view.left_s, 0) / HOUR_S
     rows = []
     for link in found:
-        gap_s = link.gap_s - link.delay_s
+        gap_s = link.soon_s
         lost_h, added_h = handover_h(terms, gap_s, link.limit_s)
         seen = view.observe(link.limit_s)
         waits_h = np.quantile(gap_s / HOUR_S, LEVELS) + left_h

@@ -115,9 +115,9 @@ class ServiceView:
     observe: Callable[..., Float32s]
     """observe(limit_s, nodes=None): the observation before a link of that limit (features.observe.FEATURES)."""
     futures: Callable[..., Int64s] | None
-    """futures(limits_s, horizon_s, nodes=None): starts, epoch s, of a link of each limit submitted now, behind the
-    queued links, in each future; at the horizon if it has not started by then. Int64, (limits, futures). None where the
-    world has no futures, as the next one."""
+    """futures(limits_s, horizon_s, nodes=None, delay_s=0): starts, epoch s, of a link of each limit submitted after the
+    delay, behind the queued links, in each future; at the horizon, counted from now, if it has not started by then.
+    Int64, (limits, futures). None where the world has no futures, as the next one."""
     queued_futures: Callable[..., Int64s] | None
     """queued_futures(horizon_s, limit_s=None): the same for the last of the queued links, (futures,), also if it had
     another limit."""

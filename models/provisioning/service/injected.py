@@ -217,13 +217,14 @@ class FlatChainCluster(InjectedCluster):
         return super().chain(number)
 
     def futures(
-        self, chain: ServiceChain, now_s: int, limits_s: Sequence[int], horizon_s: int, nodes: int | None = None
-    ) -> Int64s:
-        """When a link of each limit submitted now would start in each future, behind the queued ones."""
+        self, chain: ServiceChain, now_s: int, limits_s: Sequence[int], horizon_s: int, nodes: int | None = None,
+        delay_s: int = 0,
+    ) -> Int64s:  # fmt: skip
+        """When a link of each limit submitted `delay_s` from now would start in each future, behind the queued ones."""
         self._reach(chain, now_s)
         starts = np.zeros((len(limits_s), FUTURES), np.int64)
         for limit_s, found in zip(limits_s, starts, strict=True):
-            self._play(self._branch, self._ask(self._free(1)[0], limit_s, nodes), now_s, horizon_s, found)
+            self._play(self._branch, self._ask(self._free(1)[0], limit_s, nodes), now_s, horizon_s, found, delay_s)
         return starts
 
     def queued_futures(self, chain: ServiceChain, now_s: int, horizon_s: int, limit_s: int | None = None) -> Int64s:
@@ -237,7 +238,7 @@ class FlatChainCluster(InjectedCluster):
         relimit(self.cluster, self._leaf, row, link.fits_s)
         return starts
 
-    def _play(self, branch: Any, row: int, now_s: int, horizon_s: int, out: Int64s) -> None:
+    def _play(self, branch: Any, row: int, now_s: int, horizon_s: int, out: Int64s, delay_s: int = 0) -> None:
         """Fill `out` with the starts of `row`."""
         jobs, knobs, workload, first = self.cluster.jobs, self.cluster.knobs, self._workload, self.world.first_extra
         for name in ("size", "run_s", "limit_s"):
@@ -248,7 +249,7 @@ class FlatChainCluster(InjectedCluster):
         cycles = cycles_within(FUTURES, (now_s - int(workload.submit_s[0])) // DAY_S)
         play_flat_futures(
             jobs, knobs, branch, (first, row), past, self._known, self._owners, self._room, now_s, last_s, cycles,
-            out,
+            out, delay_s,
         )  # fmt: skip
         assert (out >= 0).all(), "more arrived than `most_arrivals` allows"
 

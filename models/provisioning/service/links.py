@@ -141,12 +141,13 @@ class LinkCluster:
         return seen
 
     def futures(
-        self, chain: ServiceChain, now_s: int, limits_s: Sequence[int], horizon_s: int, nodes: int | None = None
-    ) -> Int64s:
-        """When a link of each limit submitted now would start in each future, behind the queued ones."""
+        self, chain: ServiceChain, now_s: int, limits_s: Sequence[int], horizon_s: int, nodes: int | None = None,
+        delay_s: int = 0,
+    ) -> Int64s:  # fmt: skip
+        """When a link of each limit submitted `delay_s` from now would start in each future, behind the queued ones."""
         shape = LinkShape(nodes=nodes)
         links = [Link(limit_s, now_s, shape=shape) for limit_s in limits_s]
-        return self._played(chain, now_s, chain.queued, links, horizon_s)
+        return self._played(chain, now_s, chain.queued, links, horizon_s, delay_s)
 
     def queued_futures(self, chain: ServiceChain, now_s: int, horizon_s: int, limit_s: int | None = None) -> Int64s:
         """The same for the last of the queued links, (futures,). limit_s: as if it had this limit."""
@@ -156,8 +157,9 @@ class LinkCluster:
         return starts_s
 
     def _played(
-        self, chain: ServiceChain, now_s: int, queued: Sequence[Link], watched: Sequence[Link], horizon_s: int
-    ) -> Int64s:
+        self, chain: ServiceChain, now_s: int, queued: Sequence[Link], watched: Sequence[Link], horizon_s: int,
+        delay_s: int = 0,
+    ) -> Int64s:  # fmt: skip
         """When each of `watched` alone would start in each future, beside the queued links: (watched, futures), s.
 
         Futures are those of `models.provisioning.futures.recorded`, with common random numbers, so that links of
@@ -174,7 +176,7 @@ class LinkCluster:
             aged = record.priority[job] + round(-self.cluster.beyond.key_per_s * (now_s - link.submit_s) / HOUR_S)
             asked = (now_s, self._nodes(link, job), link.limit_s, record.user[job], name, aged)
             submission = np.array([*asked, min(horizon_s, HORIZON_S), NONE, NONE, NONE], np.int64)
-            play_futures(workspace, self.branches[1], submission, CYCLES_S, found)
+            play_futures(workspace, self.branches[1], submission, CYCLES_S, found, delay_s=delay_s)
         return starts
 
     def _futures_workspace(self, job: int, chain: ServiceChain) -> FuturesWorkspace:

@@ -72,7 +72,9 @@ def outlook_of(
         gap_s = (after_s + wait_s) // ahead - held_s
         rate = float(plan_losses(terms, gap_s, AT_ONCE, held_s)[0])
         start_s = waits.now_s + wait_s
-        found.append(PlannedLink(asked_s, least_s, delay_s, rate, terms.restart_s, held_s, gap_s, start_s, terms.speed))
+        found.append(
+            PlannedLink(asked_s, least_s, delay_s, rate, terms.restart_s, held_s, gap_s, start_s, gap_s, terms.speed)
+        )
     return min(found, key=lambda one: one.rate)
 
 

@@ -85,12 +85,14 @@ class Plan:
         def of_nodes(terms: PlanTerms, nodes: int) -> list[PlannedLink]:
             other = () if nodes == view.nodes else (nodes,)
 
-            def waits(limit_s: int, horizon_s: int) -> Int64s:
-                starts_s = futures([limit_s], horizon_s, *other)[0] if futures else np.zeros(0, np.int64)
+            def waits(limit_s: int, horizon_s: int, delay_s: int = 0) -> Int64s:
                 estimate_s = HOUR_S * float(view.observe(limit_s, *other)[AT.start_estimate_h])
-                return cautious_s(starts_s - now, estimate_s)
+                if futures is None:
+                    return cautious_s(np.zeros(0, np.int64), estimate_s)
+                (starts_s,) = futures([limit_s], horizon_s, *other, delay_s=delay_s)
+                return cautious_s(starts_s - now - delay_s, estimate_s)
 
-            return plan_candidates(terms, now, covered_s, waits)
+            return plan_candidates(terms, now, covered_s, waits, waits if futures else None)
 
         counts = node_counts(view.nodes, max(math.ceil(self.least_share * view.nodes), 1))
         return elastic_candidates(self.terms(view), counts, SCALING, of_nodes)

@@ -150,10 +150,13 @@ class LiveCluster:
         observe_branch(self._seen(), self.branch, now_s, row, pair, seen)
         return seen
 
-    def futures(self, owner: LinkOwner, limits_s: Sequence[int], now_s: int, horizon_s: int) -> Int64s:
-        """When a link of each limit submitted now would start in each future, as `LinkCluster.futures`."""
+    def futures(
+        self, owner: LinkOwner, limits_s: Sequence[int], now_s: int, horizon_s: int, delay_s: int = 0
+    ) -> Int64s:
+        """When a link of each limit would start in each future, as `LinkCluster.futures`."""
         self._follow()
-        return self._played(self.branch, owner, [(limit_s, now_s) for limit_s in limits_s], now_s, horizon_s)
+        links = [(limit_s, now_s) for limit_s in limits_s]
+        return self._played(self.branch, owner, links, now_s, horizon_s, delay_s)
 
     def queued_futures(self, owner: LinkOwner, link: Link, now_s: int, horizon_s: int) -> Int64s:
         """The same for a waiting link, (futures,)."""
@@ -175,13 +178,15 @@ class LiveCluster:
         links: Sequence[tuple[int, int]],
         now_s: int,
         horizon_s: int,
+        delay_s: int = 0,
     ) -> Int64s:
         workspace = self._workspace._replace(cluster=self._seen())
         starts = np.zeros((len(links), FUTURES), np.int64)
         for (limit_s, submit_s), found in zip(links, starts, strict=True):
             aged = owner.priority + round(-self.cluster.beyond.key_per_s * (now_s - submit_s) / HOUR_S)
             asked = (now_s, owner.nodes, limit_s, owner.user, owner.name, aged, min(horizon_s, HORIZON_S))
-            play_futures(workspace, branch, np.array([*asked, NONE, NONE, NONE], np.int64), CYCLES_S, found)
+            submission = np.array([*asked, NONE, NONE, NONE], np.int64)
+            play_futures(workspace, branch, submission, CYCLES_S, found, delay_s=delay_s)
         return starts
 
     @cached_property

@@ -195,7 +195,7 @@ class _Play:
             restart_s=service.restart_s,
             nodes=owner.nodes,
             observe=lambda limit_s: cluster.observation(owner, chain.started[-1], limit_s, now),
-            futures=lambda limits_s, horizon_s: cluster.futures(owner, limits_s, now, horizon_s),
+            futures=lambda limits_s, horizon_s, delay_s=0: cluster.futures(owner, limits_s, now, horizon_s, delay_s),
             queued_futures=lambda horizon_s: cluster.queued_futures(owner, chain.queued[-1], now, horizon_s),
             would_start=None,  # it depends on what all agents do
         )

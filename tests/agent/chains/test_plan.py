@@ -59,6 +59,25 @@ def test_nothing_is_expected_of_a_link_that_would_do_no_work() -> None:
     assert early.expectation["lost_h_per_day"] is None and early.expectation["ci95"] is None
 
 
+def test_of_a_delay_the_wait_after_it_counts() -> None:
+    """Four hours left: two hours of 2 h start at once now, or 9 h later than submitted; 12 h wait for 5 h now."""
+    asked: list[tuple[int, int]] = []
+    waits = lambda limit_s, horizon_s: np.array([0 if limit_s == 2 * HOUR_S else 5 * HOUR_S])  # noqa: E731
+
+    def later(limit_s: int, horizon_s: int, delay_s: int) -> np.ndarray:
+        asked.append((limit_s // HOUR_S, delay_s // HOUR_S))
+        assert horizon_s == 4 * HOUR_S + DAY_S
+        return np.array([9 * HOUR_S])
+
+    short = replace(terms(2, 12), restart_s=600)
+    until = np.array([NOW + 4 * HOUR_S])
+    alike = best_of(plan_candidates(short, NOW, until, waits))
+    assert (alike.limit_s, alike.delay_s) == (2 * HOUR_S, 4 * HOUR_S)
+    found = best_of(plan_candidates(short, NOW, until, waits, later))
+    assert (found.limit_s, found.delay_s) == (12 * HOUR_S, 0) and found.rate == pytest.approx((1 + 1 / 6) / 13)
+    assert sorted(asked) == [(2, 2), (2, 4)], "12 h are best submitted now; 2 h after four hours, of which two are seen"
+
+
 def test_a_limit_below_three_restart_costs_is_no_candidate() -> None:
     asked: list[int] = []
 

@@ -113,7 +113,7 @@ def test_without_futures_of_another_qos_that_is_no_candidate(tmp_path: Path, mon
 
     def some(self: FakeEyes, *arguments: Any) -> LinkStarts:
         found = starts(self, *arguments)
-        return replace(found, starts_s=[]) if arguments[-1] == "short" else found
+        return replace(found, starts_s=[]) if "short" in arguments else found
 
     monkeypatch.setattr(FakeEyes, "starts", some)
     assert lab.run() == 0

@@ -16,7 +16,7 @@ LONG, SHORT, SUCCESSOR = 0, 1, 2
 NOW, CYCLE_S, LAST_S = 1100, 300, 9000
 
 
-def start(short_end_s: int, drawn_s: tuple[int, int], arrivals: int = 50) -> int:
+def start(short_end_s: int, drawn_s: tuple[int, int], arrivals: int = 50, later_s: int = 0) -> int:
     """Two nodes, the shortest limit first: a long job runs since 500, a short one since 1000; S asks for both nodes.
 
     The short one, which truly runs for 700 s, comes again every 300 s, from 1300 on.
@@ -32,7 +32,7 @@ def start(short_end_s: int, drawn_s: tuple[int, int], arrivals: int = 50) -> int
     room.jobs.run_s[[LONG, SHORT]] = drawn_s
     past = FlatHistory(cluster.jobs, np.array([NEVER, short_end_s]))
     before = [column.copy() for column in branch[:4]]
-    found = start_in_future(past, cluster.knobs, room, branch, NOW, CYCLE_S, LAST_S, SUCCESSOR)
+    found = start_in_future(past, cluster.knobs, room, branch, NOW, CYCLE_S, LAST_S, SUCCESSOR, NOW + later_s)
     assert all((one == other).all() for one, other in zip(before, branch[:4], strict=True)), "the branch is read alone"
     return int(found)
 
@@ -50,6 +50,12 @@ def test_what_comes_again_runs_as_drawn_unless_it_had_ended(
     short_end_s: int, drawn_s: tuple[int, int], wanted: int
 ) -> None:
     assert start(short_end_s, drawn_s) == wanted
+
+
+def test_a_job_that_is_submitted_later_starts_then_or_waits_for_those_that_came_before() -> None:
+    """Both nodes are free from 1450 on, until the short job comes again at 1600."""
+    assert start(NEVER, (900, 150), later_s=390) == NOW + 390
+    assert start(NEVER, (900, 150), later_s=550) > NOW + 600
 
 
 def test_a_job_past_its_drawn_end_ends_now() -> None:

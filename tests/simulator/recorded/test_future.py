@@ -13,6 +13,7 @@ from simulator.marks import NO_ROOM
 from simulator.recorded.forked import OUT_S
 from simulator.recorded.future import (
     CYCLE_S,
+    ENTERS_S,
     LAST_S,
     MOMENT,
     NOW_S,
@@ -40,7 +41,7 @@ runs_s = st.sampled_from([60, 150, 700, 2500])
 
 @st.composite
 def cases(draw: st.DrawFn) -> dict[str, Any]:
-    """Who pends, runs and came before on six nodes; the last pending job is watched."""
+    """Who pends, runs and came before on six nodes; the last pending job is watched, and may come later."""
     job = st.fixed_dictionaries({"nodes": sizes, "limit_s": limits_s, "user": users, "run_s": runs_s})
     pending = draw(st.lists(job, min_size=1, max_size=7))
     for one in pending:
@@ -56,6 +57,7 @@ def cases(draw: st.DrawFn) -> dict[str, Any]:
     out = draw(st.sampled_from([0, 0, 2]))
     rules = {"max_jobs": draw(st.sampled_from([1, 2, NEVER])), "max_nodes": draw(st.sampled_from([3, NEVER]))}
     return {
+        "later_s": draw(st.sampled_from([0, 0, 1, 500, 2000, 20_000])),
         "pending": pending,
         "running": running,
         "came": came,
@@ -82,7 +84,8 @@ def compiled(case: dict[str, Any], rows: int = 400) -> int:
         room.run_s[row] = one["run_s"]
     for row, one in enumerate(pending):
         room.state.key[row] = one["key"]
-        enter(room.state, row)
+        if row < len(pending) - 1 or not case["later_s"]:
+            enter(room.state, row)
     for row, one in enumerate(pending):
         room.state.held[row], room.release_s[row] = int(one["held_s"] > 0), AT + one["held_s"]
     for row, one in enumerate(running, len(pending)):
@@ -91,7 +94,7 @@ def compiled(case: dict[str, Any], rows: int = 400) -> int:
     count = len(pending) + len(running)
     values = {
         NOW_S: AT, CYCLE_S: CYCLE, LAST_S: AT + LONGEST, USABLE: 6, USABLE_YET: 6 - case["out"], OWN_USER: NONE,
-        OWN_NAME: NONE, WATCHED: len(pending) - 1, ROWS: count,
+        OWN_NAME: NONE, WATCHED: len(pending) - 1, ROWS: count, ENTERS_S: AT + case["later_s"],
     }  # fmt: skip
     for place, value in values.items():
         moment[place] = value
@@ -123,7 +126,11 @@ def by_hand(case: dict[str, Any]) -> int:
                 row += 1
     limits = plain.FutureUserLimits(case["max_jobs"], case["max_nodes"], bool(case["siblings"]))
     usable = plain.Usable(6 - case["out"], 6)
-    start_s = plain.start_in_plain_future(pending, running, arriving, pending[-1], limits, usable, AT, AT + LONGEST)
+    watched = pending[-1]
+    if case["later_s"]:
+        watched.submit_s = AT + case["later_s"]
+        pending, arriving = pending[:-1], sorted([watched, *arriving], key=lambda job: job.submit_s)
+    start_s = plain.start_in_plain_future(pending, running, arriving, watched, limits, usable, AT, AT + LONGEST)
     assert start_s is not None
     return start_s
 
@@ -149,6 +156,7 @@ def job(**changes: Any) -> dict[str, Any]:
 
 def case(**changes: Any) -> dict[str, Any]:
     return {
+        "later_s": 0,
         "pending": [job()],
         "running": [],
         "came": [],
@@ -161,6 +169,15 @@ def case(**changes: Any) -> dict[str, Any]:
 
 def test_a_job_that_fits_starts_a_second_after_its_submission() -> None:
     assert compiled(case()) == by_hand(case()) == AT + 1
+
+
+def test_a_job_that_is_submitted_later_finds_the_hole_closed() -> None:
+    """A job of all nodes is due in 1000 s: one of 900 s fits before it now, and not 500 s later."""
+    full = [job(nodes=4, run_s=2900, limit_s=1100)]
+    now = case(running=full, pending=[job(nodes=6, key=0), job()])
+    assert compiled(now) == by_hand(now) == AT + 1
+    later = now | {"later_s": 500}
+    assert compiled(later) == by_hand(later) > AT + 2900
 
 
 def test_a_job_that_waits_for_a_held_one_keeps_its_nodes_idle() -> None:

@@ -101,9 +101,9 @@ def test_links_that_run_run_to_their_limits_in_futures(others: int, is_free: boo
 def test_a_chains_own_job_runs_to_the_links_limit_if_it_arrives_again(monkeypatch: pytest.MonkeyPatch) -> None:
     run_s: set[int] = set()
 
-    def watched(workspace: Any, *arguments: Any) -> None:
+    def watched(workspace: Any, *arguments: Any, **more: Any) -> None:
         run_s.add(int(workspace.room.drawn_s[P.row[0]]))
-        play_futures(workspace, *arguments)
+        play_futures(workspace, *arguments, **more)
 
     monkeypatch.setattr("models.provisioning.service.links.play_futures", watched)
     played(quiet(), P, [Recorder(0, SEEN_AHEAD).player], parameters(max_jobs=None), wanted_s=2 * LINK_S)

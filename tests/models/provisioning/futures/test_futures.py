@@ -13,7 +13,8 @@ from bench.ahead_scenes import scene_of
 from features.futures.played import starts_in_futures
 from features.futures.summary import BEYOND_S
 from models.engine.local import each_here
-from models.provisioning.futures.recorded import HypotheticalJobs, start_in_futures
+from models.provisioning.futures import recorded as recorded_futures
+from models.provisioning.futures.recorded import HypotheticalJobs, play_futures, start_in_futures
 from models.provisioning.futures.revealed import RevealedTruth
 from models.provisioning.futures.table import is_fresh, starts_ahead, with_futures
 from models.provisioning.pairs import recorded as recorded_pairs
@@ -130,12 +131,20 @@ def test_between_two_looks_futures_carry_over() -> None:
     assert seen.ahead.shape == (len(fresh), 7) and seen.digest != table.digest
 
 
-@pytest.mark.parametrize("days", [29, 31])
-def test_an_agent_plays_the_futures_of_the_table(days: int) -> None:
+@pytest.mark.parametrize(("days", "delay_s"), [(29, 0), (31, 0), (29, 2 * HOUR), (31, 7 * HOUR)])
+def test_an_agent_plays_the_futures_of_the_table(days: int, delay_s: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiled from the record and in plain Python from what is seen at the instant: the same starts to the second."""
     record = busy(seed=days)
     wanted = asked(record, FIRST_S + days * DAY)
+    monkeypatch.setattr(recorded_futures, "play_futures", partial(play_futures, delay_s=delay_s))
     compiled = start_in_futures(record, wanted, futures=5)
-    played = np.stack([starts_in_futures(scene_of(record, wanted, d), 5) for d in range(len(wanted))])
+    scenes = [scene_of(record, wanted, d) for d in range(len(wanted))]
+    later = [
+        replace(one.successor, submit_s=one.now_s + delay_s, key=one.successor.key - 500 * delay_s) for one in scenes
+    ]
+    played = np.stack(
+        [starts_in_futures(replace(one, successor=job), 5) for one, job in zip(scenes, later, strict=True)]
+    )
+    assert (played > wanted.at_s[:, None] + delay_s).all()
     np.testing.assert_array_equal(played, compiled)
     assert (np.ptp(played, axis=1) > 0).any()

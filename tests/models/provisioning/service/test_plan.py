@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,18 +41,20 @@ def view(
     wanted_left_h: float = 500,
     restart_s: int = 600,
     estimate_h: float | None = None,
+    later_waits_h: Callable[[float], list[float]] | None = None,
 ) -> ServiceView:
     """A view at 100 h of a chain whose links run for the time left. waits_h: waits by limit, with caution.
 
-    The start estimate is the longest of the waits, or `estimate_h`.
+    later_waits_h: after any delay; None: the same. The start estimate is the longest of the waits, or `estimate_h`.
     """
     now = 100 * HOUR_S
     hours = running or ((80.0, 100 + left_h),)
     started = [Link(48 * HOUR_S, 0, int(a * HOUR_S), int(b * HOUR_S)) for a, b in hours]
     chain = ServiceChain(0, 48 * HOUR_S, started, [Link(int(limit * HOUR_S), now) for limit in queued])
 
-    def futures(limits_s: Any, horizon_s: int) -> Any:
-        return now + np.array([waits_h(limit_s / HOUR_S) for limit_s in limits_s]) * HOUR_S / CAUTION
+    def futures(limits_s: Any, horizon_s: int, delay_s: int = 0) -> Any:
+        of_limit = waits_h if delay_s == 0 or later_waits_h is None else later_waits_h
+        return now + delay_s + np.array([of_limit(limit_s / HOUR_S) for limit_s in limits_s]) * HOUR_S / CAUTION
 
     def estimate(limit_s: int) -> Any:
         seen = np.zeros(len(FEATURES), np.float32)
@@ -104,6 +107,14 @@ def test_a_shorter_link_that_starts_in_time_is_better_than_a_long_wait() -> None
     assert submitted_h(alike) == [48]
 
 
+def test_where_a_hole_closes_before_a_short_link_is_needed_the_long_one_is_submitted_now() -> None:
+    """Two hours fit now and not later; later all limits wait for 30 h, 48 h now for 20 with 8 h left."""
+    now: Callable[[float], list[float]] = lambda limit_h: [0.0] if limit_h == 2 else [20.0]  # noqa: E731
+    found = partial(view, now, left_h=8, limits_h=(2, 48), estimate_h=0.0)
+    assert PLAN.act(found()).submit == (), "as if the hole stayed"
+    assert submitted_h(PLAN.act(found(later_waits_h=lambda limit_h: [30.0]))) == [48]
+
+
 def test_fewer_nodes_are_asked_for_where_the_wait_for_all_loses_more() -> None:
     """Four nodes start after 90 h, two at once: at half the speed 48 h lose 24, against 90 of 138."""
     of_nodes = replace(PLAN, least_share=0.5)
@@ -112,7 +123,9 @@ def test_fewer_nodes_are_asked_for_where_the_wait_for_all_loses_more() -> None:
     long, soon = found.futures, np.full((1, 1), found.now_s)
     fewer = replace(
         found,
-        futures=lambda limits_s, horizon_s, nodes=4: long(limits_s, horizon_s) if nodes == 4 else soon,
+        futures=lambda limits_s, horizon_s, nodes=4, delay_s=0: (
+            long(limits_s, horizon_s, delay_s) if nodes == 4 else soon + delay_s
+        ),
         observe=lambda limit_s, nodes=4: found.observe(limit_s) * (nodes == 4),
     )
     move = of_nodes.act(fewer)
