@@ -330,9 +330,9 @@ class _Played:
         qos: str = "",
         delay_s: int = 0,
     ) -> LinkStarts:
-        """Simulate when a new link starts, or the queued one, `waits`."""
-        place = self._order.index(qos) if qos in self._order else 0
-        until_s = self._began_s + PLAN_BUDGET_S * (place + 1) / len(self._order)
+        """Simulate when a new link starts, or the queued one, `waits`; after a delay only in half of the time."""
+        place, share_s = self._order.index(qos) if qos in self._order else 0, PLAN_BUDGET_S / len(self._order)
+        until_s = self._began_s + share_s * (place + (1 if delay_s == 0 else 0.5))
         budget_s = min(BUDGET_S, max(until_s - time.monotonic(), 0.0))
         return self._eyes.starts(self._serving, self._like, limit_s, horizon_s, budget_s, waits, nodes, qos, delay_s)
 

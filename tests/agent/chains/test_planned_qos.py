@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 from agent import cli
 from agent.chains import chain as chains
 from agent.chains import status
+from agent.chains.planner import PLAN_BUDGET_S
 from agent.chains.state import Folder, LinkAttempt
 from agent.sight import LinkStarts
 from agent.slurm.commands import SlurmError
@@ -176,3 +180,18 @@ def test_run_refuses_a_qos_that_the_user_may_not_use(
     given = ("run", str(chain.script), "--links", "2", "--state", str(tmp_path / "s"), "--plan", "auto")
     code, err = run(capsys, *given, "--qos-choice", "short")
     assert code == 2 and "may not use QOS short, but normal" in err and err.count("\n") == 1
+
+
+def test_delays_are_simulated_in_half_of_the_time_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that each limit gets futures. Three seconds pass at each look at the clock; delays are looked at last."""
+    lab, asked, starts = planned(tmp_path, links=2), list[tuple[int, float]](), FakeEyes.starts
+
+    def seen(self: FakeEyes, *arguments: Any) -> LinkStarts:
+        asked.append((arguments[-1], arguments[4]))
+        return starts(self, *arguments)
+
+    monkeypatch.setattr(FakeEyes, "starts", seen)
+    monkeypatch.setattr("agent.chains.planner.time", SimpleNamespace(monotonic=partial(next, count(0.0, 3.0))))
+    assert lab.run() == 0
+    assert {budget_s for delay_s, budget_s in asked if delay_s == 0} == {8.0}
+    assert {budget_s for delay_s, budget_s in asked if delay_s > 0} == {PLAN_BUDGET_S / 2 - 9.0, 0.0}
