@@ -251,7 +251,7 @@ def plan_moment(terms: PlanTerms, now_s: int, end_s: int, wait_s: Int64s, *, is_
     So J counts the overlap, weight x max(-g_k, 0), in place of half a decision interval. end_s: of the running link, or
     now. wait_s: the W_k. is_held: the link is submitted now with a dependency on that end and gains priority while it
     is held, so that it starts max(W_k, end - now) from now. No other hold loses less: a shorter one adds overlap and
-    prevents no interruption.
+    prevents no interruption. The wait after a delay is taken to be that of now.
     """
     limit_s, gap_s = terms.limits_s[0], now_s + wait_s - end_s
     delays_s = np.arange(0, 1 if is_held else end_s - now_s + 1, terms.decision_s)
