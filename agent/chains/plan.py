@@ -5,10 +5,9 @@ The simulated chains (`models.provisioning.service.plan`) and the agent (`agent.
 A candidate is a limit L and a delay x: a link of limit L, submitted x from now (x = 0: at once). In future k let W_k(L)
 be CAUTION x the wait of a link of limit L submitted now, and W_k(L, x) that of one submitted after a delay x. In one
 more future both are ESTIMATES x the start estimate by limits, because waits in futures are too short in the tail. A
-delay changes the wait: meanwhile other jobs arrive, and a hole that a link would fill now may close. Let C_k be
-the time until which the links submitted so far cover the work: the end of the last running link, or, with a link
-queued, that link's start in future k plus its limit (its latest start for the additional future). The gap of the
-candidate is
+delay changes the wait: meanwhile other jobs arrive, and a hole that a link would fill now may close. Let C_k be the
+time until which the links submitted so far cover the work: the end of the last running link, or, with a link queued,
+that link's start in future k plus its limit (its latest start for the additional future). The gap of the candidate is
 
     g_k = now + x + W_k(L, x) - C_k,
 
@@ -22,9 +21,9 @@ the candidate. The candidate's objective is the expected loss for each hour that
 is the renewal-reward rate if each later handover were like this one. The next link is submitted if no candidate with
 x > 0 has a lower J than the best with x = 0. All candidates meet the same futures (common random numbers).
 
-Of each limit two delays are simulated besides 0: the x of lowest J if the wait after it were that of now, and the time
-to the next decision in that case (`pause_until`). Limits with no such J below the best found are not. Without futures
-the wait after a delay is that of now.
+Delays are tried first as if the wait after them were that of now. If a limit then has a lower J than the best found,
+the waits after two delays are simulated: after the x of that J, and after the time to the next decision in that case
+(`pause_until`). Without futures the wait after a delay is that of now.
 
 A job that can live with less than its limit (`PlanTerms.shortens`) may name a least limit (sbatch --time-min). Slurm
 starts it as early as a link of the least limit T and gives it the longest limit up to L that fits then. In future k
