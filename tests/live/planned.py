@@ -46,7 +46,10 @@ def lost_of(one: Kept) -> dict[str, float]:
     until_s, interrupted_s, overlap_s, restarts = runs[0].start_s or 0, 0, 0, -1
     for run in runs:
         start_s, end_s = run.start_s or 0, run.end_s or 0
-        interrupted_s, overlap_s = interrupted_s + max(start_s - until_s, 0), overlap_s + max(until_s - start_s, 0)
+        interrupted_s, overlap_s = (
+            interrupted_s + max(start_s - until_s, 0),
+            overlap_s + max(min(until_s, end_s) - start_s, 0),
+        )
         until_s, restarts = max(until_s, end_s), restarts + (end_s > until_s)
     work_s = promised_s(rules(restart_s=RESTART_S), runs)
     lost_s = interrupted_s + restarts * RESTART_S
