@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -104,16 +105,13 @@ def _attempt_events(old: LinkAttempt | None, new: LinkAttempt) -> Iterator[Event
 
 
 def handovers(state: ChainState) -> dict[tuple[str, str], Event]:
-    """Return the gap or overlap of each run with the longest one before it, once those before it have ended."""
+    """Return the gap or overlap from each ended run to the next link's run, if that has started."""
     runs = sorted((a for a in state.attempts if a.ran), key=_start_s)
     found = {}
-    for place, second in enumerate(runs):
-        ended = [(one.end_s, -k, one) for k, one in enumerate(runs[:place]) if one.end_s is not None]
-        if not ended or any(one.is_alive for one in runs[:place]):
+    for first, second in pairwise(runs):
+        if first.is_alive or first.end_s is None:
             continue
-        until_s, _, first = max(ended)
-        together_until_s = until_s if second.end_s is None else min(until_s, second.end_s)
-        gap_h = (_start_s(second) - together_until_s) / HOUR_S
+        gap_h = (_start_s(second) - first.end_s) / HOUR_S
         found[(first.name, second.name)] = {
             "event": "handover",
             "link": first.link,

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from agent.chains.journal import handovers
 from agent.chains.metrics import exposition
 from agent.chains.state import ChainState, LinkAttempt
 from tests.agent.fake_slurm import START_S
@@ -39,21 +36,3 @@ def test_figures_are_in_base_units() -> None:
         'baton_agent_blind{chain="t"}': "1",
         'baton_agent_last_look_timestamp_seconds{chain="t"}': str(START_S + 1),
     }
-
-
-def test_a_handover_is_from_the_run_that_covers_the_work_longest() -> None:
-    """Two links start in one second, an hour after the first has ended; the later one is ended after 20 min."""
-    times_h = {1: (0, 12), 2: (13, 24), 3: (13, 13 + 1 / 3), 4: (23, 35)}
-    runs = [
-        LinkAttempt(
-            link, 1, f"c-1-{link}.1", 0, job_id=str(link), start_s=int(3600 * start_h), end_s=round(3600 * end_h),
-            how="TIMEOUT" if link < 4 else "",
-        )
-        for link, (start_h, end_h) in times_h.items()
-    ]  # fmt: skip
-    found = handovers(ChainState("1", "c", "script", 9, tuple(runs))).values()
-    assert [(one["link"], one["next_link"], one["interruption_h"], one["overlap_h"]) for one in found] == [
-        (1, 2, 1.0, 0.0), (2, 3, 0.0, round(1 / 3, 4)), (2, 4, 0.0, 1.0),
-    ]  # fmt: skip
-    running = (*runs[:1], replace(runs[1], how=""), *runs[2:])
-    assert len(handovers(ChainState("1", "c", "script", 9, running))) == 1, "the second link's end is not known yet"
