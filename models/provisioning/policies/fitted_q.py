@@ -43,7 +43,7 @@ from models.provisioning.learning.stopping_rows import (
     rows_to_fit,
 )
 from models.provisioning.learning.trees import Tree, flatten
-from models.provisioning.policies.lightgbm import lightgbm_trees
+from models.provisioning.policies.lightgbm import boosting_options, lightgbm_trees
 from models.provisioning.protocol import PairTable
 from models.provisioning.stopping import following_rows, stopping_rows
 from traces.arrays import Float32s, Float64s, Int64s
@@ -190,18 +190,7 @@ class Stopping:
             "objective": "binary",
             "metric": "binary_logloss",
             "monotone_constraints": [1] * len(policy.inputs),
-            "num_leaves": policy.leaves,
-            "learning_rate": policy.learning_rate,
-            "min_data_in_leaf": policy.min_data_in_leaf,
-            "feature_fraction": policy.feature_fraction,
-            "bagging_fraction": policy.bagging_fraction,
-            "bagging_freq": 1,
-            "seed": self.seed,
-            "deterministic": True,
-            "force_row_wise": True,
-            "num_threads": 1,
-            "verbosity": -1,
-        }
+        } | boosting_options(policy, self.seed)
         weight = None if size is None or not size[rows].any() else size[rows] / size[rows].mean()
         data = lightgbm.Dataset(
             self.inputs[rows], label[rows].astype(np.float64), weight=weight, init_score=start[rows]

@@ -173,8 +173,9 @@ class InjectedCluster:
     def _free(self, count: int) -> list[int]:
         """The next places without a link that follow one another."""
         taken = {row - self.world.first_extra for row in self._row_of.values()}
-        places = [range(first, first + count) for first in range(self.rows - count + 1)]
-        return list(next(some for some in (*places[self._next :], *places) if taken.isdisjoint(some)))
+        last = self.rows - count
+        places = (range(first, first + count) for first in (*range(self._next, last + 1), *range(last + 1)))
+        return list(next(some for some in places if taken.isdisjoint(some)))
 
     def _ask(self, place: int, limit_s: int, nodes: int | None = None) -> int:
         """Let a row beyond the trace have that limit and number of nodes, and return it."""
