@@ -128,12 +128,12 @@ def qos_choice(
     for name in names:
         known, others = table.by_name.get(name), [one for one in table.by_name if one != name]
         if known is None:
-            raise ValueError(f"qos_choice: user {request.user} may not use QOS {name}, but {', '.join(others)}")
+            raise ValueError(f"qos_choice: user {request.user} may not use QOS {name}; allowed: {', '.join(others)}")
         if why := next(filter(None, (one.refusal("", name.lower()) for one in asked)), ""):
             raise ValueError(f"qos_choice: {why}")
         if known.preempting and name != table.own:
             by = ", ".join(known.preempting)
-            raise ValueError(f"qos_choice: jobs of QOS {name} can be preempted by those of {by}, which no plan counts")
+            raise ValueError(f"qos_choice: jobs of QOS {name} can be preempted by those of {by}; plans ignore that")
         longest_s = min(known.limits.wall_s, max(one.limit_s for one in asked))
         more = settings.qos_weight * (table.factors[name] - table.factors.get(table.own, 0.0))
         found.append(f"{name} (priority {more:+.0f}, at most {longest_s / 3600:g} h, usage x{known.usage_factor:g})")

@@ -311,7 +311,7 @@ class Decider:
 
 
 class _Played:
-    """The starts that one plan simulates. order: its QOS, of which each gets an equal share of the time."""
+    """The starts that one plan simulates. order: the QOS that it compares; each has an equal share of the time."""
 
     def __init__(
         self, eyes: Seeing, now_s: int, serving: SqueueJob | None, like: SqueueJob | None, order: Sequence[str]
@@ -330,7 +330,7 @@ class _Played:
         qos: str = "",
         delay_s: int = 0,
     ) -> LinkStarts:
-        """Simulate when a new link starts, or the queued one, `waits`; after a delay only in half of the time."""
+        """Simulate when a new link starts, or the queued one, `waits`. Delays have half of the time of a QOS."""
         place, share_s = self._order.index(qos) if qos in self._order else 0, PLAN_BUDGET_S / len(self._order)
         until_s = self._began_s + share_s * (place + (1 if delay_s == 0 else 0.5))
         budget_s = min(BUDGET_S, max(until_s - time.monotonic(), 0.0))
@@ -347,10 +347,10 @@ class _Played:
         self, nodes: int, qos: str, futures: int | None, is_compared: bool, limit_s: int, horizon_s: int,
         delay_s: int = 0,
     ) -> Int64s:  # fmt: skip
-        """The waits W_k of a link: as many as there are times C_k, if those are of `futures`.
+        """The waits W_k of a link, s. After a delay that cannot be simulated they are those of now.
 
-        is_compared: limits are compared future by future, so all have equally many. After a delay that cannot be
-        simulated they are those of now. Raises ValueError.
+        futures: how many futures the times C_k are of, and the waits too; None: as many as were simulated, or FUTURES
+        where limits are compared future by future (is_compared). Raises ValueError without a start estimate.
         """
         found = self.of((limit_s, nodes, qos), horizon_s)
         if found.estimate_s is None:

@@ -115,12 +115,12 @@ def test_of_several_partitions_those_count_that_allow_the_limit(limit_h: int, no
     ("name", "fields", "level", "text"),
     [
         ("short", {}, GOOD, "a planned link has normal or short (priority +800, at most 2 h, usage x1)"),
-        ("nope", {}, PROBLEM, "qos_choice: user me may not use QOS nope, but normal, short, top"),
+        ("nope", {}, PROBLEM, "qos_choice: user me may not use QOS nope; allowed: normal, short, top"),
         (
             "short",
             {"config": {"PreemptType": "preempt/qos"}, "more_qos": [SHORT, "top||||||100||short|"]},
             PROBLEM,
-            "qos_choice: jobs of QOS short can be preempted by those of top, which no plan counts",
+            "qos_choice: jobs of QOS short can be preempted by those of top; plans ignore that",
         ),
         (
             "short",

@@ -104,7 +104,7 @@ def test_of_several_partitions_the_longer_limit_counts_and_the_free_nodes(busy: 
 @pytest.mark.parametrize(
     ("choice", "options", "why"),
     [
-        ("top", "", f"user {USER} may not use QOS top, but normal, short"),
+        ("top", "", f"user {USER} may not use QOS top; allowed: normal, short"),
         ("short", "closed", "partition closed does not allow QOS short: AllowQos=normal"),
     ],
 )

@@ -179,7 +179,7 @@ def test_run_refuses_a_qos_that_the_user_may_not_use(
     monkeypatch.setattr(cli, "Commands", lambda: commands)
     given = ("run", str(chain.script), "--links", "2", "--state", str(tmp_path / "s"), "--plan", "auto")
     code, err = run(capsys, *given, "--qos-choice", "short")
-    assert code == 2 and "may not use QOS short, but normal" in err and err.count("\n") == 1
+    assert code == 2 and "may not use QOS short; allowed: normal" in err and err.count("\n") == 1
 
 
 def test_delays_are_simulated_in_half_of_the_time_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
