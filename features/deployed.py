@@ -90,10 +90,9 @@ def _jobs(events: pl.DataFrame) -> pl.DataFrame:
 
 def _handovers(events: pl.DataFrame) -> pl.DataFrame:
     """Build one row per job that took over, from its last handover: a requeued successor takes over again."""
-    handovers = events.filter(pl.col("event") == "handover")
-    last = handovers.unique(["chain", "predecessor_id"], keep="last", maintain_order=True)
-    last = last.unique(["chain", "link", "job_id"], keep="last", maintain_order=True)
-    return last.select(
+    told = events.filter(pl.col("event").is_in(["handover", "requeued"]))
+    last = told.unique(["chain", "link", "job_id"], keep="last", maintain_order=True)
+    return last.filter(pl.col("event") == "handover").select(
         "chain", "link", "job_id", "predecessor_id", "interruption_s", "overlap_s",
         pl.col("time_utc").alias("handover_utc"),
     )  # fmt: skip

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +74,7 @@ def journal_events(before: ChainState, after: ChainState) -> list[Event]:
     old = {attempt.name: attempt for attempt in before.attempts}
     found = [event for a in after.attempts for event in _attempt_events(old.get(a.name), a)]
     known = handovers(before)
-    found += [event for key, event in handovers(after).items() if key not in known]
+    found += [event for key, event in handovers(after).items() if known.get(key) != event]
     if after.status != before.status:
         found.append({"event": "chain", "status": after.status, "why": after.why})
     return found
@@ -105,28 +104,46 @@ def _attempt_events(old: LinkAttempt | None, new: LinkAttempt) -> Iterator[Event
 
 
 def handovers(state: ChainState) -> dict[tuple[str, str], Event]:
-    """Return the gap or overlap from each ended run to the next link's run, if that has started."""
-    runs = sorted((a for a in state.attempts if a.ran), key=_start_s)
+    """Return the interruption or overlap before each run that took over, by the names of both runs.
+
+    A run takes over from the run that ended last of those that started before it, once they have all ended. So the
+    interruptions are the hours between the first start and the last end in which no run served. An overlap lasts until
+    either run ends.
+    """
     found = {}
-    for first, second in pairwise(runs):
-        if first.is_alive or first.end_s is None:
-            continue
-        gap_h = (_start_s(second) - first.end_s) / HOUR_S
-        found[(first.name, second.name)] = {
-            "event": "handover",
-            "link": first.link,
-            "next_link": second.link,
-            "predecessor_id": first.job_id,
-            "successor_id": second.job_id,
-            "interruption_h": round(float(interruption_h(gap_h)), 4),
-            "overlap_h": round(float(overlap_h(gap_h)), 4),
-        }
+    first: LinkAttempt | None = None
+    for second in sorted((a for a in state.attempts if a.ran), key=_start_s):
+        if first is not None:
+            found[(first.name, second.name)] = _handover(first, second)
+        if second.is_alive or second.end_s is None:
+            break
+        if first is None or second.end_s > _end_s(first):
+            first = second
     return found
+
+
+def _handover(first: LinkAttempt, second: LinkAttempt) -> Event:
+    until_s = _end_s(first) if second.end_s is None else min(_end_s(first), second.end_s)
+    gap_h = (_start_s(second) - until_s) / HOUR_S
+    return {
+        "event": "handover",
+        "link": first.link,
+        "next_link": second.link,
+        "predecessor_id": first.job_id,
+        "successor_id": second.job_id,
+        "interruption_h": round(float(interruption_h(gap_h)), 4),
+        "overlap_h": round(float(overlap_h(gap_h)), 4),
+    }
 
 
 def _start_s(attempt: LinkAttempt) -> int:
     assert attempt.start_s is not None
     return attempt.start_s
+
+
+def _end_s(attempt: LinkAttempt) -> int:
+    assert attempt.end_s is not None
+    return attempt.end_s
 
 
 def _asked_text(event: Mapping[str, Any]) -> str:

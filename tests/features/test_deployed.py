@@ -67,7 +67,8 @@ def test_a_chain_with_troubles_as_slurm_saw_it(tmp_path: Path) -> None:
     for row in handed:
         before = next(one for one in lab.slurm.jobs if str(one.id) == row["predecessor_id"])
         assert before.end_s is not None and row["start_utc"] is not None
-        assert row["interruption_s"] - row["overlap_s"] == epoch(row["start_utc"]) - before.end_s  # type: ignore[operator]
+        until_s = min(before.end_s, epoch(row["end_utc"]) or before.end_s)
+        assert row["interruption_s"] - row["overlap_s"] == epoch(row["start_utc"]) - until_s  # type: ignore[operator]
     found = lab.journal("handover")
     every = policies["all"]
     assert (every["handovers"], every["submissions"]) == (len(found), len(lab.slurm.jobs))
@@ -173,6 +174,8 @@ def test_what_was_told_last_of_a_handover_counts(tmp_path: Path) -> None:
     lines.append(agent_line("handover", time_s=AT_S + 9 * HOUR_S, successor_id="2", interruption_h=3.0, **later))
     links, policies = tables(tmp_path, lines)
     assert (links[0]["interruption_s"], policies["all"]["handovers"]) == (3 * HOUR_S, 1)
+    first = {"link": 2, "attempt": 1, "job_id": "2", "job_name": "train-0123abcd-2.1"}
+    lines.append(agent_line("requeued", time_s=AT_S + 9 * HOUR_S, **first))
     again = {"link": 2, "attempt": 2, "job_id": "77", "job_name": "train-0123abcd-2.2"}
     lines.append(agent_line("started", time_s=AT_S + 10 * HOUR_S, start_s=AT_S + 10 * HOUR_S, **again))
     lines.append(agent_line("handover", time_s=AT_S + 11 * HOUR_S, successor_id="77", interruption_h=4.0, **later))

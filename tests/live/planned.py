@@ -39,18 +39,21 @@ CYCLE_S = 600.0
 
 
 def lost_of(one: Kept) -> dict[str, float]:
-    """What a chain lost: hours of interruption and of restarts, of overlap, for a day of its work; and its links."""
+    """What a chain lost: hours of interruption and of restarts, of overlap, for a day of its work; and its links.
+
+    Links that the agent withdrew do not count as runs, but what they held nodes for is overlap.
+    """
     state = Folder(one.state).load()
     assert state is not None
     runs = sorted((a for a in real(state) if a.ran), key=lambda a: a.start_s or 0)
+    held = sorted((a for a in state.attempts if a.start_s is not None and a.end_s is not None), key=lambda a: a.start_s or 0)
     until_s, interrupted_s, overlap_s, restarts = runs[0].start_s or 0, 0, 0, -1
-    for run in runs:
+    for run in held:
         start_s, end_s = run.start_s or 0, run.end_s or 0
-        interrupted_s, overlap_s = (
-            interrupted_s + max(start_s - until_s, 0),
-            overlap_s + max(min(until_s, end_s) - start_s, 0),
-        )
-        until_s, restarts = max(until_s, end_s), restarts + (end_s > until_s)
+        overlap_s += max(min(until_s, end_s) - start_s, 0)
+        if run in runs:
+            interrupted_s += max(start_s - until_s, 0)
+            until_s, restarts = max(until_s, end_s), restarts + (end_s > until_s)
     work_s = promised_s(rules(restart_s=RESTART_S), runs)
     lost_s = interrupted_s + restarts * RESTART_S
     asked_h = [(a.limit_s or 0) / HOUR_S for a in runs]
