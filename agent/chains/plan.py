@@ -161,8 +161,6 @@ def plan_candidates(
     covered_s: Int64s,
     waits: Callable[[int, int], Int64s],
     later: Callable[[int, int, int], Int64s] | None = None,
-    *,
-    prune: bool = True,
 ) -> list[PlannedLink]:
     """Each useful limit, from the longest, at its best delay; of equal delays, the shortest. covered_s: the C_k.
 
@@ -176,7 +174,7 @@ def plan_candidates(
     known: dict[int, Int64s] = {}
     for limit_s in reversed(terms.useful_s):
         best = min((one.rate for one in found), default=np.inf)
-        if prune and not terms.shortens and terms.restart_s / limit_s >= best:
+        if not terms.shortens and terms.restart_s / limit_s >= best:
             break
         known[limit_s] = wait_s = waits(limit_s, horizon_s)
         asked_s = max(known) if terms.shortens else limit_s
@@ -244,25 +242,39 @@ def plan_losses(terms: PlanTerms, gap_s: Int64s, delays_s: Int64s, held_s: Int64
     return rate
 
 
-def plan_moment(terms: PlanTerms, now_s: int, end_s: int, wait_s: Int64s, *, is_held: bool) -> PlannedLink:
+def plan_moment(
+    terms: PlanTerms, now_s: int, end_s: int, waits: Callable[[int, int, int], Int64s], *, is_held: bool
+) -> PlannedLink:
     """The best delay of the shortest limit for a job that never saves: both links run until the older one ends.
 
     So J counts the overlap, weight x max(-g_k, 0), in place of half a decision interval. end_s: of the running link, or
-    now. wait_s: the W_k. is_held: the link is submitted now with a dependency on that end and gains priority while it
-    is held, so that it starts max(W_k, end - now) from now. No other hold loses less: a shorter one adds overlap and
-    prevents no interruption. The wait after a delay is taken to be that of now.
+    now. waits(limit_s, horizon_s, delay_s): the W_k, also after a delay. is_held: the link is submitted now with a
+    dependency on that end and gains priority while it is held, so that it starts max(W_k, end - now) from now. No other
+    hold loses less: a shorter one adds overlap and prevents no interruption.
     """
-    limit_s, gap_s = terms.limits_s[0], now_s + wait_s - end_s
-    delays_s = np.arange(0, 1 if is_held else end_s - now_s + 1, terms.decision_s)
-    gaps_s = np.maximum(gap_s, 0)[None] if is_held else gap_s[None] + delays_s[:, None]
-    lost_s = (np.maximum(gaps_s, 0) + terms.restart_s + terms.weight * np.maximum(-gaps_s, 0)).mean(axis=1)
-    rates = lost_s / np.maximum((limit_s + gaps_s).mean(axis=1), 1)
-    at = int(np.argmin(rates))
-    late_s = gaps_s[at]
-    return PlannedLink(
-        limit_s=limit_s, least_s=limit_s, delay_s=int(delays_s[at]), rate=float(rates[at]), restart_s=terms.restart_s,
-        held_s=np.full(len(late_s), limit_s), gap_s=late_s, start_s=end_s + late_s, soon_s=gaps_s[0],
-    )  # fmt: skip
+    limit_s, left_s = terms.limits_s[0], end_s - now_s
+
+    def after(delay_s: int, wait_s: Int64s) -> PlannedLink:
+        gap_s = wait_s + delay_s - left_s
+        late_s = np.maximum(gap_s, 0) if is_held else gap_s
+        lost_s = (np.maximum(late_s, 0) + terms.restart_s + terms.weight * np.maximum(-late_s, 0)).mean()
+        return PlannedLink(
+            limit_s=limit_s, least_s=limit_s, delay_s=delay_s, rate=float(lost_s / max((limit_s + late_s).mean(), 1)),
+            restart_s=terms.restart_s, held_s=np.full(len(late_s), limit_s), gap_s=late_s, start_s=end_s + late_s,
+            soon_s=late_s,
+        )  # fmt: skip
+
+    horizon_s = left_s + DAY_S
+    wait_s = waits(limit_s, horizon_s, 0)
+    soon = after(0, wait_s)
+    if is_held:
+        return soon
+    first = best_of([after(delay_s, wait_s) for delay_s in range(0, left_s + 1, terms.decision_s)])
+    if first.delay_s == 0:
+        return soon
+    tried_s = {first.delay_s, pause_until(0, first.delay_s, terms.decision_s)}
+    found = best_of([soon, *(after(delay_s, waits(limit_s, horizon_s, delay_s)) for delay_s in tried_s)])
+    return replace(found, soon_s=soon.gap_s)
 
 
 def pause_until(now_s: int, delay_s: int, decision_s: int) -> int:

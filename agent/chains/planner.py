@@ -296,8 +296,7 @@ class Decider:
             """The candidates of a QOS on that number of nodes."""
             waits = partial(played.waits_s, nodes, qos, len(covered_s) - 1 if queued else None, chain.shortens)
             if not chain.hands_over:
-                wait_s = waits(own_s, DAY_S)
-                return [plan_moment(terms, now_s, int(covered_s[0]), wait_s, is_held=eyes.ages_held)]
+                return [plan_moment(terms, now_s, int(covered_s[0]), waits, is_held=eyes.ages_held)]
             return plan_candidates(terms, now_s, covered_s, waits, waits)
 
         found: list[PlannedLink] = []

@@ -46,7 +46,9 @@ def lost_of(one: Kept) -> dict[str, float]:
     state = Folder(one.state).load()
     assert state is not None
     runs = sorted((a for a in real(state) if a.ran), key=lambda a: a.start_s or 0)
-    held = sorted((a for a in state.attempts if a.start_s is not None and a.end_s is not None), key=lambda a: a.start_s or 0)
+    held = sorted(
+        (a for a in state.attempts if a.start_s is not None and a.end_s is not None), key=lambda a: a.start_s or 0
+    )
     until_s, interrupted_s, overlap_s, restarts = runs[0].start_s or 0, 0, 0, -1
     for run in held:
         start_s, end_s = run.start_s or 0, run.end_s or 0

@@ -19,6 +19,7 @@ from agent.chains.plan import (
     plan_losses,
     plan_moment,
 )
+from traces.arrays import Int64s
 from traces.units import DAY_S, HOUR_S
 
 NOW = 100 * HOUR_S
@@ -93,8 +94,9 @@ def test_a_limit_below_three_restart_costs_is_no_candidate() -> None:
 def test_a_limit_is_left_out_if_its_restarts_alone_cost_more_than_a_longer_one() -> None:
     waits = lambda limit_s, horizon_s: np.array([0])  # noqa: E731
     covered = np.array([NOW])
-    assert [one.limit_s for one in plan_candidates(terms(2, 12), NOW, covered, waits)] == [12 * HOUR_S]
-    assert len(plan_candidates(terms(2, 12), NOW, covered, waits, prune=False)) == 2
+    (found,) = plan_candidates(terms(2, 12), NOW, covered, waits)
+    (short,) = plan_candidates(terms(2), NOW, covered, waits)
+    assert found.limit_s == 12 * HOUR_S and short.rate > found.rate
 
 
 def test_the_start_estimate_is_one_more_future_and_a_queued_link_covers_the_work() -> None:
@@ -108,12 +110,25 @@ def test_the_start_estimate_is_one_more_future_and_a_queued_link_covers_the_work
 def test_a_job_that_never_saves_counts_the_whole_overlap(weight: float, delay_h: int) -> None:
     """Waits of 1, 3 and 5 h, an end in 8 h: the dearer the overlap, the later a link is submitted."""
     wait_s = np.array([1, 3, 5]) * HOUR_S
-    found = plan_moment(replace(terms(10), weight=weight), NOW, NOW + 8 * HOUR_S, wait_s, is_held=False)
+    found = plan_moment(replace(terms(10), weight=weight), NOW, NOW + 8 * HOUR_S, lambda *_: wait_s, is_held=False)
     assert found.delay_s == delay_h * HOUR_S and found.gap_s.tolist() == (wait_s + found.delay_s - 8 * HOUR_S).tolist()
 
 
+@pytest.mark.parametrize(("weight", "later_h", "delay_h"), [(0.5, 0, 7), (0.5, 9, 2), (0.01, 9, 0)])
+def test_a_job_that_never_saves_plans_with_the_wait_after_a_delay(weight: float, later_h: int, delay_h: int) -> None:
+    """A link submitted now waits 1 h, with 8 h left, and 10 h after a delay: it is submitted soon, or now."""
+
+    def waits(limit_s: int, horizon_s: int, delay_s: int = 0) -> Int64s:
+        assert horizon_s == 8 * HOUR_S + DAY_S
+        return np.array([1 + later_h * (delay_s > 0)]) * HOUR_S
+
+    found = plan_moment(replace(terms(10), weight=weight), NOW, NOW + 8 * HOUR_S, waits, is_held=False)
+    assert found.delay_s == delay_h * HOUR_S and found.soon_s.tolist() == [-7 * HOUR_S]
+    assert found.start_s.tolist() == [NOW + waits(0, 8 * HOUR_S + DAY_S, found.delay_s)[0] + found.delay_s]
+
+
 def test_a_held_link_starts_no_earlier_than_the_end_of_the_older_one() -> None:
-    found = plan_moment(terms(10), NOW, NOW + 4 * HOUR_S, np.array([1, 6]) * HOUR_S, is_held=True)
+    found = plan_moment(terms(10), NOW, NOW + 4 * HOUR_S, lambda *_: np.array([1, 6]) * HOUR_S, is_held=True)
     assert found.delay_s == 0 and found.gap_s.tolist() == [0, 2 * HOUR_S]
     assert found.start_s.tolist() == [NOW + 4 * HOUR_S, NOW + 6 * HOUR_S]
     assert found.rate == pytest.approx((1 + 0.5) / (10 + 1))
