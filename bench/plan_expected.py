@@ -37,8 +37,8 @@ def main() -> None:
         now_s, nodes = int(record.start_s[row]) + own_s // 2, int(record.size[row])
         waits = recorded_waits(record, now_s, nodes, sorted({*USUAL_S, own_s}), int(record.user[row]), None)
         terms = PlanTerms(USUAL_S, int(RESTART_COST_S), 0.5, DECIDE_EVERY_S)
-        wish = ChainWish(terms, WORK_S, (own_s,), AHEAD, (nodes,))
-        plans.append(outlooks(wish, {nodes: waits}.__getitem__)["plans"])
+        wish = ChainWish(terms, {nodes: waits}.__getitem__, WORK_S, (own_s,), AHEAD, (nodes,))
+        plans.append(outlooks([wish])["plans"])
     for place, first in enumerate(plans[0]):
         means = {name: float(np.mean([rows[place][name] for rows in plans])) for name in MEASURES}
         print(f"{first['plan']}, n {len(plans)}:", ", ".join(f"{name} {mean:.2f}" for name, mean in means.items()))

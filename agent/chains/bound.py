@@ -6,6 +6,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.chains.plan import AHEAD
 from agent.model_folder import read_file
 
 BOUND_FILE = Path("/etc/baton/agent.toml")
@@ -44,3 +45,15 @@ def read_bound(path: Path) -> QueueBound:
         if type(value) is not int or not 1 <= value <= UNBOUNDED:
             raise ValueError(f"{path}: {key} is {str(value)[:40]!r}; allowed: 1 to {UNBOUNDED}")
     return QueueBound(**{KEYS[key]: value for key, value in values.items()})
+
+
+def links_ahead(submitted: int, path: Path) -> int:
+    """Return the most links that one chain may queue. submitted: jobs that its user may have queued or running.
+
+    A bound that cannot be read counts as one link, as for a running agent.
+    """
+    try:
+        bound = read_bound(path)
+    except ValueError:
+        bound = QueueBound(chain=1)
+    return max(min(AHEAD, submitted - 1, bound.chain, bound.user), 1)

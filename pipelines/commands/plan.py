@@ -14,7 +14,9 @@ from pipelines.options import Data, Json
 from traces.errors import InputError, WorkError
 
 if TYPE_CHECKING:
+    from agent.eyes import Eyes
     from models.provisioning.service.moment import LinkWaits
+    from models.provisioning.service.outlook import ChainWish
     from traces.store.folder import DataFolder
 
 ASSUMED = (
@@ -36,9 +38,12 @@ class LinkRequest(NamedTuple):
     nodes: tuple[int, ...]  # that links may have, falling from the script's
     scaling: float
     shortens: bool  # --time-min on
+    qos_choice: tuple[str, ...]  # QOS that links may have in place of the script's
     partition: str
     user: str
     restart_s: int
+    work_s: int
+    weight: float  # hours lost that an hour of overlap is worth
 
     @property
     def own(self) -> tuple[int, ...]:
@@ -50,14 +55,29 @@ class LinkRequest(NamedTuple):
         """The least limit that its links can live with, if it names one."""
         return (self.least_s,) if self.least_s else ()
 
+    def wish(
+        self,
+        waits_of: Callable[[int], LinkWaits],
+        limits_s: tuple[int, ...],
+        most_ahead: int,
+        nodes: tuple[int, ...],
+        qos: str = "",
+    ) -> ChainWish:
+        """What a chain of links of that QOS is planned for; "": the script's."""
+        from agent.artifact import DECIDE_EVERY_S
+        from agent.chains.plan import PlanTerms
+        from models.provisioning.service.outlook import ChainWish
+
+        terms = PlanTerms(limits_s, self.restart_s, self.weight, DECIDE_EVERY_S, shortens=self.shortens)
+        most_s, least_s = self.own_s or 0, self.least_s or self.own_s or 0
+        may_get = tuple(limit_s for limit_s in waits_of(nodes[0]).by_limit_s if least_s <= limit_s <= most_s)
+        return ChainWish(terms, waits_of, self.work_s, may_get, most_ahead, nodes, self.scaling, qos)
+
 
 class Seen(NamedTuple):
-    """The waits at an instant, and what is allowed."""
+    """What an instant shows. wishes: one for each QOS, first the script's."""
 
-    waits_of: Callable[[int], LinkWaits]  # of links of that many nodes
-    nodes: tuple[int, ...]  # that links may have
-    limits_s: tuple[int, ...]
-    most_ahead: int
+    wishes: list[ChainWish]
     notes: list[str]
 
 
@@ -105,6 +125,12 @@ def plan(
     scaling: Annotated[
         float, typer.Option("--scaling", min=0.01, max=1.0, help="On n of N nodes a link works (n/N)^SCALING as fast.")
     ] = 1.0,
+    qos_choice: Annotated[
+        str | None,
+        typer.Option(
+            "--qos-choice", help="QOS that links may have in place of the script's: A,B (a live Slurm alone)."
+        ),
+    ] = None,
     overlap_weight: Annotated[
         float, typer.Option("--overlap-weight", min=0.0, max=100.0, help="Hours lost that an hour of overlap is worth.")
     ] = 0.5,
@@ -119,15 +145,20 @@ def plan(
     """
     if at is not None and cluster is None:
         raise InputError(f"--at {at} is an instant of a log: give its --cluster")
+    if qos_choice is not None and cluster is not None:
+        raise InputError("--qos-choice with --cluster: a log does not show what a QOS allows; ask a live Slurm")
     request = _request(script, (nodes, partition, user), limits, ask, restart_cost)
-    request = _varied(request, time_min, least_nodes, ask)._replace(scaling=scaling)
-    work_s = options.duration_s(work)
+    request = _varied(request, time_min, least_nodes, ask)
+    names = () if qos_choice is None else tuple(dict.fromkeys(qos_choice.split(",")))
+    request = request._replace(
+        scaling=scaling, qos_choice=names, work_s=options.duration_s(work), weight=overlap_weight
+    )
     with options.output(json) as out:
         if cluster is None:
             seen = _live(request)
         else:
             seen = _recorded(options.data_folder(context, data), cluster, at, request)
-        result = _result(request, seen, cluster, work_s, overlap_weight)
+        result = _result(request, seen, cluster)
         if json:
             options.write_json(out, result)
         else:
@@ -164,7 +195,9 @@ def _request(
     nodes, partition, user = given
     asked = request_of(lines, user, own_s or asked_s[-1])
     count, partition = nodes or asked.nodes, partition or asked.partition
-    return LinkRequest(script, lines, own_s, least_s, asked_s, (count,), 1.0, False, partition, user, restart_s)
+    return LinkRequest(
+        script, lines, own_s, least_s, asked_s, (count,), 1.0, False, (), partition, user, restart_s, 0, 0.0
+    )
 
 
 def _varied(request: LinkRequest, time_min: str | None, least_nodes: int | None, ask: str) -> LinkRequest:
@@ -234,7 +267,7 @@ def _recorded(folder: DataFolder, cluster: str, at: str | None, request: LinkReq
     asked_s = sorted({*limits_s, *request.own, *request.least})
     waits_of = cache(lambda nodes: waits_at(folder, cluster, now_s, nodes, asked_s, request.user))
     notes = ["all partitions of the log share one pool of nodes here"] if len(longest_s) > 1 else []
-    return Seen(waits_of, request.nodes, limits_s, 2, notes)
+    return Seen([request.wish(waits_of, limits_s, 2, request.nodes)], notes)
 
 
 def _live(request: LinkRequest) -> Seen:
@@ -242,10 +275,10 @@ def _live(request: LinkRequest) -> Seen:
     from dataclasses import replace
     from getpass import getuser
 
-    from agent.chains.bound import BOUND_FILE
+    from agent.chains.bound import BOUND_FILE, links_ahead
     from agent.chains.plan import AHEAD
     from agent.chains.planner import OPEN_SITE, request_of
-    from agent.check import wrong_partition
+    from agent.check import qos_choice, wrong_partition
     from agent.eyes import Eyes
     from agent.slurm.commands import Commands, SlurmError
     from agent.slurm_time import SlurmTime
@@ -264,49 +297,55 @@ def _live(request: LinkRequest) -> Seen:
         longest_s, user_limits = eyes.allowed()
         limits_s = _limits(request, longest_s)
         waits_of = cache(partial(live_waits, eyes, sorted({*limits_s, *request.own, *request.least})))
+        notes = []
+        if request.qos_choice:
+            notes.append(qos_choice(commands, eyes.context.partitions, asked, request.qos_choice))
         futures = waits_of(asked.nodes).futures
+        others = [_other_qos(request, eyes, qos) for qos in request.qos_choice if futures and qos != eyes.qos.own]
     except SlurmError as error:
         raise WorkError(f"this machine's Slurm cannot be asked: {error}; or give --cluster") from error
     except ValueError as error:
         raise InputError(str(error)) from error
     if not futures:  # as an agent plans then
-        return Seen(waits_of, request.nodes[:1], request.own if request.own_s in limits_s else limits_s, 1, [])
+        limits_s = request.own if request.own_s in limits_s else limits_s
+        return Seen([request.wish(waits_of, limits_s, 1, request.nodes[:1])], notes)
     most_ahead = links_ahead(user_limits.submitted, BOUND_FILE)
-    note = f"MaxSubmitJobs or {BOUND_FILE} leaves room for one queued link"
-    return Seen(waits_of, request.nodes, limits_s, most_ahead, [note] if most_ahead < AHEAD else [])
+    if most_ahead < AHEAD:
+        notes.append(f"MaxSubmitJobs or {BOUND_FILE} leaves room for one queued link")
+    notes += [other for other in others if isinstance(other, str)]
+    wishes = [other for other in others if not isinstance(other, str)]
+    return Seen([request.wish(waits_of, limits_s, most_ahead, request.nodes), *wishes], notes)
 
 
-def links_ahead(submitted: int, bound_file: Path) -> int:
-    """The most links that may be queued. submitted: jobs that a user may have queued or running (MaxSubmitJobs).
+def _other_qos(request: LinkRequest, eyes: Eyes, qos: str) -> ChainWish | str:
+    """What a chain under another QOS is planned for; one line if it is left out, for the reason that an agent has."""
+    from agent.chains.bound import BOUND_FILE, links_ahead
+    from agent.chains.planner import useful_limits
+    from models.provisioning.service.moment import live_waits
 
-    bound_file: the administrator's; one that cannot be read counts as one link, as for an agent.
-    """
-    from agent.chains.bound import QueueBound, read_bound
-    from agent.chains.plan import AHEAD
-
+    longest_s, allowed = eyes.allowed(qos)
+    own_s, least_s = request.own_s or request.given[-1], request.least_s if request.shortens else 0
+    if request.nodes[0] > min(allowed.nodes, allowed.job_nodes):
+        return f"QOS {qos} is left out: it allows no link of {request.nodes[0]:,} nodes"
     try:
-        bound = read_bound(bound_file)
-    except ValueError:
-        bound = QueueBound(chain=1)
-    return max(min(AHEAD, submitted - 1, bound.chain, bound.user), 1)
+        limits_s = useful_limits(request.given, own_s, request.restart_s, longest_s, least_s)
+    except ValueError as error:
+        return f"QOS {qos} is left out: {error}"
+    waits_of = cache(partial(live_waits, eyes, limits_s, qos=qos))
+    if not waits_of(request.nodes[0]).futures:
+        return f"QOS {qos} is left out: {waits_of(request.nodes[0]).why}"
+    return request.wish(waits_of, limits_s, links_ahead(allowed.submitted, BOUND_FILE), request.nodes, qos)
 
 
-def _result(
-    request: LinkRequest, seen: Seen, cluster: str | None, work_s: int, overlap_weight: float
-) -> dict[str, Any]:
+def _result(request: LinkRequest, seen: Seen, cluster: str | None) -> dict[str, Any]:
     """The answer, as --json prints it."""
-    from agent.artifact import DECIDE_EVERY_S
-    from agent.chains.plan import PlanTerms
-    from models.provisioning.service.outlook import ChainWish, outlooks
+    from models.provisioning.service.outlook import outlooks
     from traces import instants
     from traces.units import HOUR_S
 
-    terms = PlanTerms(seen.limits_s, request.restart_s, overlap_weight, DECIDE_EVERY_S, shortens=request.shortens)
-    own, most_s, least_s = seen.waits_of(request.nodes[0]), request.own_s or 0, request.least_s or request.own_s or 0
-    may_get = tuple(limit_s for limit_s in own.by_limit_s if least_s <= limit_s <= most_s)
-    wish = ChainWish(terms, work_s, may_get, seen.most_ahead, seen.nodes, request.scaling)
-    found = outlooks(wish, seen.waits_of)
-    shown = {nodes: seen.waits_of(nodes) for nodes in (request.nodes[0], *(row["nodes"] for row in found["plans"]))}
+    found, by_qos = outlooks(seen.wishes), {wish.qos: wish for wish in seen.wishes}
+    own = by_qos[""].waits_of(request.nodes[0])
+    shown = dict.fromkeys([("", request.nodes[0]), *((row["qos"], row["nodes"]) for row in found["plans"])])
     return {
         "cluster": cluster,
         "live": cluster is None,
@@ -318,14 +357,15 @@ def _result(
         "scaling": request.scaling,
         "time_min": request.shortens,
         "partition": request.partition,
+        "qos_choice": list(request.qos_choice),
         "user": request.user,
-        "work_h": work_s / HOUR_S,
+        "work_h": request.work_s / HOUR_S,
         "restart_cost_s": request.restart_s,
-        "overlap_weight": overlap_weight,
-        "limits_s": list(seen.limits_s),
+        "overlap_weight": request.weight,
+        "limits_s": list(by_qos[""].terms.limits_s),
         "futures": own.futures,
         **found,
-        "notes": _notes(request, seen, list(shown.values())),
+        "notes": _notes(request, seen, [by_qos[qos].waits_of(nodes) for qos, nodes in shown]),
     }
 
 
@@ -340,8 +380,9 @@ def _notes(request: LinkRequest, seen: Seen, shown: list[LinkWaits]) -> list[str
         notes.append(f"{HANDS_OVER}; the script has no #SBATCH --signal, so it gets SIGTERM")
     else:
         notes.append(HANDS_OVER)
-    if len(seen.limits_s) == 1:
-        notes.append(f"only one limit is compared: {seen.limits_s[0] / HOUR_S:g} h")
+    limits_s = seen.wishes[0].terms.limits_s
+    if len(limits_s) == 1:
+        notes.append(f"only one limit is compared: {limits_s[0] / HOUR_S:g} h")
     notes += [waits.why if waits.futures else f"{waits.why}; no interval" for waits in shown if waits.why]
     if unstarted := sum(waits.unstarted for waits in shown):
         notes.append(f"{counted(unstarted, 'future')} ended after 4 days, before the link started")

@@ -14,8 +14,8 @@ from traces.visible import visible
 
 WIDTH = 48  # characters of the timeline
 _HEADINGS = (
-    "plan", "limit", "nodes", "queued", "submit at", "lost h/day", "95 %", "restarts/day", "first start", "10-90 %",
-    "node hours",
+    "plan", "limit", "nodes", "QOS", "queued", "submit at", "lost h/day", "95 %", "restarts/day", "first start",
+    "10-90 %", "node hours",
 )  # fmt: skip
 
 
@@ -27,13 +27,20 @@ def plan_lines(result: Mapping[str, Any]) -> str:
     futures = counted(result["futures"], "simulated future") if result["futures"] else "the start estimate alone"
     lines = [
         f"{asked}, {where}: {work}; {futures}",
-        *aligned([_HEADINGS, *(_cells(row, result["at_s"]) for row in result["plans"])]),
+        *aligned(_table(result)),
         "submit at: from the start of link n to the submission of link n + queued; 95 %: the mean of the futures",
         result["recommendation"],
         *_timeline(result["timeline"], result["at_s"]),
         *(fill(f"note: {note}", 120, subsequent_indent="    ") for note in result["notes"]),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _table(result: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """The heading and a row for each plan; the column of the QOS is there only where there is a choice."""
+    rows = [_HEADINGS, *(_cells(row, result["at_s"]) for row in result["plans"])]
+    at = _HEADINGS.index("QOS")
+    return rows if result["qos_choice"] else [row[:at] + row[at + 1 :] for row in rows]
 
 
 def _cells(row: Mapping[str, Any], now_s: int) -> tuple[str, ...]:
@@ -43,6 +50,7 @@ def _cells(row: Mapping[str, Any], now_s: int) -> tuple[str, ...]:
         row["plan"],
         f"{least}{row['limit_s'] / HOUR_S:g} h",
         f"{row['nodes']:,}",
+        row["qos"] or "script's",
         str(row["ahead"]),
         _hours(row["submit_after_s"]) if row["ahead"] else "end",
         _figure(row["lost_h_per_day"]),

@@ -178,13 +178,14 @@ def links_are_planned(commands: Commands) -> None:
     for wait_s in found.by_limit_s.values():
         assert len(wait_s) == FUTURES + 1 and wait_s[-1] > 0, "by limits it waits"
     terms = PlanTerms((3600, 7200), 600, 0.5, 600)
-    own, one, best = outlooks(ChainWish(terms, DAY_S, (3600,), AHEAD, (1,)), lambda _: found)["plans"]
+    own, one, best = outlooks([ChainWish(terms, lambda _: found, DAY_S, (3600,), AHEAD, (1,))])["plans"]
     assert best["lost_h_per_day"] <= one["lost_h_per_day"] < own["lost_h_per_day"]
     wide = live_waits(eyes, (3600, 7200), 2)
     assert wide.by_limit_s[3600].mean() > found.by_limit_s[3600].mean(), "two nodes are free later"
-    wish = ChainWish(replace(terms, shortens=True), DAY_S, (3600,), AHEAD, (2, 1), scaling=0.01)
-    free = outlooks(wish, {2: wide, 1: found}.__getitem__)["plans"][-1]
-    rigid = outlooks(replace(wish, terms=terms, nodes=(2,)), lambda _: wide)["plans"][-1]
+    of_nodes = {2: wide, 1: found}.__getitem__
+    wish = ChainWish(replace(terms, shortens=True), of_nodes, DAY_S, (3600,), AHEAD, (2, 1), scaling=0.01)
+    free = outlooks([wish])["plans"][-1]
+    rigid = outlooks([replace(wish, terms=terms, nodes=(2,))])["plans"][-1]
     assert free["lost_h_per_day"] <= rigid["lost_h_per_day"] and rigid["nodes"] == 2
 
 

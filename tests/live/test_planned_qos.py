@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,9 +12,11 @@ import pytest
 from agent.chains.state import Folder, LinkAttempt
 from agent.check import qos_choice
 from agent.sight import SlurmRequest
+from agent.slurm import commands
 from agent.slurm.commands import Commands
 from agent.slurm.limits import read_limits
 from agent.slurm.settings import read_partitions, read_settings
+from pipelines.cli import main
 from tests.agent.lab import artifact
 from tests.live.clock import FastClock
 from tests.live.keeping import USER, Kept, workplace
@@ -60,15 +63,33 @@ def test_a_plan_chooses_the_qos_that_starts_sooner(busy: Slurm) -> None:
     compared = {(one["qos"], one["limit_s"] // HOUR_S) for one in decision["candidates"]}
     assert {("", 4), ("short", 2)} <= compared and ("short", 4) not in compared, decision
     assert "under QOS short (its usage counts 2 times)" in decision["reason"]
-    commands = Commands({**busy.env})
-    table = read_limits(
-        commands, read_settings(commands), read_partitions(commands)["day"], user=USER, account="science", qos=""
-    )[1]
+    told = Commands({**busy.env})
+    table = read_limits(told, read_settings(told), read_partitions(told)["day"], user=USER, account="science", qos="")[
+        1
+    ]
     shown = busy.run("squeue", "-h", "--states=PD", "-O", "QOS:20,PriorityLong:20,UserName:20").splitlines()
     priority = {line.split()[0]: int(line.split()[1]) for line in shown}
     assert table.own == "normal" and set(table.by_name) == {"normal", "short"}
     assert priority["short"] - priority["normal"] == pytest.approx(table.shift(WEIGHT, "short", "normal"), abs=2), shown
     busy.run("scancel", link.job_id)
+
+
+def test_the_plan_of_a_script_compares_the_qos(
+    busy: Slurm, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`baton plan`, asked by the same user: links of two hours under QOS short lose less than any under normal."""
+    script = busy.folder / "chains" / "plan.sh"
+    script.write_text(SCRIPT)
+    monkeypatch.setattr(commands, "Commands", partial(Commands, {**busy.env}))
+    with pytest.raises(SystemExit) as stopped:
+        main(["plan", str(script), "--user", USER, "--limits", "1h,2h,4h", "--qos-choice", "short", "--json"])
+    out, err = capfd.readouterr()
+    assert not stopped.value.code, err
+    found = json.loads(out)
+    own, one, best = found["plans"]
+    assert found["futures"] == 16 and (own["qos"], one["qos"], best["qos"]) == ("", "short", "short"), found
+    assert best["limit_s"] == 2 * HOUR_S and best["first_start_s"] + 8 * HOUR_S < own["first_start_s"]
+    assert " under QOS short, " in found["recommendation"]
 
 
 def test_a_qos_that_takes_no_further_job_is_not_chosen(busy: Slurm) -> None:
@@ -109,10 +130,10 @@ def test_of_several_partitions_the_longer_limit_counts_and_the_free_nodes(busy: 
     ],
 )
 def test_a_qos_that_is_refused(busy: Slurm, choice: str, options: str, why: str) -> None:
-    commands = Commands({**busy.env})
+    told = Commands({**busy.env})
     with pytest.raises(ValueError, match=why):
-        qos_choice(commands, read_partitions(commands), SlurmRequest(1, HOUR_S, USER, options), [choice])
-    text = qos_choice(commands, read_partitions(commands), SlurmRequest(1, HOUR_S, USER), ["short"])
+        qos_choice(told, read_partitions(told), SlurmRequest(1, HOUR_S, USER, options), [choice])
+    text = qos_choice(told, read_partitions(told), SlurmRequest(1, HOUR_S, USER), ["short"])
     assert text == "a planned link has normal or short (priority +50000, at most 2 h, usage x2)"
 
 

@@ -68,15 +68,17 @@ def recorded_waits(
     return LinkWaits(now_s, found, FUTURES, int((starts_s >= now_s + HORIZON_S).sum()))
 
 
-def live_waits(eyes: Eyes, limits_s: Sequence[int], nodes: int | None = None) -> LinkWaits:
-    """Simulate from the last look of `eyes`. nodes: None: as requested. Raises WorkError without an estimate.
+def live_waits(eyes: Eyes, limits_s: Sequence[int], nodes: int | None = None, qos: str = "") -> LinkWaits:
+    """Simulate from the last look of `eyes`. nodes, qos: None and "": as requested.
+
+    Raises WorkError without an estimate.
 
     Limits that a link may get are compared future by future, so all have as many futures as the one with the fewest.
     """
     assert eyes.queue is not None
     now_s, found, futures, unstarted, why = eyes.queue.now_s, dict[int, Int64s](), FUTURES, 0, ""
     for limit_s in limits_s:
-        seen = eyes.starts(None, None, limit_s, HORIZON_S, BUDGET_S, None, nodes)
+        seen = eyes.starts(None, None, limit_s, HORIZON_S, BUDGET_S, None, nodes, qos)
         if seen.estimate_s is None:
             raise WorkError(f"the wait cannot be estimated: {seen.why or 'this Slurm shows too little'}")
         starts_s = np.array(seen.starts_s or [now_s + round(seen.estimate_s)], np.int64)

@@ -8,13 +8,13 @@ starts W_k later, so links start (x_k + W_k) / m apart. The gap of a handover is
 
 Without a link ahead, y = 0 and m = 1 in this formula. `agent.chains.plan` says which limits and numbers of nodes are
 compared, what H_k is where a link may get less than L, and how the objective J follows from g_k and H_k; the y of
-lowest J is taken. All links of a chain have the same number of nodes, so both speeds of J are equal.
+lowest J is taken. All links of a chain have the same QOS and number of nodes, so both speeds of J are equal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,14 +31,16 @@ AT_ONCE = np.zeros(1, np.int64)
 
 @dataclass(frozen=True)
 class ChainWish:
-    """What a chain is planned for."""
+    """What a chain of links of one QOS is planned for. waits_of(nodes): the waits of such links."""
 
     terms: PlanTerms
+    waits_of: Callable[[int], LinkWaits] = field(repr=False)
     work_s: int
     own_s: tuple[int, ...]  # limits that a link of the script may get, rising to the one it asks for; () if it has none
     most_ahead: int  # links that may be queued
     nodes: tuple[int, ...]  # that links may have, falling from the script's
     scaling: float = 1.0  # on n of N nodes a link works (n / N) ** scaling as fast
+    qos: str = ""  # "": the script's
 
 
 @dataclass(frozen=True)
@@ -83,22 +85,22 @@ def reactive_outlook(terms: PlanTerms, waits: LinkWaits, may_get_s: tuple[int, .
     return ChainOutlook(0, outlook_of(terms, waits, may_get_s, 1, may_get_s[-1:]))
 
 
-def best_outlook(wish: ChainWish, waits_of: Callable[[int], LinkWaits], most_ahead: int) -> ChainOutlook:
+def best_outlook(wish: ChainWish, most_ahead: int) -> ChainOutlook:
     """The one of lowest J with 1 to `most_ahead` links ahead; of equal ones, that with fewer, then as `best_of`.
 
-    It is reactive if each link is best submitted when the one before ends. waits_of(nodes): the waits of such links.
+    It is reactive if each link is best submitted when the one before ends.
     """
 
     def best(ahead: int) -> ChainOutlook:
         def of_nodes(terms: PlanTerms, nodes: int) -> list[PlannedLink]:
-            terms, waits = replace(terms, covered_speed=terms.speed), waits_of(nodes)
+            terms, waits = replace(terms, covered_speed=terms.speed), wish.waits_of(nodes)
             return [_best_moment(terms, waits, least_s, ahead) for least_s in terms.useful_s]
 
-        link = best_of(elastic_candidates(wish.terms, wish.nodes, wish.scaling, of_nodes))
+        link = replace(best_of(elastic_candidates(wish.terms, wish.nodes, wish.scaling, of_nodes)), qos=wish.qos)
         is_reactive = ahead == 1 and link.delay_s == link.limit_s
         return ChainOutlook(0 if is_reactive else ahead, link)
 
-    return min(map(best, range(1, most_ahead + 1)), key=lambda one: one.link.rate)
+    return min(map(best, range(1, min(most_ahead, wish.most_ahead) + 1)), key=lambda one: one.link.rate)
 
 
 def _best_moment(terms: PlanTerms, waits: LinkWaits, least_s: int, ahead: int) -> PlannedLink:
@@ -107,7 +109,7 @@ def _best_moment(terms: PlanTerms, waits: LinkWaits, least_s: int, ahead: int) -
     return outlook_of(terms, waits, may_get, ahead, range(0, may_get[-1] + 1, ahead * terms.decision_s))
 
 
-def outlook_row(name: str, outlook: ChainOutlook, wish: ChainWish, waits: LinkWaits) -> dict[str, Any]:
+def outlook_row(name: str, outlook: ChainOutlook, wish: ChainWish) -> dict[str, Any]:
     """One plan of the table. Its losses are None if a link would do no work; ci95 is None without futures.
 
     node_hours, links: for the wanted work. first_start_s: median, epoch s; first_start_range_s: tenths.
@@ -123,10 +125,11 @@ def outlook_row(name: str, outlook: ChainOutlook, wish: ChainWish, waits: LinkWa
         "limit_s": link.limit_s,
         "least_s": link.least_s,
         "nodes": nodes,
+        "qos": link.qos,
         "ahead": outlook.ahead,
         "submit_after_s": outlook.submit_after_s,
         **{name: expected[name] for name in ("lost_h_per_day", "interruption_h", "restarts_per_day")},
-        "ci95": expected["ci95"] if waits.futures else None,
+        "ci95": expected["ci95"] if wish.waits_of(nodes).futures else None,
         "overlap_h_per_day": both_s / done_s * DAY_S / HOUR_S if does_work else None,
         "links": int(np.ceil(wish.work_s / done_s)) if does_work else None,
         "node_hours": nodes * wish.work_s / HOUR_S * (held_s + both_s) / done_s if does_work else None,
@@ -152,18 +155,26 @@ def expected_links(outlook: ChainOutlook, terms: PlanTerms, now_s: int, links: i
     return rows
 
 
-def outlooks(wish: ChainWish, waits_of: Callable[[int], LinkWaits]) -> dict[str, Any]:
-    """The three plans, the links of the recommended one, and it in words. waits_of(nodes): the waits of such links."""
-    best, waits = best_outlook(wish, waits_of, wish.most_ahead), waits_of(wish.nodes[0])
-    named = [(ONE_AHEAD, best_outlook(wish, waits_of, 1)), (RECOMMENDED, best)]
-    if wish.own_s:
-        named.insert(0, (SCRIPT, reactive_outlook(wish.terms, waits, wish.own_s)))
-    rows = [outlook_row(name, one, wish, waits_of(one.link.nodes or wish.nodes[0])) for name, one in named]
-    links = rows[-1]["links"] or SHOWN
+def outlooks(wishes: Sequence[ChainWish]) -> dict[str, Any]:
+    """The three plans, the links of the recommended one, and it in words. wishes: one for each QOS, first the script's.
+
+    Of QOS that lose the same, the first one wins.
+    """
+    own, by_qos = wishes[0], {wish.qos: wish for wish in wishes}
+
+    def best(most_ahead: int) -> ChainOutlook:
+        return min((best_outlook(wish, most_ahead) for wish in wishes), key=lambda one: one.link.rate)
+
+    recommended = best(max(wish.most_ahead for wish in wishes))
+    named = [(ONE_AHEAD, best(1)), (RECOMMENDED, recommended)]
+    if own.own_s:
+        named.insert(0, (SCRIPT, reactive_outlook(own.terms, own.waits_of(own.nodes[0]), own.own_s)))
+    rows = [outlook_row(name, one, by_qos[one.link.qos]) for name, one in named]
+    links, now_s = rows[-1]["links"] or SHOWN, own.waits_of(own.nodes[0]).now_s
     return {
         "plans": rows,
-        "recommendation": advice(rows[-1], rows[0] if wish.own_s else None, wish.nodes[0]),
-        "timeline": expected_links(best, wish.terms, waits.now_s, links),
+        "recommendation": advice(rows[-1], rows[0] if own.own_s else None, own.nodes[0]),
+        "timeline": expected_links(recommended, own.terms, now_s, links),
     }
 
 
@@ -171,6 +182,7 @@ def advice(best: dict[str, Any], own: dict[str, Any] | None, nodes: int) -> str:
     """The recommended plan in words. nodes: the script's."""
     least = "" if best["least_s"] == best["limit_s"] else f" that can live with {best['least_s'] / HOUR_S:g} h"
     fewer = "" if best["nodes"] == nodes else f" on {best['nodes']:,} of {counted(nodes, 'node')}"
+    other = f" under QOS {best['qos']}" if best["qos"] else ""
     queued = ("submit each when the one before ends", "keep one queued", "keep two queued")[best["ahead"]]
     lost_h, own_h = best["lost_h_per_day"], None if own is None else own["lost_h_per_day"]
     lost = "it would do no work" if lost_h is None else f"{_figure(lost_h)} h lost a day"
@@ -179,7 +191,7 @@ def advice(best: dict[str, Any], own: dict[str, Any] | None, nodes: int) -> str:
     instead = ""
     if own is not None:
         instead = f" in place of {'all' if own_h is None else _figure(own_h)} with {own['limit_s'] / HOUR_S:g} h"
-    return f"ask for {best['limit_s'] / HOUR_S:g} h links{least}{fewer}, {queued}: {lost}{instead}"
+    return f"ask for {best['limit_s'] / HOUR_S:g} h links{least}{fewer}{other}, {queued}: {lost}{instead}"
 
 
 def _figure(hours: float) -> str:

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from agent import slurm_time
+from agent.chains.bound import links_ahead
 from agent.eyes import Eyes
 from agent.slurm import commands
 from models.provisioning.service import moment
 from models.provisioning.service.moment import LinkWaits, live_waits
 from models.study import chains as study_chains
-from pipelines.commands.plan import links_ahead
 from tests.agent.fake_slurm import FakeSlurm
 from tests.agent.programs import programs
 from tests.agent.test_futures import INSTANTS, told_slurm
@@ -152,6 +152,7 @@ def test_bad_input_is_refused_in_one_line(lab: Baton, script: Path) -> None:
         (script, (*AT, "--time-min", "on", "--ask", "fixed"), "--time-min on with --ask fixed"),
         (script, (*AT, "--least-nodes", "5"), "--least-nodes is 5; allowed: 1 to 4"),
         (script, (*AT, "--least-nodes", "3", "--nodes", "2"), "--least-nodes is 3; allowed: 1 to 2"),
+        (script, (*AT, "--qos-choice", "short"), "--qos-choice with --cluster: a log does not show what a QOS"),
         (script, (*AT, "--partition", "cpu"), "unknown partition 'cpu' of cluster 'lab'; known: p0, p1"),
         (script, (*AT, "--nodes", "11"), "the widest job of cluster 'lab' before then has 4"),
         (script, ("--cluster", "nowhere"), "unknown cluster 'nowhere'"),
@@ -231,3 +232,29 @@ def test_a_slurm_that_shows_all_is_planned_on_with_fewer_nodes(
     for row, own in zip(found["plans"][1:], plain["plans"][1:], strict=True):
         assert row["nodes"] == 2 and row["first_start_s"] < own["first_start_s"], "by futures of two nodes"
         assert row["lost_h_per_day"] < own["lost_h_per_day"] and row["node_hours"] < own["node_hours"]
+
+
+def test_links_of_another_qos_are_compared(baton: Baton, script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under QOS short a link of four nodes goes before all others, and asks for two hours at most."""
+    record, now_s, qos = busy(seed=3), INSTANTS[0], ["short|||||02:00:00|80|||", "narrow||||||90|||node=2"]
+    config = {"PriorityType": "priority/multifactor", "PriorityWeightQOS": "100000"}
+    monkeypatch.setattr(commands, "Commands", lambda: told_slurm(record, now_s, config=config, more_qos=qos))
+    monkeypatch.setattr(slurm_time, "SlurmTime", lambda _: SimpleNamespace(now_s=lambda: now_s))
+    asked = ("plan", script, "--user", "newcomer", "--limits", "1h,2h,6h", "--qos-choice")
+    plain = baton(*asked[:-1], "--json").json
+    found = baton(*asked, "short", "--json").json
+    assert (plain["qos_choice"], found["qos_choice"], found["plans"][0]) == ([], ["short"], plain["plans"][0])
+    assert {row["qos"] for row in plain["plans"]} == {""} and plain["plans"][-1]["limit_s"] == 6 * HOUR_S
+    for row, own in zip(found["plans"][1:], plain["plans"][1:], strict=True):
+        assert (row["qos"], row["limit_s"]) == ("short", 2 * HOUR_S) and row["first_start_s"] < own["first_start_s"]
+        assert row["lost_h_per_day"] < own["lost_h_per_day"]
+    assert found["recommendation"].startswith("ask for 2 h links under QOS short, ")
+    assert any("short (priority +88889, at most 2 h, usage x1)" in note for note in found["notes"])
+    text = baton(*asked, "short,narrow").out
+    assert " QOS " in text and " short " in text and " script's " in text and " QOS " not in baton(*asked[:-1]).out
+    assert "note: QOS narrow is left out: it allows no link of 4 nodes" in text
+    late = baton(*asked[:-3], "--limits", "6h", "--qos-choice", "short", "--json").json
+    assert late["plans"] == baton(*asked[:-3], "--limits", "6h", "--json").json["plans"]
+    assert any(note.startswith("QOS short is left out: no limit of 6 h can be planned") for note in late["notes"])
+    unknown = baton(*asked, "top")
+    assert unknown.code == 2 and "user newcomer may not use QOS top; allowed: normal, short, narrow" in unknown.err

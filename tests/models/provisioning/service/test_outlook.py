@@ -42,22 +42,25 @@ def waits(futures: int = 2, **of_limit: tuple[float, ...]) -> LinkWaits:
     return LinkWaits(NOW, found, futures, 0)
 
 
-def wish(asked: PlanTerms, own_h: int | None = 10, most_ahead: int = 2, nodes: tuple[int, ...] = (1,)) -> ChainWish:
-    return ChainWish(asked, WORK_S, () if own_h is None else (own_h * HOUR_S,), most_ahead, nodes)
+def wish(
+    asked: PlanTerms, seen: LinkWaits, own_h: int | None = 10, most_ahead: int = 2, nodes: tuple[int, ...] = (1,)
+) -> ChainWish:
+    own_s = () if own_h is None else (own_h * HOUR_S,)
+    return ChainWish(asked, lambda _: seen, WORK_S, own_s, most_ahead, nodes)
 
 
 def best(asked: PlanTerms, seen: LinkWaits, most_ahead: int) -> ChainOutlook:
-    return best_outlook(wish(asked), lambda _: seen, most_ahead)
+    return best_outlook(wish(asked, seen), most_ahead)
 
 
-def plans(asked: ChainWish, seen: LinkWaits) -> dict[str, Any]:
-    return outlooks(asked, lambda _: seen)
+def plans(*asked: ChainWish) -> dict[str, Any]:
+    return outlooks(asked)
 
 
 def test_a_reactive_chain_loses_its_waits_and_restarts() -> None:
     """Waits of 2 and 4 h before links of 10 h; two nodes."""
     seen = waits(h10=(2, 4))
-    row = outlook_row(SCRIPT, reactive_outlook(terms(10), seen, (10 * HOUR_S,)), wish(terms(10), nodes=(2,)), seen)
+    row = outlook_row(SCRIPT, reactive_outlook(terms(10), seen, (10 * HOUR_S,)), wish(terms(10), seen, nodes=(2,)))
     assert row["lost_h_per_day"] == pytest.approx(24 * (3 + 0.5) / 9.5) and row["interruption_h"] == 3
     assert row["ci95"] == pytest.approx([24 * 2.5 / 9.5, 24 * 4.5 / 9.5])
     assert row["restarts_per_day"] == pytest.approx(24 / 9.5) and row["overlap_h_per_day"] == 0
@@ -77,7 +80,7 @@ def test_one_link_ahead_is_submitted_its_wait_before_the_end() -> None:
 def test_a_link_that_starts_early_costs_overlap_and_part_of_a_limit() -> None:
     """Of waits of 1 and 9 h it is best to count on the longer one: the link takes over 8 h early or in time."""
     seen = waits(h10=(1, 9))
-    row = outlook_row(ONE_AHEAD, best(terms(10), seen, 1), wish(terms(10)), seen)
+    row = outlook_row(ONE_AHEAD, best(terms(10), seen, 1), wish(terms(10), seen))
     assert (row["submit_after_s"], row["interruption_h"]) == (HOUR_S, 0)
     assert row["restarts_per_day"] == pytest.approx(24 / (6 - 0.5))
     assert row["overlap_h_per_day"] == pytest.approx(24 * (1 / 24) / 5.5), "half of ten minutes in half of the futures"
@@ -91,12 +94,12 @@ def test_two_links_ahead_bridge_a_wait_of_two_links(wait_h: int, after_h: int) -
     assert (double.ahead, double.submit_after_s) == (2, after_h * HOUR_S)
     assert (single.ahead, single.submit_after_s) == (1, 0) and single.link.gap_s[0] == (wait_h - 10) * HOUR_S
     assert double.spacing_s == max(10, wait_h / 2) * HOUR_S
-    _, one, two = plans(wish(terms(10)), seen)["plans"]
+    _, one, two = plans(wish(terms(10), seen))["plans"]
     assert (one["ahead"], two["ahead"]) == (1, 2) and one["interruption_h"] == wait_h - 10
 
 
 def test_a_chain_that_never_waits_is_reactive_and_asks_for_the_longest() -> None:
-    found = plans(wish(terms(2, 10, 24)), waits(h2=(0, 0), h10=(0, 0), h24=(0, 0)))
+    found = plans(wish(terms(2, 10, 24), waits(h2=(0, 0), h10=(0, 0), h24=(0, 0))))
     assert [row["ahead"] for row in found["plans"]] == [0, 0, 0]
     queued, lost = found["recommendation"].split(": ")
     assert queued == "ask for 24 h links, submit each when the one before ends"
@@ -106,7 +109,7 @@ def test_a_chain_that_never_waits_is_reactive_and_asks_for_the_longest() -> None
 def test_three_plans_and_the_recommendation_in_words() -> None:
     """Links of 24 h wait 30 or 60 h, those of 10 h 2 or 4 h: timing alone makes the shorter ones best."""
     seen = waits(h10=(2, 4), h24=(30, 60))
-    found = plans(wish(terms(10, 24), 24), seen)
+    found = plans(wish(terms(10, 24), seen, 24))
     assert [row["plan"] for row in found["plans"]] == [SCRIPT, ONE_AHEAD, RECOMMENDED]
     own, one, recommended = found["plans"]
     assert (own["limit_s"], one["limit_s"], recommended["limit_s"]) == (24 * HOUR_S, 10 * HOUR_S, 10 * HOUR_S)
@@ -114,17 +117,17 @@ def test_three_plans_and_the_recommendation_in_words() -> None:
     assert recommended["lost_h_per_day"] <= one["lost_h_per_day"] < own["lost_h_per_day"]
     assert found["recommendation"].startswith("ask for 10 h links, keep one queued: ")
     assert found["recommendation"].endswith("] in place of 46.5 with 24 h")
-    only = plans(wish(terms(10, 24), None), seen)
+    only = plans(wish(terms(10, 24), seen, None))
     assert [row["plan"] for row in only["plans"]] == [ONE_AHEAD, RECOMMENDED] and "place" not in only["recommendation"]
 
 
 def test_what_is_not_known_is_none() -> None:
     """No futures: no interval. Links whose restart takes longer than their limit: no work."""
-    found = plans(wish(terms(10), most_ahead=1), waits(0, h10=(3,)))
+    found = plans(wish(terms(10), waits(0, h10=(3,)), most_ahead=1))
     assert [row["ci95"] for row in found["plans"]] == [None] * 3 and "[" not in found["recommendation"]
     useless = PlanTerms((HOUR_S,), 2 * HOUR_S, 0.5, 600)
     seen = waits(h1=(0,))
-    row = outlook_row(SCRIPT, reactive_outlook(useless, seen, (HOUR_S,)), wish(useless), seen)
+    row = outlook_row(SCRIPT, reactive_outlook(useless, seen, (HOUR_S,)), wish(useless, seen))
     assert [row[name] for name in ("lost_h_per_day", "ci95", "links", "node_hours", "overlap_h_per_day")] == [None] * 5
 
 
@@ -157,7 +160,7 @@ def test_links_that_can_live_with_less_get_what_fits() -> None:
     are -1 and 1 h. So 1 h of 6 h of work is lost.
     """
     seen, asked = waits(h2=(1, 3), h12=(1, 30)), replace(terms(2, 12), shortens=True)
-    found = plans(wish(asked, 12, 1), seen)
+    found = plans(wish(asked, seen, 12, 1))
     row = found["plans"][-1]
     assert (row["limit_s"], row["least_s"], row["ahead"]) == (12 * HOUR_S, 2 * HOUR_S, 1)
     assert row["submit_after_s"] == 5 * HOUR_S, "10 and 0 h"
@@ -168,7 +171,7 @@ def test_links_that_can_live_with_less_get_what_fits() -> None:
     first, second, *_ = found["timeline"]
     assert first["end_s"] - first["start_s"] == 7 * HOUR_S, "12 and 2 h"
     assert second["start_s"] - first["start_s"] == 7 * HOUR_S, "11 and 3 h"
-    rigid = plans(wish(terms(2, 12), 12, 1), seen)["plans"][-1]
+    rigid = plans(wish(terms(2, 12), seen, 12, 1))["plans"][-1]
     assert rigid["least_s"] == rigid["limit_s"] and rigid["lost_h_per_day"] > row["lost_h_per_day"]
 
 
@@ -180,15 +183,31 @@ def test_links_of_half_the_nodes_lose_half_of_their_hours() -> None:
         asked.append(nodes)
         return of_nodes[nodes]
 
-    found = outlooks(wish(terms(10), 10, 1, (4, 2, 1)), waits_of)
+    four = wish(terms(10), of_nodes[4], 10, 1, (4, 2, 1))
+    found = plans(replace(four, waits_of=waits_of))
     row = found["plans"][-1]
     assert (row["nodes"], row["ahead"]) == (2, 0) and 1 not in asked, "a quarter of the speed cannot win"
     assert row["lost_h_per_day"] == pytest.approx(24 * (0.5 + 9.5 / 2) / (9.5 / 2))
     assert row["node_hours"] == pytest.approx(2 * 240 * 10 / (9.5 / 2)) and row["links"] == 51
     assert found["recommendation"].startswith("ask for 10 h links on 2 of 4 nodes, submit each when")
-    *_, one, two = outlooks(wish(terms(10), None, 2, (4, 2)), waits_of)["plans"]
+    *_, one, two = plans(replace(four, own_s=(), most_ahead=2, nodes=(4, 2), waits_of=waits_of))["plans"]
     assert (one["nodes"], two["nodes"], two["ahead"]) == (2, 4, 2)
     assert two["lost_h_per_day"] == pytest.approx(24 * (5 + 0.5) / 9.5)
+
+
+def test_a_qos_under_which_links_wait_less_is_recommended() -> None:
+    """Under `short` links of 4 h wait an hour, and no longer ones are allowed; else all wait two days."""
+    long_wait, soon = waits(h4=(50, 50), h10=(50, 50)), waits(h4=(1, 1))
+    own = wish(terms(4, 10), long_wait)
+    other = replace(own, terms=terms(4), waits_of=lambda _: soon, qos="short")
+    found = plans(own, other)
+    assert [row["qos"] for row in found["plans"]] == ["", "short", "short"]
+    assert [row["limit_s"] // HOUR_S for row in found["plans"]] == [10, 4, 4]
+    assert found["plans"][-1] == plans(replace(other, own_s=()))["plans"][-1]
+    assert found["recommendation"].startswith("ask for 4 h links under QOS short, keep one queued: ")
+    assert plans(own, replace(other, terms=own.terms, waits_of=own.waits_of)) == plans(own), "the script's own wins"
+    alone = plans(replace(own, most_ahead=1), other)["plans"][-1]
+    assert (alone["qos"], alone["ahead"]) == ("short", 1)
 
 
 def played(ahead: int, left_s: int, wait_s: int, held_s: int) -> tuple[float, float, float]:
@@ -212,8 +231,8 @@ def test_a_chain_played_link_by_link_loses_what_is_expected(wait_h: int, more_h:
     hours |= {(nodes, 16): hours[nodes, 4] + more_h * rng.integers(0, 2, 16) for nodes in (2, 1)}
     of_nodes = {nodes: waits(16, h4=tuple(hours[nodes, 4]), h16=tuple(hours[nodes, 16])) for nodes in (2, 1)}
     asked = PlanTerms((4 * HOUR_S, 16 * HOUR_S), RESTART_S, 0.0, HOUR_S, shortens=True)
-    chain = replace(wish(asked, None, 2, (2, 1)), scaling=0.5)
-    found = best_outlook(chain, of_nodes.__getitem__, most_ahead)
+    chain = replace(wish(asked, of_nodes[2], None, 2, (2, 1)), waits_of=of_nodes.__getitem__, scaling=0.5)
+    found = best_outlook(chain, most_ahead)
 
     def sums(nodes: int, least_h: int, ahead: int, left_s: int) -> tuple[float, float]:
         """Hours lost of each that passes, and in a day of work."""
@@ -228,7 +247,7 @@ def test_a_chain_played_link_by_link_loses_what_is_expected(wait_h: int, more_h:
 
     link = found.link
     rate, lost_h = sums(link.nodes or 0, link.least_s // HOUR_S, max(found.ahead, 1), link.limit_s - link.delay_s)
-    row = outlook_row(RECOMMENDED, found, chain, of_nodes[2])
+    row = outlook_row(RECOMMENDED, found, chain)
     assert row["lost_h_per_day"] == pytest.approx(lost_h) and link.rate == pytest.approx(rate)
     aheads = [1, 2][:most_ahead]
     ways = [(*one, left_h * HOUR_S) for one in product((2, 1), (4, 16), aheads) for left_h in range(0, 17, one[2])]
