@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -198,6 +200,16 @@ def _audited(slurm: Slurm, one: Kept, state: ChainState) -> int:
         assert older.job_id in {job_id for _, job_id in saved}, f"{older.name} did not save: {rows}"
     ran = [a for a in state.attempts if a.ran]
     assert {a.link for a in ran} == set(range(1, LINKS + 1)) and len(ran) == LINKS, state.attempts
+    times = sorted(tuple(map(datetime.fromisoformat, by_id[a.job_id][3:])) for a in ran)
+    gap_s, both_s, until = 0.0, 0.0, times[0][1]
+    for start, end in times[1:]:
+        gap_s += max((start - until).total_seconds(), 0)
+        both_s += max((min(until, end) - start).total_seconds(), 0)
+        until = max(until, end)
+    journal = [json.loads(line) for line in (one.state / "decisions.jsonl").read_text().splitlines()]
+    told = {line["successor_id"]: line for line in journal if line["event"] == "handover"}  # the last one of each
+    assert HOUR_S * sum(line["interruption_h"] for line in told.values()) == pytest.approx(gap_s, abs=LINKS), told
+    assert HOUR_S * sum(line["overlap_h"] for line in told.values()) == pytest.approx(both_s, abs=LINKS), told
     return len(handed)
 
 
