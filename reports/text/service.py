@@ -58,9 +58,9 @@ def _agent_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     others, ends = row["others"], row["others"]["ci95"]
     of_user, share = row["cap_of_user"], row["cap_share"]
     return (
-        f"{row['share']:.0%}",
+        f"{100 * row['share']:g}%",
         row["policy"],
-        "-" if of_user is None and share is None else f"{share:.0%}" if of_user is None else str(of_user),
+        "-" if of_user is None and share is None else f"{100 * share:g}%" if of_user is None else str(of_user),
         str(row["chains"]),
         f"{row['lost_h_per_day']:.2f}",
         f"{row['overlap_h_per_day']:.2f}",

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from reports.service import write_service_page
 from reports.source import Source
+from reports.text.service import format_agents
 
 HOSTILE = '<script>alert(1)</script>"&.swf'
 
@@ -26,6 +27,14 @@ def test_the_page_has_each_policy_and_no_trusted_name(tmp_path: Path) -> None:
     for drawing in (lost, cost):
         assert ">plan<" in drawing and ">reactive<" in drawing and "var(--c-plan)" in drawing
     assert ">5<" in lost and ">0<" in lost and ">0<" not in cost
+
+
+def test_the_shares_of_agents_are_those_asked_for() -> None:
+    others = {"blocks": 1, "indicative": True, "wait_h": 2.0, "n": 9, "change": 0.0, "ci95": None}
+    row = _row("plan", 1.0, None) | {"others": others, "share": 0.125, "cap_of_user": None, "cap_share": 0.005}
+    row |= {"chains": 3, "utilization": 0.9, "queued_links": 0.2, "most_queued_links": 1.0, "share_of_queue": 0.1}
+    line = format_agents([row]).splitlines()[-1]
+    assert line.split()[:4] == ["12.5%", "plan", "0.5%", "3"]
 
 
 def _row(policy: str, lost_h: float, ends: list[float] | None) -> dict[str, Any]:

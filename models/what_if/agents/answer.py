@@ -13,8 +13,8 @@ from features.bootstrap import block_count, interval, resampled_means, seed_weig
 from features.conventions import INDICATIVE_BELOW_BLOCKS, REACTIVE
 from models.provisioning.protocol import TrainedPolicy
 from models.provisioning.service.chain import ChainPlayer, ServiceChain
-from models.provisioning.service.figures import measures_of
-from models.provisioning.service.play import Service
+from models.provisioning.service.figures import MEASURES, measures_of
+from models.provisioning.service.play import ROOM, Service
 from models.study.chains import chosen_settings, service_players, timing_artifacts
 from models.study.cluster import Study
 from models.study.pair_tables import predecessors_in
@@ -25,10 +25,10 @@ from models.what_if.recorded.scene import Stretch, follow_window
 from simulator.recorded.follow import HORIZON_S, TICK_S
 from simulator.recorded.record import NEVER, RecordedTrace
 from traces.arrays import Float64s, Int64s
+from traces.counted import counted
 from traces.errors import InputError
 from traces.units import HOUR_S
 
-LINKS_OF_CHAIN = 64  # most links of a chain that wait or run at once
 LONGEST = 3  # a chain is given up so many times its work after the window
 
 
@@ -80,17 +80,19 @@ def agents_rows(
     """A row for each share, policy and cap. The first row of a share is `reactive`, with which others are compared.
 
     Each chain does the work of a group of recorded long jobs (`groups_of`), from the first one's submission on. Raises
-    InputError if the window has too few long jobs for a chain.
+    InputError if a share has no chain.
     """
     record, predecessors = predecessors_in(study.data, study.scenario, report)
+    groups = groups_of(record, predecessors.row, service.wanted_s)
+    if not share_of(groups, min(shares)):
+        few = f"{counted(len(groups), 'chain')}, and --agents {100 * min(shares):g}% of them is none"
+        raise InputError(
+            f"cluster {study.scenario.cluster!r}: the long jobs between {report} make "
+            f"{few if groups else 'no chain'} of {service.wanted_s / HOUR_S:g} h; give a wider window, shorter "
+            "--chains or larger shares"
+        )
     known = record.submit_s < report.from_s
     service = service.within(int(record.limit_s[known].max(initial=0)))
-    groups = groups_of(record, predecessors.row, service.wanted_s)
-    if not share_of(groups, max(shares)):
-        raise InputError(
-            f"cluster {study.scenario.cluster!r}: the long jobs between {report} make {len(groups)} chains of "
-            f"{service.wanted_s / HOUR_S:g} h; give a wider window, shorter --chains or a larger share"
-        )
     span_s = report.until_s - report.from_s
     scene = follow_window(
         record, pl.DataFrame(), report.from_s, report.until_s, span_s, also_whole=False, is_frozen=True
@@ -119,7 +121,8 @@ class _World:
     def play(self, groups: Sequence[Int64s], player: ChainPlayer, cap: LinkCap) -> AgentsPlayed:
         """Simulate the chains of the groups under one player."""
         record = self.record
-        cluster = LiveCluster(record, self.stretch, np.concatenate(groups), LINKS_OF_CHAIN * len(groups))
+        rows = sum(-(-self.service.wanted_s // int(record.limit_s[group[0]])) + ROOM for group in groups)
+        cluster = LiveCluster(record, self.stretch, np.concatenate(groups), rows)
         chains = []
         for number, group in enumerate(groups):
             first = int(group[0])
@@ -155,7 +158,7 @@ def _rows(
                 "cap_share": cap.share,
                 "chains": len(groups),
                 "unfinished": sum(not one.is_over for one in played.chains),
-                **{key: float(np.mean([one[key] for one in measured])) for key in measured[0]},
+                **{key: float(np.mean([one[key] for one in measured])) if measured else np.nan for key in MEASURES},
                 "others": {
                     "n": int(judged.sum()),
                     "blocks": blocks,

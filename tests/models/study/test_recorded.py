@@ -224,8 +224,11 @@ def test_agents_play_a_share_of_the_long_jobs(data: DataFolder, capfd: pytest.Ca
     text = capfd.readouterr().out
     assert "a share of the long jobs as chains of agents" in text and text.count("two-ahead") == 4
     with pytest.raises(SystemExit) as stopped:
-        main([*asked, "--agents", "1%"])
-    assert stopped.value.code == 2 and "the long jobs between" in capfd.readouterr().err
+        main([*asked, "--agents", "100%,1%"])
+    assert stopped.value.code == 2 and "--agents 1% of them is none" in capfd.readouterr().err
+    with pytest.raises(SystemExit) as stopped:
+        main([*asked, "--from", "2000-01-01", "--to", "2000-02-01"])
+    assert stopped.value.code == 2 and "make no chain of 24 h" in capfd.readouterr().err
 
 
 def test_chains_of_a_wanted_service(data: DataFolder, capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.provisioning.service.chain import Link, Move, ServiceChain, ServiceView
+from models.provisioning.service.figures import MEASURES
 from models.provisioning.service.play import Service
 from models.provisioning.service.rules import KeepAhead, SubmitAtEnd
 from models.study.windows import Window
-from models.what_if.agents.answer import _use, _World, groups_of, share_of
+from models.what_if.agents.answer import _rows, _use, _World, groups_of, share_of
 from models.what_if.agents.live import LinkOwner, LiveCluster
 from models.what_if.agents.play import NO_CAP, AgentChain, LinkCap, play_agents
 from models.what_if.recorded.scene import Stretch
@@ -214,6 +215,25 @@ def test_the_nodes_in_use_are_those_of_the_simulation() -> None:
     found = _use(world, record, played, np.array([False, False, True]))
     assert found["utilization"] == 1.0 and found["queued_links"] == 1.0 and found["most_queued_links"] == 1
     assert found["share_of_queue"] == pytest.approx(1500 / (1500 + 1000))
+
+
+def test_a_chain_may_queue_as_many_links_as_its_work_takes() -> None:
+    """Of 80,000 s of work, 79 links of 1,000 s wait at once."""
+    record = recorded([(0, 0, 2000, 6, 2000), (1000, 4000, 5000, 6, 1000)])
+    world = _World(record, stretch(record), Service(80_000, 0, 100, (1000,)), Window(FROM_S, 2500, 100))
+    played = world.play([np.array([1])], KeepAhead(None), NO_CAP)
+    assert played.waiting.most == 79 and played.chains[0].is_over
+
+
+def test_a_row_of_chains_that_never_start_has_no_losses() -> None:
+    """One job holds all nodes for years; the chain and the other job wait."""
+    late = 10**9
+    jobs = [(0, 0, late, 6, late), (1000, late, late + 10, 6, 1000), (1100, late + 10, late + 20, 6, 1000)]
+    record = recorded(jobs)
+    world = _World(record, stretch(record), Service(1000, 0, 100, (1000,)), Window(FROM_S, 2500, 100))
+    (row,) = _rows(world, [np.array([1])], 1.0, {"reactive": SubmitAtEnd()}, [])
+    assert row["unfinished"] == row["chains"] == row["others"]["n"] == 1
+    assert np.isnan([row[name] for name in MEASURES]).all()
 
 
 def test_groups_have_equal_nodes_and_the_wanted_work() -> None:
