@@ -67,14 +67,16 @@ def data_folder(context: typer.Context, data: Path | None) -> DataFolder:
     return DataFolder(data_root(data or context.obj or DEFAULT))
 
 
-def check_targets(targets: dict[str, Path | None], *, mkdir: bool) -> None:
+def check_targets(targets: dict[str, Path | None], *, mkdir: bool | None = None) -> None:
     """Raise InputError for an output file (by option) whose folder does not exist, unless `mkdir` is set.
 
-    The caller creates the folder, and only with --mkdir, so that a misspelt path leaves no folder behind.
+    The caller creates the folder, and only with --mkdir, so that a misspelt path leaves no folder behind. None: of a
+    command without --mkdir.
     """
     for option, path in targets.items():
         if path is not None and not mkdir and not exists(path.parent):
-            raise InputError(f"{option} {path}: the folder {path.parent} does not exist; add --mkdir to create it")
+            create = "make it first" if mkdir is None else "add --mkdir to create it"
+            raise InputError(f"{option} {path}: the folder {path.parent} does not exist; {create}")
 
 
 def duration_s(text: str) -> int:

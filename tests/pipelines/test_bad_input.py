@@ -187,11 +187,12 @@ CHAINS = ("evaluate", "--world", "calibrated", "--from", "2026-03-02", "--to", "
             "--chains 10d with --world recorded-wait; chains are played in --world calibrated and plain",
         ),
         ((*CHAINS, "10d", "--policies", "reactive", "--world", "plain", "--limit", "20m"), "600 s is over a third"),
+        ((*CHAINS, "10d", "--policies", "reactive", "--limit", "20m"), "over a third of a link of 0.333333 h"),
         (
             (*CHAINS, "10d", "--policies", "plan", "--world", "plain", "--agents", "30%"),
             "--agents 30% with --world plain; agents are simulated in --world calibrated",
         ),
-        ((*CHAINS, "90d", "--policies", "reactive"), "--chains 90d: a chain of 1 to 60 days"),
+        ((*CHAINS, "90d", "--policies", "reactive"), "--chains 90d: give 1 to 60 days"),
         ((*CHAINS, "a month", "--policies", "reactive"), "'a month'"),
         ((*CHAINS, "10d", "--policies", "reactive", "--restart-cost", "5h"), "--restart-cost 18000 s is over a third"),
         ((*CHAINS, "10d", "--policies", "reactive", "--limits", ","), "--limits is empty"),
@@ -210,7 +211,7 @@ CHAINS = ("evaluate", "--world", "calibrated", "--from", "2026-03-02", "--to", "
         ),
         ((*CHAINS[:-1], "--policies", "plan", "--agents", "30%"), "--agents 30% without --chains"),
         ((*CHAINS[:-1], "--policies", "forest", "--plots", "page.html"), "--plots page.html without --chains"),
-        ((*CHAINS, "10d", "--policies", "plan", "--plots", "nowhere/page.html"), "nowhere does not exist"),
+        ((*CHAINS, "10d", "--policies", "plan", "--plots", "nowhere/page.html"), "not exist; make it first"),
         (
             ("evaluate", "--policies", "forest", "--from", "2026-03-02", "--to", "2026-03-03", "--hidden", "x,held"),
             "--hidden 'x'; give one or several of recent, limits, nodes, held",

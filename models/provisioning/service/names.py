@@ -38,12 +38,12 @@ def check_service_policies(names: Sequence[str]) -> None:
 
 
 def check_service(wanted_s: int, restart_s: int, limits_s: Sequence[int], least_limit_s: int) -> None:
-    """Raise InputError for a service that no chain can deliver. least_limit_s: the shortest limit of a user."""
+    """Raise InputError for a service that no chain can deliver. least_limit_s: the least limit of a first link."""
     if not DAY_S <= wanted_s <= 60 * DAY_S:
-        raise InputError(f"--chains {wanted_s / DAY_S:g}d: a chain of 1 to 60 days is played")
+        raise InputError(f"--chains {wanted_s / DAY_S:g}d: give 1 to 60 days")
     shortest_s = min(least_limit_s, *limits_s)
     if 3 * restart_s > shortest_s:
         raise InputError(
             f"--restart-cost {restart_s} s is over a third of a link of {shortest_s / HOUR_S:g} h; give at most "
-            f"{shortest_s // 3} s, or longer --limits"
+            f"{shortest_s // 3} s, or longer links (--limit, --limits)"
         )

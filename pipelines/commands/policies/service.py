@@ -69,7 +69,7 @@ def service_of(
 ) -> ServiceAsked | None:
     """Parse the options of a service; None without --chains. Raises InputError, for given `others` too.
 
-    work: --restart-cost, --limits, --overlap-weight, and --limit, of a first link in the plain world. agents: --agents,
+    work: --restart-cost, --limits, --overlap-weight, and --limit, the least limit of a first link. agents: --agents,
     --cap.
     """
     if chains is None:
@@ -77,8 +77,8 @@ def service_of(
             if value is not None:
                 raise InputError(f"{option} {value} without --chains; give the work of a chain, such as --chains 10d")
         return None
-    from models.provisioning.scenario import LEAST_RECORDED_LIMIT_S
-    from models.provisioning.service.names import check_service
+    from models.provisioning.scenario import LEAST_RECORDED_LIMIT_S, LIMIT_S
+    from models.provisioning.service.names import ELASTIC, TIME_MIN, check_service
 
     for option, value in others.items():
         if value is not None:
@@ -86,8 +86,6 @@ def service_of(
     if world not in CHAINS_IN:
         known = " and ".join(CHAINS_IN)
         raise InputError(f"--chains {chains} with --world {world}; chains are played in --world {known}")
-    from models.provisioning.service.names import ELASTIC, TIME_MIN
-
     for name in options.names(policies):
         if name in (TIME_MIN, ELASTIC) and agents[0] is not None:
             raise InputError(f"--policies {name} with --agents {agents[0]}: it plays chains one at a time")
@@ -98,11 +96,12 @@ def service_of(
     if not limits_s:
         raise InputError("--limits is empty; give durations (a,b) such as 12h,48h")
     asked = ServiceAsked(options.duration_s(chains), options.duration_s(restart_cost), limits_s, weight, plots=plots)
-    own_s = LEAST_RECORDED_LIMIT_S if own is None or world == CHAINS_IN[0] else options.duration_s(own)
+    default_s = LEAST_RECORDED_LIMIT_S if world == CHAINS_IN[0] else LIMIT_S
+    own_s = default_s if own is None else options.duration_s(own)
     check_service(asked.wanted_s, asked.restart_s, limits_s, own_s)
     if plots is not None and agents[0] is not None:
         raise InputError(f"--plots {plots} with --agents; the page shows chains that are played one at a time")
-    options.check_targets({"--plots": plots}, mkdir=False)
+    options.check_targets({"--plots": plots})
     return asked._replace(agents=_agents_of(*agents, policies))
 
 

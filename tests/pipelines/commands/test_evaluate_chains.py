@@ -11,12 +11,22 @@ import pytest
 
 from models.study import chains
 from models.study.windows import Window
-from pipelines.commands.policies.service import ServiceAsked, evaluate_service
+from pipelines.commands.policies.service import ServiceAsked, evaluate_service, service_of
 from tests.models.pair_tables import artifact, trained
 from tests.models.toy_study import toy_study
-from traces.units import DAY_S
+from traces.errors import InputError
+from traces.units import DAY_S, HOUR_S
 
 ASKED = ServiceAsked(2 * DAY_S, 0, (3600,), 0.25)
+
+
+def test_a_restart_is_compared_with_the_links_that_there_are() -> None:
+    """A first link of the plain world asks for 48 h, one of the calibrated world for 12 h or more."""
+    work = ("5h", "24h", 0.5, None)
+    asked = service_of("10d", work, (None, None), None, "plan", "plain", {})
+    assert asked is not None and asked.restart_s == 5 * HOUR_S
+    with pytest.raises(InputError, match="over a third of a link of 12 h"):
+        service_of("10d", work, (None, None), None, "plan", "calibrated", {})
 
 
 @pytest.mark.parametrize(
