@@ -60,7 +60,6 @@ def service_rows(
     from models.provisioning.service.figures import service_figures
     from models.provisioning.service.timing import TimedPlayer
 
-    study.seeing(one.name for one in trained if not plans_chains(one.name))
     begin = _recorded_begin if study.scenario.pairs == RECORDED else _injected_begin
     begins = begin(study, report)
     if not len(begins.submit_s):
@@ -166,7 +165,6 @@ def timing_artifacts(policies: Sequence[str], trained: Sequence[TrainedPolicy]) 
 
     Without reactive, which submits at the end and has no setting.
     """
-
     fitted: dict[str, list[Artifact]] = {}
     for one in (one for one in trained if not plans_chains(one.name)):
         fitted.setdefault(one.name, []).append(one.artifact)
@@ -181,12 +179,12 @@ def chosen_settings(
     """The setting of each policy, by name: that of least interruption + weight x overlap on pairs of the select window.
 
     Only pairs count whose outcome was known at the window's end. Without a select window, or without such pairs, it is
-    the artifacts' own.
+    the artifacts' own. Raises InputError for a policy that needs futures in a world without them.
     """
+    study = study.seeing(str(one.manifest["policy"]) for of_policy in artifacts.values() for one in of_policy)
     own = {name: float(of_policy[0].manifest["default_setting"]) for name, of_policy in artifacts.items()}
     if select is None:
         return own
-    study = study.seeing(str(one.manifest["policy"]) for of_policy in artifacts.values() for one in of_policy)
     pairs = study.pairs(select).known_before(select.until_s)
     if not len(pairs):
         return own

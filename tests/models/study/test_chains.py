@@ -237,10 +237,12 @@ def test_in_the_plain_world_no_chain_begins_where_no_pair_may(
 
 
 def test_a_policy_that_looks_ahead_is_refused_under_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fit of it, and the rule asked for by name; also without a select window."""
     study = plain_study(tmp_path, monkeypatch, scheduler="slurm")
     looking = trained("simulate-ahead", artifact("constant-lead", (0.0,), 0.0, policy="simulate-ahead"))
-    with pytest.raises(InputError, match="policy 'simulate-ahead' looks at simulated futures"):
-        service_rows(study, [], looking, PLAIN_REPORT, None, SERVICE, 1.0)
+    for policies, fits in (([], looking), (["simulate-ahead"], [])):
+        with pytest.raises(InputError, match="policy 'simulate-ahead' looks at simulated futures"):
+            service_rows(study, policies, fits, PLAIN_REPORT, None, SERVICE, 1.0)
 
 
 def test_without_a_predecessor_no_chain_begins(study: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
