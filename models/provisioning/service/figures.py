@@ -68,10 +68,10 @@ def service_figures(
     }  # (seeds, chains, measures)
     weights, blocks = start_weights(submit_s), block_count(submit_s, int(submit_s.min()))
     best = min(timing, key=lambda name: float((values[name][..., 0] + weight * values[name][..., 1]).mean()))
-    rows = []
+    rows, asked = [], (service.wanted_s, service.restart_s)
     for name, of_policy in values.items():
         ends = {measure: _interval(of_policy[..., k], weights) for k, measure in enumerate(MEASURES)}
-        finished = [work_of(chain.started, service.wanted_s, 0).is_finished for seed in played[name] for chain in seed]
+        works = (work_of(chain.started, *asked) for seed in played[name] for chain in seed)
         rows.append(
             {
                 "policy": name,
@@ -83,7 +83,7 @@ def service_figures(
                 "ci95": ends[LOST],
                 "intervals": ends,
                 "cost_h_per_day": float((of_policy[..., 0] + weight * of_policy[..., 1]).mean()),
-                "unfinished": len(finished) - sum(finished),
+                "unfinished": sum(not work.is_finished for work in works),
                 "difference_to_best_timing": {"policy": best, **_difference(of_policy, values[best], weights)},
                 "difference_to_plan": _difference(of_policy, values[PLAN], weights) if PLAN in values else None,
             }

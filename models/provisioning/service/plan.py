@@ -44,11 +44,14 @@ class Plan:
     least_share: float = 1.0
 
     def act(self, view: ServiceView) -> Move:
-        """Hand over, else submit the best candidate now, else wait for the better moment."""
+        """Hand over, else submit the best candidate now, else wait for the better moment.
+
+        Links may do less work than they last: it looks again when they end.
+        """
         if (move := hand_over(view)) is not None:
             return move
         if not self.needs_link(view):
-            return Move(again_s=NEVER)
+            return Move(again_s=NEVER if view.chain.queued else view.chain.covered_until_s)
         best = best_of(self.candidates(view))
         if best.delay_s == 0:
             least_s = best.least_s if best.least_s < best.limit_s else None

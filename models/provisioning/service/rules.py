@@ -38,7 +38,7 @@ class KeepAhead:
         if self.ahead is not None:
             missing = self.ahead + (view.left_s > 0) - there
         else:
-            to_come_s = view.left_s + sum(link.limit_s for link in view.chain.queued)
+            to_come_s = max(view.left_s, 0) + sum(link.limit_s for link in view.chain.queued)
             missing = -((to_come_s - view.wanted_left_s) // limit_s)
         again_s = None if missing > 0 else (NEVER if view.chain.queued else view.chain.covered_until_s)
         return Move(submit=(limit_s,) * max(missing, 0), again_s=again_s)

@@ -56,6 +56,15 @@ def test_measures_are_those_of_the_twin() -> None:
     assert len(seen) > 4
 
 
+def test_a_chain_that_lacks_the_work_of_a_restart_is_unfinished() -> None:
+    """Two links of 24 h do 47 h of work, another that ends an hour later all of it."""
+    chains = [chain((0, 24), (24, 48)), chain((0, 24), (24, 49))]
+    (row,) = service_figures({"reactive": [chains]}, ["reactive"], np.array([0, DAY_S]), SERVICE, 1.0)
+    assert row["unfinished"] == 1
+    alone = row["difference_to_best_timing"]
+    assert (row["blocks"], row["ci95"], alone["lost_h_per_day"], alone["ci95"]) == (1, None, 0.0, None)
+
+
 def test_an_interruption_of_ten_minutes_disturbs_no_day() -> None:
     brief = measures_of(chain((0, 24), (24 + 1 / 6, 60)), SERVICE)
     longer = measures_of(chain((0, 24), (24 + 1 / 5, 60)), SERVICE)

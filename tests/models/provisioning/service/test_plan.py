@@ -18,9 +18,10 @@ from models.provisioning.futures.table import is_fresh, starts_ahead
 from models.provisioning.pairs import recorded as recorded_pairs
 from models.provisioning.pairs.recorded import Predecessors
 from models.provisioning.protocol import NONE
-from models.provisioning.service.chain import Link, Move, ServiceChain, ServiceView
+from models.provisioning.service.chain import Link, Move, ServiceChain, ServiceView, work_of
 from models.provisioning.service.links import LinkCluster
 from models.provisioning.service.plan import Plan
+from models.provisioning.service.rules import KeepAhead
 from simulator.recorded.record import NEVER, RecordedTrace
 from tests.models.provisioning.pairs.test_recorded import built, parameters
 from tests.models.provisioning.service.test_play import P, cut_at, idle, played, starts_of
@@ -150,9 +151,15 @@ def test_it_queues_a_second_link_where_the_first_will_not_do() -> None:
 
 def test_it_submits_nothing_once_the_links_known_finish_the_work() -> None:
     assert submitted_h(PLAN.act(view(lambda limit_h: [7.0], wanted_left_h=6 + 3))) == [48]
-    assert PLAN.act(view(lambda limit_h: [7.0], wanted_left_h=6)) == Move(again_s=NEVER)
+    assert PLAN.act(view(lambda limit_h: [7.0], wanted_left_h=6)) == Move(again_s=106 * HOUR_S)
     queued = PLAN.act(view(lambda limit_h: [70.0], queued=(12,), wanted_left_h=6 + 12))
     assert queued == Move(again_s=NEVER)
+
+
+def test_all_at_once_submits_no_link_for_the_hours_of_an_interruption() -> None:
+    """A link of 48 h is queued; an hour ago the last one ended, and 48 h of work are left."""
+    assert KeepAhead(None).act(view(lambda limit_h: [0.0], left_h=-1, queued=(48,), wanted_left_h=48)).submit == ()
+    assert KeepAhead(None).act(view(lambda limit_h: [0.0], left_h=-1, queued=(48,), wanted_left_h=49)).submit != ()
 
 
 def test_a_limit_that_restarts_eat_up_is_not_asked_for() -> None:
@@ -206,6 +213,12 @@ def test_a_week_in_which_the_user_has_no_job_has_room_for_its_links() -> None:
         running = Link(1000, later_s, later_s, later_s + 1000)
         cluster.anchor(ServiceChain(0, 1000, [running]), later_s + 500, [running], [])
     assert cluster.branches[1].state.user_jobs.tolist() == [0, 0, 1]
+
+
+def test_a_link_that_does_less_work_than_it_lasts_is_followed_by_another() -> None:
+    """A restart takes three decisions, so at its first decision the second link seems to last."""
+    ((chain,),) = played(idle(), P, [Plan(0.5, 50)], parameters(), wanted_s=1880, restart_s=150, decision_s=50)
+    assert work_of(chain.started, 1880, 150).is_finished and len(chain.started) == 3
 
 
 def test_a_planned_chain_loses_nothing_on_an_idle_cluster() -> None:

@@ -9,7 +9,6 @@ from models.provisioning.pairs import recorded as recorded_pairs
 from models.provisioning.service import rows
 from models.provisioning.service.candidates import COLUMNS, LearnedPlan, PlanArtifact
 from models.provisioning.service.rows import ADDED, AT, FIRST, LOST
-from simulator.recorded.record import NEVER
 from tests.models.provisioning.pairs.test_recorded import parameters
 from tests.models.provisioning.policies.test_plan_learned import plan_alone
 from tests.models.provisioning.service.test_plan import PLAN, view
@@ -57,7 +56,7 @@ def test_without_trees_the_player_moves_as_plan_does() -> None:
         assert player.act(asked) == PLAN.act(asked)
     waits = player.act(view(idle_queue, left_h=3))
     assert waits.submit == () and waits.again_s == 101.5 * HOUR_S
-    assert player.act(view(late, wanted_left_h=6)).again_s == NEVER
+    assert player.act(view(late, wanted_left_h=6)).again_s == 106 * HOUR_S
 
 
 def test_the_player_follows_the_trees(monkeypatch: pytest.MonkeyPatch) -> None:
