@@ -16,7 +16,7 @@ from agent.chains.plan import AHEAD, PlanTerms
 from bench.asked_window import opened, parser
 from models.provisioning.service.moment import recorded_waits
 from models.provisioning.service.outlook import ChainWish, outlooks
-from models.study.pair_tables import predecessors_in
+from models.study.pair_tables import apart, predecessors_in
 from traces.units import DAY_S, HOUR_S
 
 WORK_S = 10 * DAY_S
@@ -29,12 +29,10 @@ def main() -> None:
     given = parser(__doc__).parse_args()
     study, window = opened(given)
     record, predecessors = predecessors_in(study.data, study.scenario, window)
-    plans, last_s = [], 0
-    for row in predecessors.row:
-        if record.submit_s[row] < last_s + EVERY_S:
-            continue
-        last_s, own_s = int(record.submit_s[row]), int(record.limit_s[row])
-        now_s, nodes = int(record.start_s[row]) + own_s // 2, int(record.size[row])
+    plans = []
+    for row in apart(record, predecessors, EVERY_S).row:
+        own_s, nodes = int(record.limit_s[row]), int(record.size[row])
+        now_s = int(record.start_s[row]) + own_s // 2
         waits = recorded_waits(record, now_s, nodes, sorted({*USUAL_S, own_s}), int(record.user[row]), None)
         terms = PlanTerms(USUAL_S, int(RESTART_COST_S), 0.5, DECIDE_EVERY_S)
         wish = ChainWish(terms, {nodes: waits}.__getitem__, WORK_S, (own_s,), AHEAD, (nodes,))

@@ -83,10 +83,7 @@ def _enter(cluster: RecordedCluster, leaf: RecordedBranch, first: int, submit_s:
 
 
 class LinkCluster:
-    """The record with a chain's links in it (`ChainCluster`).
-
-    Instants must not go back into an earlier week, until `begin_again`.
-    """
+    """The record with a chain's links in it (`ChainCluster`). Instants must not go back."""
 
     def __init__(
         self, record: RecordedTrace, predecessors: Predecessors, rows: int, fit_span_s: int | None = None
@@ -94,10 +91,6 @@ class LinkCluster:
         """rows: most links of a chain that run or wait at once."""
         self.cluster: Any  # of the week
         self.record, self.predecessors, self.rows, self.fit_span_s = record, predecessors, rows, fit_span_s
-        self.begin_again()
-
-    def begin_again(self) -> None:
-        """Forget the week, so that the next instant may lie anywhere."""
         self.week_s = NONE
         self._workspace: FuturesWorkspace | None = None  # of the week, once futures are played in it
 

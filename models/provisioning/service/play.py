@@ -80,8 +80,9 @@ class SeesFutures(Protocol):
     """A `ChainCluster` in which futures can be simulated."""
 
     def futures(
-        self, chain: ServiceChain, now_s: int, limits_s: Sequence[int], horizon_s: int, nodes: int | None = None
-    ) -> Int64s:
+        self, chain: ServiceChain, now_s: int, limits_s: Sequence[int], horizon_s: int, nodes: int | None = None,
+        delay_s: int = 0,
+    ) -> Int64s:  # fmt: skip
         """As `ServiceView.futures`."""
 
     def queued_futures(self, chain: ServiceChain, now_s: int, horizon_s: int, limit_s: int | None = None) -> Int64s:
@@ -179,8 +180,8 @@ class _Play:
         if chain.due_s <= now:
             self._start(chain, now)
             return True
-        before = [link for link in chain.started if link.start_s <= now]
-        done = work_of([replace(link, end_s=min(link.end_s, now)) for link in before], NEVER, self.service.restart_s)
+        before = [replace(link, end_s=min(link.end_s, now)) for link in chain.started]
+        done = work_of(before, NEVER, self.service.restart_s)
         move = player.act(self._view(chain, now, done.done_s))
         if move.is_action:
             self._do(chain, move, now)
@@ -235,6 +236,7 @@ class _Play:
 
     def _view(self, chain: ServiceChain, now: int, done_s: int) -> ServiceView:
         cluster = self.cluster
+        seeing = cluster if isinstance(cluster, SeesFutures) else None
         return ServiceView(
             now_s=now,
             chain=chain,
@@ -244,7 +246,7 @@ class _Play:
             restart_s=self.service.restart_s,
             nodes=cluster.nodes_of(chain),
             observe=partial(cluster.observation, chain, now),
-            futures=partial(cluster.futures, chain, now) if isinstance(cluster, SeesFutures) else None,
-            queued_futures=partial(cluster.queued_futures, chain, now) if isinstance(cluster, SeesFutures) else None,
+            futures=partial(seeing.futures, chain, now) if seeing else None,
+            queued_futures=partial(seeing.queued_futures, chain, now) if seeing else None,
             would_start=partial(cluster.would_start, chain, now),
         )
