@@ -35,7 +35,12 @@ def format_services(rows: Sequence[Mapping[str, Any]]) -> str:
     beyond = max(row["beyond_log"] for row in rows)
     if beyond:
         last.append(f"{beyond} of {first['n']} chains continued after the last submission of the log")
-    return "\n".join([title, *padded, *last])
+    return "\n".join([title, *padded, *last, *_unfinished(rows)])
+
+
+def _unfinished(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    most = max(row["unfinished"] for row in rows)
+    return [f"up to {counted(most, 'chain')} of a policy did not do all of the work"] if most else []
 
 
 _AGENT_HEADINGS = (
@@ -51,7 +56,7 @@ def format_agents(rows: Sequence[Mapping[str, Any]]) -> str:
     title = (
         f"a share of the long jobs as chains of agents; {counted(others['blocks'], 'block')} of {BLOCK_DAYS} days{note}"
     )
-    return "\n".join([title, *aligned([_AGENT_HEADINGS, *(_agent_cells(row) for row in rows)])])
+    return "\n".join([title, *aligned([_AGENT_HEADINGS, *map(_agent_cells, rows)]), *_unfinished(rows)])
 
 
 def _agent_cells(row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -33,8 +33,10 @@ def test_the_shares_of_agents_are_those_asked_for() -> None:
     others = {"blocks": 1, "indicative": True, "wait_h": 2.0, "n": 9, "change": 0.0, "ci95": None}
     row = _row("plan", 1.0, None) | {"others": others, "share": 0.125, "cap_of_user": None, "cap_share": 0.005}
     row |= {"chains": 3, "utilization": 0.9, "queued_links": 0.2, "most_queued_links": 1.0, "share_of_queue": 0.1}
-    line = format_agents([row]).splitlines()[-1]
+    line, last = format_agents([row | {"unfinished": 2}]).splitlines()[-2:]
     assert line.split()[:4] == ["12.5%", "plan", "0.5%", "3"]
+    assert last == "up to 2 chains of a policy did not do all of the work"
+    assert format_agents([row | {"unfinished": 0}]).endswith(line)
 
 
 def _row(policy: str, lost_h: float, ends: list[float] | None) -> dict[str, Any]:

@@ -79,8 +79,8 @@ def agents_rows(
 ) -> list[dict[str, Any]]:
     """A row for each share, policy and cap. The first row of a share is `reactive`, with which others are compared.
 
-    Each chain does the work of a group of recorded long jobs (`groups_of`), from the first one's submission on. Raises
-    InputError if a share has no chain.
+    Each chain does the work of a group of recorded long jobs (`groups_of`), from the first one's submission on. Of a
+    policy fitted with several seeds only the last plays. Raises InputError if a share has no chain.
     """
     record, predecessors = predecessors_in(study.data, study.scenario, report)
     groups = groups_of(record, predecessors.row, service.wanted_s)

@@ -99,3 +99,7 @@ def test_rows_hold_paired_differences_to_the_best_policy_of_timing() -> None:
     lines = {line.split()[0]: line.split()[-1] for line in text.splitlines()[1:5]}
     assert lines == {"policy": "setting", "late": "0.25", "early": "12", "plan": "-"}
     assert text.endswith("1 of 2 chains continued after the last submission of the log")
+    late_row = {**by_name["late"], **about, "setting": 0.25}
+    assert format_services([late_row, late_row | {"unfinished": 1}]).endswith(
+        "up to 1 chain of a policy did not do all of the work"
+    )
