@@ -79,7 +79,7 @@ def check_targets(targets: dict[str, Path | None], *, mkdir: bool | None = None)
             raise InputError(f"{option} {path}: the folder {path.parent} does not exist; {create}")
 
 
-def duration_s(text: str) -> int:
+def duration_s(text: str, *, least_s: int = 1) -> int:
     """Parse '48h', '30m', '2d', Slurm's '2-00:00:00' or a plain number of seconds; returns s. Raises InputError."""
     try:
         seconds = parse_span_s(text)
@@ -89,8 +89,8 @@ def duration_s(text: str) -> int:
         raise InputError(f"duration {text[:80]!r} is unlimited, but a finite one is needed; {SPAN_FORMS}")
     if seconds > _LONGEST_S:
         raise InputError(f"duration {text[:80]!r} is longer than 100 years; {SPAN_FORMS}")
-    if round(seconds) <= 0:
-        raise InputError(f"duration {text[:80]!r} is shorter than 1 s; {SPAN_FORMS}")
+    if round(seconds) < least_s:
+        raise InputError(f"duration {text[:80]!r} is shorter than {least_s} s; {SPAN_FORMS}")
     return round(seconds)
 
 

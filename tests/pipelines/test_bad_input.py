@@ -193,6 +193,10 @@ CHAINS = ("evaluate", "--world", "calibrated", "--from", "2026-03-02", "--to", "
             "--agents 30% with --world plain; agents are simulated in --world calibrated",
         ),
         ((*CHAINS, "90d", "--policies", "reactive"), "--chains 90d: give 1 to 60 days"),
+        (
+            (*CHAINS, "2d", "--policies", "reactive", "--world", "plain"),
+            "--chains 2d: the first link does all of the work, because it asks for at least 48 h",
+        ),
         ((*CHAINS, "a month", "--policies", "reactive"), "'a month'"),
         ((*CHAINS, "10d", "--policies", "reactive", "--restart-cost", "5h"), "--restart-cost 18000 s is over a third"),
         ((*CHAINS, "10d", "--policies", "reactive", "--limits", ","), "--limits is empty"),

@@ -41,6 +41,11 @@ def check_service(wanted_s: int, restart_s: int, limits_s: Sequence[int], least_
     """Raise InputError for a service that no chain can deliver. least_limit_s: the least limit of a first link."""
     if not DAY_S <= wanted_s <= 60 * DAY_S:
         raise InputError(f"--chains {wanted_s / DAY_S:g}d: give 1 to 60 days")
+    if wanted_s <= least_limit_s:
+        raise InputError(
+            f"--chains {wanted_s / DAY_S:g}d: the first link does all of the work, because it asks for at least "
+            f"{least_limit_s / HOUR_S:g} h; give longer --chains, or a shorter --limit"
+        )
     shortest_s = min(least_limit_s, *limits_s)
     if 3 * restart_s > shortest_s:
         raise InputError(

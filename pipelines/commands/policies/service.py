@@ -95,7 +95,8 @@ def service_of(
     limits_s = tuple(sorted({options.duration_s(text) for text in options.names(limits)}))
     if not limits_s:
         raise InputError("--limits is empty; give durations (a,b) such as 12h,48h")
-    asked = ServiceAsked(options.duration_s(chains), options.duration_s(restart_cost), limits_s, weight, plots=plots)
+    restart_s = options.duration_s(restart_cost, least_s=0)
+    asked = ServiceAsked(options.duration_s(chains), restart_s, limits_s, weight, plots=plots)
     default_s = LEAST_RECORDED_LIMIT_S if world == CHAINS_IN[0] else LIMIT_S
     own_s = default_s if own is None else options.duration_s(own)
     check_service(asked.wanted_s, asked.restart_s, limits_s, own_s)

@@ -20,6 +20,12 @@ from traces.units import DAY_S, HOUR_S
 ASKED = ServiceAsked(2 * DAY_S, 0, (3600,), 0.25)
 
 
+@pytest.mark.parametrize(("text", "restart_s"), [("0", 0), ("0h", 0), ("90", 90)])
+def test_a_restart_may_cost_nothing(text: str, restart_s: int) -> None:
+    asked = service_of("10d", (text, "24h", 0.5, None), (None, None), None, "plan", "calibrated", {})
+    assert asked is not None and asked.restart_s == restart_s
+
+
 def test_a_restart_is_compared_with_the_links_that_there_are() -> None:
     """A first link of the plain world asks for 48 h, one of the calibrated world for 12 h or more."""
     work = ("5h", "24h", 0.5, None)
