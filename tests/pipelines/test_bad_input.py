@@ -208,6 +208,7 @@ CHAINS = ("evaluate", "--world", "calibrated", "--from", "2026-03-02", "--to", "
         ((*CHAINS, "10d", "--policies", "plan", "--agents", ","), "--agents is empty"),
         ((*CHAINS, "10d", "--policies", "plan", "--agents", "30%", "--cap", "101%"), "--cap 101%: give a share"),
         ((*CHAINS, "10d", "--policies", "plan", "--agents", "30%", "--cap", "few"), "few"),
+        ((*CHAINS, "10d", "--policies", "plan", "--agents", "30%", "--cap", ","), "--cap is empty"),
         ((*CHAINS, "10d", "--policies", "oracle", "--agents", "30%"), "--policies oracle with --agents"),
         (
             (*CHAINS, "10d", "--policies", "plan-time-min", "--agents", "30%"),

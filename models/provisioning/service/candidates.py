@@ -52,7 +52,7 @@ COLUMNS = (*EXPECTED, *INPUTS)
 
 
 def next_look(view: ServiceView, again_s: int = 0) -> Move:
-    """Wait until `again_s`, epoch s, but for as long as futures hold for a pair; at most until the links end."""
+    """Wait until `again_s`, epoch s, or for as long as a pair keeps its futures if longer; not after the links end."""
     every_s = int(played_every_s(np.array(view.left_s)))
     return Move(again_s=min(max(view.now_s + every_s, again_s), view.chain.covered_until_s))
 

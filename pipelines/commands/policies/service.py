@@ -123,6 +123,8 @@ def _agents_of(agents: str | None, cap: str | None, policies: str) -> AgentsAske
         caps.append((None, _share(text, "--cap")) if is_share else (options.whole_numbers(text, "--cap")[0], None))
     if not shares:
         raise InputError("--agents is empty; give shares (a,b) such as 10%,30%")
+    if cap is not None and len(caps) == 1:
+        raise InputError("--cap is empty; give links of a user or shares of the queue (a,b) such as 1,10%")
     return AgentsAsked(shares, tuple(caps))
 
 
