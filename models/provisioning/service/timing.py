@@ -23,7 +23,7 @@ class TimedPlayer:
     """Submits when its artifact does, at the latest when the last link ends."""
 
     artifact: Artifact = field(repr=False)
-    setting: float | None = None  # None: the artifact's own
+    setting: float
     limit: str = "own"  # the user's own, or the "shortest" or "longest" that a link may ask for
     hands_over: bool = False  # to a link that starts early, instead of letting both run
 

@@ -40,14 +40,14 @@ class Recorder:
         self.shown: list[NDArray[np.float32]] = []
         self.lead_s = lead_s
 
-    def decide(self, observations: NDArray[np.float32], setting: float | None) -> list[bool]:
+    def decide(self, observations: NDArray[np.float32], setting: float) -> list[bool]:
         self.shown.append(observations[0].copy())
         return [observations[0, AT.remaining_h] * HOUR_S <= self.lead_s + 1]
 
     @property
     def player(self) -> TimedPlayer:
         """The player that asks it."""
-        return TimedPlayer(cast(Artifact, self))
+        return TimedPlayer(cast(Artifact, self), 0.0)
 
 
 @dataclass
@@ -200,10 +200,10 @@ def test_a_link_that_never_starts_counts_as_started_after_ten_days() -> None:
 
 
 def test_an_artifact_decides_for_a_link_as_for_a_pair_at_the_players_setting() -> None:
-    """By hand, 250 s and 500 s before the end; without a setting, at the artifact's own, which is the end."""
-    players = [TimedPlayer(ARTIFACT, setting) for setting in (0.05, 0.1, 0.2, None)]
+    """By hand: at the end, and 250 s and 500 s before it."""
+    players = [TimedPlayer(ARTIFACT, setting) for setting in (0.05, 0.1, 0.2)]
     found = [starts[0][1] for starts in first_links(quiet(), players, 2)]
-    assert found == [1101, 851, 601, 1101]
+    assert found == [1101, 851, 601]
 
 
 def test_a_player_of_one_limit_submits_links_of_that_limit() -> None:
