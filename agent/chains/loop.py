@@ -317,7 +317,7 @@ class Agent:
 
     def _check_nodes(self) -> None:
         """Fix the number of nodes once a script ignores that of a link."""
-        fixed = submission.ignored_nodes(self.world.commands, self.state, self._report_once)
+        fixed = submission.ignored_nodes(self.world.commands, self.rules, self.state, self._report_once)
         if fixed != self.state.fixed_nodes:
             self._note(f"{fixed}; from now on links ask for as many nodes as the script")
             self._keep(replace(self.state, fixed_nodes=fixed))

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agent.chains.chain import Chain, JobSignal, option
+from agent.chains.links import ChainRules, outcome
 from agent.chains.look import LookedUpJob
 from agent.chains.state import ChainState, Folder, LinkAttempt
 from agent.slurm.commands import Commands, SlurmError, answer_lines
@@ -145,27 +146,27 @@ def _in_accounting(commands: Commands, attempt: LinkAttempt, which: Sequence[str
     return _newest("sacct", [line.split("|") for line in answer_lines("sacct", text)])
 
 
-def ignored_nodes(commands: Commands, state: ChainState, report: Callable[[str], object]) -> str:
+def ignored_nodes(commands: Commands, rules: ChainRules, state: ChainState, report: Callable[[str], object]) -> str:
     """Return why a chain's script seems to ignore the number of nodes of its links; "" if it does not, or unknown.
 
     report: is called with a line if accounting does not answer.
     """
     fixed, narrow = state.fixed_nodes, [a for a in state.attempts if a.nodes and a.ran]
-    for attempt in [a for a in narrow if a.how == "FAILED" or a is narrow[-1]]:
+    for attempt in [a for a in narrow if outcome(rules, a) == "failed" or a is narrow[-1]]:
         try:
-            fixed = fixed or _ignores_nodes(commands, attempt)
+            fixed = fixed or _ignores_nodes(commands, rules, attempt)
         except SlurmError as error:
             report(f"link {attempt.link}: the nodes of its steps are not known: {error}")
     return fixed
 
 
-def _ignores_nodes(commands: Commands, attempt: LinkAttempt) -> str:
+def _ignores_nodes(commands: Commands, rules: ChainRules, attempt: LinkAttempt) -> str:
     """Return why a script seems to ignore the nodes that a link got; "" if its steps (srun) use them, or it has none.
 
     A link that failed counts as one that cannot run on so few. Raises SlurmError.
     """
     had = f"link {attempt.link} ({counted(attempt.nodes or 0, 'node')})"
-    if attempt.how == "FAILED":
+    if outcome(rules, attempt) == "failed":
         return f"{had} failed"
     text = commands.run("sacct", "--noheader", "--parsable2", f"--jobs={attempt.job_id}", "--format=JobIDRaw,NNodes")
     rows = [line.split("|") for line in answer_lines("sacct", text)]

@@ -16,7 +16,7 @@ from tests.agent.chains.test_keeper import attempt, rules, state_of
 from tests.agent.chains.test_planned import planned, with_waits
 from tests.agent.fake_slurm import START_S, FakeSlurm
 from tests.agent.fake_slurm import Plan as Ends
-from tests.agent.lab import SCRIPT, Lab, advance_until, chain_of
+from tests.agent.lab import SCRIPT, Lab, advance_until, chain_of, plans
 from traces.units import HOUR_S
 
 
@@ -108,6 +108,17 @@ def test_a_script_that_ignores_its_nodes_gets_those_that_it_asks_for(
     assert sum(why in line["text"] for line in lab.journal("note")) == 1
     assert lab.run() == 0
     assert lab.slurm.jobs[0].nodes == 1 and lab.slurm.jobs[-1].nodes == 4
+
+
+def test_a_link_that_asks_for_another_one_has_not_failed(tmp_path: Path) -> None:
+    """Exit status 85, with which a job that has saved ends, is FAILED to Slurm."""
+    ends = plans(link_1=Ends(600, "FAILED", 85), link_2=Ends(600, "OUT_OF_MEMORY", 1))
+    lab = elastic(tmp_path, FakeSlurm(plan=ends), links=4)
+    agent = lab.agent()
+    advance_until(lab, agent, 0.19)
+    assert ([how for _, how in lab.links()], lab.state.fixed_nodes) == (["FAILED", "RUNNING"], "")
+    advance_until(lab, agent, 0.4)
+    assert lab.state.fixed_nodes == "link 2 (1 node) failed"
 
 
 def test_accounting_that_does_not_answer_leaves_the_nodes_open(tmp_path: Path) -> None:
