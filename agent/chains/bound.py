@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent.chains.plan import AHEAD
+from agent.futures import LINK
 from agent.model_folder import read_file
+from agent.slurm.queue import SqueueJob
+from traces.slurm.text import parse_state
 
 BOUND_FILE = Path("/etc/baton/agent.toml")
 KEYS = {"most_queued_a_chain": "chain", "most_queued_a_user": "user"}
@@ -27,6 +31,14 @@ class QueueBound:
         """The bound in words; "" if there is none."""
         named = [f"{most} a {of}" for of, most in (("chain", self.chain), ("user", self.user)) if most < UNBOUNDED]
         return f"queued links, at most: {', '.join(named)}" if named else ""
+
+    def room(self, jobs: Iterable[SqueueJob], own: Collection[str]) -> int:
+        """Count the links that the user may queue for a chain. jobs: the user's; own: ids of the chain's queued ones.
+
+        A pending job may have a start, which Slurm expects.
+        """
+        others = [job for job in jobs if job.id not in own and LINK.search(job.name)]
+        return self.user - sum(parse_state(job.state) in ("PENDING", "REQUEUED") for job in others)
 
 
 def read_bound(path: Path) -> QueueBound:

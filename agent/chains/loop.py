@@ -29,7 +29,7 @@ from agent.chains.plan import AHEAD
 from agent.chains.planner import Decider, Seeing, described, request_of
 from agent.chains.state import Busy, ChainState, Folder, LinkAttempt
 from agent.files import replace_file
-from agent.futures import LINK, Site
+from agent.futures import Site
 from agent.sight import SlurmRequest
 from agent.slurm.commands import Commands, SlurmError
 from agent.slurm.output import JobOutputs
@@ -310,8 +310,7 @@ class Agent:
             self._note(f"{bound.text or 'queued links: not bounded any more'} ({self.world.bound_file})")
             self._bound = bound
         own = {a.job_id for a in self.state.attempts if a.is_queued}
-        queued = [job for job in jobs if job.id not in own and LINK.search(job.name) and not job.start_s]
-        self._room = bound.user - len(queued)
+        self._room = bound.room(jobs, own)
         if self.chain.is_planned:
             self._room = min(self._room, self._decider.room(jobs, self.state))
 

@@ -11,7 +11,6 @@ import pytest
 from agent import cli
 from agent.chains import chain as chains
 from agent.chains import status, submission
-from agent.chains.bound import read_bound
 from agent.chains.keeper import Cancel, Signal, act
 from agent.chains.links import outcome, promised_s
 from agent.chains.planner import limits_to_ask, plan_text, useful_limits
@@ -210,30 +209,6 @@ def test_links_that_no_node_ever_launches_end_the_chain(tmp_path: Path) -> None:
     assert lab.run() == 1 and len(lab.links()) == 11 and "never launched" in lab.state.why
 
 
-def test_the_administrators_file_bounds_the_queued_links(tmp_path: Path) -> None:
-    lab = with_waits(planned(tmp_path, ask="fixed", limits=()), (2.0, 9.0))
-    (tmp_path / "agent.toml").write_text("most_queued_a_chain = 1\n")
-    agent = lab.agent()
-    advance_until(lab, agent, 9.5)
-    assert [how for _, how in lab.links()] == ["RUNNING", "PENDING"]
-    assert "queued links, at most: 1 a chain" in lab.journal("note")[0]["text"]
-    (tmp_path / "agent.toml").write_text("most_queued_a_chain = many")
-    lab.pause(agent.cycle())
-    assert any("not TOML" in line for line in lab.log)
-
-
-def test_the_bound_of_a_user_counts_the_links_of_other_chains(tmp_path: Path) -> None:
-    lab = planned(tmp_path, ask="fixed", limits=())
-    lab.slurm.waits_s = lambda one: 5 * HOUR_S * one.name.startswith("other")
-    (tmp_path / "agent.toml").write_text("most_queued_a_user = 1\n")
-    lab.slurm.submit("other-00000000-2.1")
-    agent = lab.agent()
-    advance_until(lab, agent, 4.0)
-    assert lab.links() == [], "it waits until the other chain's link has started"
-    advance_until(lab, agent, 5.2)
-    assert lab.links() == [("1.1", "RUNNING")]
-
-
 def test_max_submit_jobs_leaves_room_for_one_queued_link_alone(tmp_path: Path) -> None:
     lab = with_waits(planned(tmp_path, ask="fixed", limits=()), (2.0, 9.0))
     lab.limits = UserLimits(submitted=2)
@@ -335,21 +310,6 @@ def test_a_limit_is_asked_for_in_whole_minutes(tmp_path: Path) -> None:
 
 def test_a_chain_of_wanted_work_needs_no_number_of_links(tmp_path: Path) -> None:
     assert chains.make({"script": chain_of(tmp_path).script, "work_h": "10d"}).links == chains.MOST_LINKS
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [("a = [", "not TOML"), ("queued = 1", "unknown key"), ("most_queued_a_user = 0", "allowed: 1 to"), ("\0", "TOML")],
-)
-def test_a_wrong_file_of_the_administrator_is_one_line(tmp_path: Path, text: str, why: str) -> None:
-    (tmp_path / "agent.toml").write_text(text)
-    with pytest.raises(ValueError, match=why) as caught:
-        read_bound(tmp_path / "agent.toml")
-    assert "\n" not in str(caught.value)
-
-
-def test_without_a_file_nothing_is_bounded(tmp_path: Path) -> None:
-    assert read_bound(tmp_path / "agent.toml").text == "" == read_bound(tmp_path / "no" / "agent.toml").text
 
 
 def test_a_chain_that_plans_ends_with_its_work(tmp_path: Path) -> None:
