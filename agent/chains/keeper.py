@@ -151,7 +151,7 @@ def _corrected(rules: ChainRules, state: ChainState, now_s: int) -> ChainState:
     if corrected is not state:
         return corrected
     if len(pending) > rules.ahead and not pending[-1].after:
-        why = "its predecessor was requeued and is pending again" if rules.ahead == 1 else "too many links are queued"
+        why = "too many links are queued" if rules.hands_over else "its predecessor was requeued and is pending again"
         return _withdrawn(state, pending[-1], why)
     if len(living) == 1 and _waits_in_vain(living[0]):
         return _withdrawn(state, living[0], "its predecessor has ended, but its dependency would keep it waiting")

@@ -153,7 +153,7 @@ def chain_verdict(rules: ChainRules, state: ChainState) -> tuple[str, str, int] 
     if refusals(state) >= MOST_REFUSALS:
         return "failed", f"none of {MOST_REFUSALS} submissions in a row became a job", last.link if last else 0
     if last and next_link(rules, state) is None and not any(a.is_alive for a in attempts):
-        is_last = outcome(rules, last) != "on" or last.link >= rules.links
-        why = f"all {counted(rules.links, 'link', 'is')} used" if is_last else "the wanted work is done"
+        is_used = last.link + (outcome(rules, last) == "on") > rules.links
+        why = f"all {counted(rules.links, 'link', 'is')} used" if is_used else "the wanted work is done"
         return "done", why, last.link
     return None

@@ -12,7 +12,7 @@ from agent import cli
 from agent.chains import chain as chains
 from agent.chains import status, submission
 from agent.chains.keeper import Cancel, Signal, act
-from agent.chains.links import outcome, promised_s
+from agent.chains.links import chain_verdict, outcome, promised_s
 from agent.chains.planner import limits_to_ask, plan_text, useful_limits
 from agent.chains.state import NOT_LAUNCHED
 from agent.slurm.limits import UserLimits
@@ -182,6 +182,14 @@ def test_links_that_are_too_many_after_a_requeue_are_cancelled(tmp_path: Path) -
     assert "too many links are queued" in lab.journal("withdrawn")[0]["why"]
 
 
+def test_a_second_queued_link_is_cancelled_where_one_is_allowed_now() -> None:
+    """As when an administrator lowers the bound while two are queued."""
+    running = attempt(1, job_id="7", is_pending=False, start_s=START_S, end_s=START_S + 7200)
+    queued = attempt(2, job_id="8"), attempt(3, job_id="9")
+    after, actions = act(rules(hands_over=True, ahead=1), state_of(running, *queued), START_S + 600)
+    assert actions == (Cancel(queued[1].name),) and after.attempts[2].withdrawn == "too many links are queued"
+
+
 @pytest.mark.parametrize("plan", ["fixed", "auto"])
 @pytest.mark.parametrize("reason", ["launch failed requeued held", "launch_failed_requeued_held"])
 def test_a_link_that_no_node_launches_is_submitted_anew(tmp_path: Path, plan: str, reason: str) -> None:
@@ -244,6 +252,12 @@ def test_the_wanted_work_ends_the_chain(tmp_path: Path) -> None:
     lab = planned(tmp_path, work_h=5.0, limits=(14400,))
     assert lab.run() == 0
     assert [how for _, how in lab.links()] == ["TIMEOUT", "TIMEOUT"] and lab.state.why == "the wanted work is done"
+
+
+def test_a_chain_whose_work_is_done_says_so_whatever_its_last_link_ended_as() -> None:
+    lost = attempt(1, job_id="7", how="NODE_FAIL", start_s=START_S, end_s=START_S + 7000)
+    for planning, why in ((rules(wanted_s=7000), "the wanted work is done"), (rules(links=0), "all 0 links are used")):
+        assert chain_verdict(planning, state_of(lost)) == ("done", why, 1)
 
 
 def test_work_is_counted_once_where_links_overlap() -> None:
