@@ -44,13 +44,15 @@ def check_agent(
     artifact: Artifact | None = None,
     first: str = "",
     qos: Sequence[str] = (),
+    limits: Callable[[int], Sequence[int]] | None = None,
 ) -> list[Finding]:
     """Look once as a chain would, apply the checks of `run`, and test the submission without submitting.
 
     now_s: this host's clock, epoch s. trial: runs `sbatch --test-only` and raises SlurmError if Slurm would reject the
     job; None skips it. artifact: the release whose figures give the cost of hidden features. first: the id of the job
-    to use as link 1. qos: those that planned links may have. Raises ValueError for an unknown partition, or an artifact
-    with malformed figures.
+    to use as link 1. qos: those that planned links may have. limits: of a plan, from the partition's longest limit (s)
+    those that a link may ask for (s); raises ValueError if there is none. Raises ValueError for an unknown partition,
+    or an artifact with malformed figures.
     """
     site = site_of(artifact.manifest) if artifact is not None and uses_futures(artifact) else None
     eyes = Eyes(commands, request, site)
@@ -68,8 +70,10 @@ def check_agent(
         found.append(Finding(PROBLEM, "first", why))
     if not context.partitions_why and (why := wrong_partition(commands, context.partitions, request)):
         found.append(Finding(PROBLEM, "partition", why))
+    if limits is not None and not context.partitions_why:
+        found.append(_chosen("plan", lambda: _asked_text(limits, context, request)))
     if qos:
-        found.append(_chosen(lambda: qos_choice(commands, context.partitions, request, qos)))
+        found.append(_chosen("qos", lambda: qos_choice(commands, context.partitions, request, qos)))
     if site is not None:
         found.append(_ahead(hides_futures(queue, context)))
     if trial is not None:
@@ -243,11 +247,16 @@ def _filled(names: Sequence[str], fills: Mapping[str, float | str]) -> list[str]
     return [f"{name} = {fills[name] if isinstance(fills[name], str) else format(fills[name], 'g')}" for name in names]
 
 
-def _chosen(describe: Callable[[], str]) -> Finding:
+def _asked_text(limits: Callable[[int], Sequence[int]], context: SlurmContext, request: SlurmRequest) -> str:
+    longest_s = max(one.limit_s for one in asked_partitions(context.partitions, request.partition))
+    return f"a link may ask for {', '.join(f'{limit_s / 3600:g} h' for limit_s in limits(longest_s))}"
+
+
+def _chosen(subject: str, describe: Callable[[], str]) -> Finding:
     try:
-        return Finding(GOOD, "qos", describe())
+        return Finding(GOOD, subject, describe())
     except (SlurmError, ValueError) as error:
-        return Finding(PROBLEM, "qos", str(error))
+        return Finding(PROBLEM, subject, str(error))
 
 
 def _tried(trial: Callable[[], object]) -> Finding:

@@ -295,7 +295,10 @@ def look(options: argparse.Namespace, of_sbatch: list[str]) -> int:
     trial = None if chain is None else partial(submission.try_only, commands, chain.script, chain.options)
     first, qos = ("", ()) if chain is None else (chain.first, chain.qos_choice)
     request = _request(chain, values.get("options", []))
-    seen = check_agent(commands, request, now_s=time.time, trial=trial, artifact=policy.artifact, first=first, qos=qos)
+    limits = partial(limits_to_ask, chain, chain.limit_s) if chain is not None and chain.is_planned else None
+    seen = check_agent(
+        commands, request, now_s=time.time, trial=trial, artifact=policy.artifact, first=first, qos=qos, limits=limits
+    )
     found = seen if len(seen) == 1 else [*seen, *found]  # a single finding means that Slurm cannot be read
     for finding in found:
         print(f"{finding.level:8} {finding.subject}: {visible(finding.text)}")

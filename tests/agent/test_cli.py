@@ -333,6 +333,7 @@ REFUSED_BY_RUN: dict[str, dict[str, Any]] = {
     "what Slurm refuses": {"sbatch": "echo sbatch: error: no >&2; exit 1"},
     "a bound that is none": {"more": ["--most-overlap", "soon"]},
     "a setting outside": {"more": ["--setting", "9"]},
+    "a plan without a limit": {"more": ["--plan", "auto", "--restart-cost", "5h"]},
 }
 
 
