@@ -126,8 +126,7 @@ def qos_choice(
         raise ValueError(
             "qos_choice is given, but this Slurm does not check QOS (slurm.conf: AccountingStorageEnforce)"
         )
-    account = read_defaults(commands, request.user, request.account)[0]
-    table = read_limits(commands, settings, asked[0], user=request.user, account=account, qos=request.qos)[1]
+    table = read_limits(commands, settings, asked[0], user=request.user, account=request.account, qos=request.qos)[1]
     found = []
     for name in names:
         known, others = table.by_name.get(name), [one for one in table.by_name if one != name]
@@ -138,7 +137,7 @@ def qos_choice(
         if known.preempting and name != table.own:
             by = ", ".join(known.preempting)
             raise ValueError(f"qos_choice: jobs of QOS {name} can be preempted by those of {by}; plans ignore that")
-        longest_s = min(known.limits.wall_s, max(one.limit_s for one in asked))
+        longest_s = min(known.limits.wall_s, (min if settings.needs_all else max)(one.limit_s for one in asked))
         more = settings.qos_weight * (table.factors[name] - table.factors.get(table.own, 0.0))
         found.append(f"{name} (priority {more:+.0f}, at most {longest_s / 3600:g} h, usage x{known.usage_factor:g})")
     return f"a planned link has {table.own or 'the default one'} or {', '.join(found)}"

@@ -32,7 +32,7 @@ from traces.units import DAY_S
 
 REFRESH_S = 3600  # interval for settings, partitions and limits, and for accounting until it has answered
 CALLS_A_LOOK = 2  # squeue, sinfo; one more of each if its text, or its JSON, proves unreadable in this look
-CALLS_A_REFRESH = 6  # scontrol twice, sacctmgr twice, sacct up to twice
+CALLS_A_REFRESH = 8  # scontrol twice, sacctmgr twice (four times for several associations), sacct up to twice
 
 Answer = TypeVar("Answer")
 Observation = Mapping[str, float]

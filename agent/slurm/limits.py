@@ -84,8 +84,8 @@ def read_limits(
 ) -> tuple[UserLimits, QosTable]:
     """Read the limits on a user's jobs of a QOS in a partition, and those of each QOS that the user may use.
 
-    qos: "" for the user's default one. Without checks of QOS (CHECKING) the table is empty. Raises SlurmError, also if
-    the association is not visible.
+    account, qos: "" for the user's default one. Without checks of QOS (CHECKING) the table is empty. Raises SlurmError,
+    also if the association is not visible.
     """
     if not CHECKING & settings.enforced:
         return UserLimits(), QosTable()
@@ -95,6 +95,8 @@ def read_limits(
         *association, *where, "format=Partition,DefaultQOS,QOS,MaxJobs,GrpJobs,GrpTRES,MaxSubmit,GrpSubmit,MaxWall"
     )
     rows = _rows(own, 9)
+    if len(rows) > 1 and not account and (default := read_defaults(commands, user, "")[0]):
+        return read_limits(commands, settings, partition, user=user, account=default, qos=qos)
     fitting = [row for row in rows if row[0] == partition.name] or [row for row in rows if not row[0]]
     if not fitting:
         raise SlurmError("refused", "sacctmgr", f"it shows no association of user {user}")

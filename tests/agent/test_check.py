@@ -37,7 +37,7 @@ def test_a_cluster_that_shows_everything() -> None:
     assert texts["good partition"] == ["gpu: 6 of 6 nodes in service"]
     assert texts["good limits"] == ["none on the user's jobs and nodes"]
     assert texts["good submission"] == ["Slurm would accept the job"]
-    assert texts["good calls"] == ["2 per look and at most 6 more every 60 min; this check made 8"]
+    assert texts["good calls"] == ["2 per look and at most 8 more every 60 min; this check made 8"]
 
 
 @pytest.mark.parametrize(("fields", "line"), [

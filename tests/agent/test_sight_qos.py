@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from agent.chains.planner import OPEN_SITE
-from agent.check import GOOD, PROBLEM, check_agent
+from agent.check import GOOD, PROBLEM, check_agent, qos_choice
 from agent.eyes import Eyes
 from agent.sight import LinkStarts, SlurmRequest
+from agent.slurm.settings import read_partitions
 from features.snapshot import NO_LIMIT
 from tests.agent.replayed_slurm import RecordedJob, ReplayedSlurm
 from tests.agent.test_sight import DAY, HOUR, ME, NOW, cluster, waiting
@@ -107,8 +108,10 @@ def test_of_several_partitions_those_count_that_allow_the_limit(limit_h: int, no
     found = starts(eyes, "", limit_h)
     assert found.seen.snapshot.capacity == nodes and (max(found.starts_s) <= NOW + 60) == starts_now
     assert eyes.allowed()[0] == 7 * DAY
+    chosen = slurm, read_partitions(slurm), eyes.request, ["normal"]
+    assert "at most 168 h" in qos_choice(*chosen)
     config["EnforcePartLimits"] = "ALL"
-    assert seen_by(slurm, "gpu,wide").allowed()[0] == DAY
+    assert seen_by(slurm, "gpu,wide").allowed()[0] == DAY and "at most 24 h" in qos_choice(*chosen)
 
 
 @pytest.mark.parametrize(

@@ -142,10 +142,14 @@ class Sacctmgr(ReplayedSlurm):
         rows = association.splitlines()
         self.association = "".join(f"{row}{'|||' if row.count('|') == 5 else ''}\n" for row in rows)
         self.qos = [f"{row}{'|' * (9 - row.count('|'))}" for row in qos]
+        self.first = 0  # association of the default account; those before are of another one
 
     def run(self, *argv: str, **_: object) -> str:
+        if "user" in argv:
+            return "science|games|normal\nscience|science|normal\n"
         if "association" in argv:
-            return self.association
+            rows = self.association.splitlines(keepends=True)
+            return "".join(rows[self.first if "account=science" in argv else 0 :])
         return "".join(f"{row}\n" for row in self.qos)
 
 
@@ -232,6 +236,15 @@ def test_each_qos_that_the_user_may_use_with_its_limits_and_its_share_of_the_pri
     assert table.shift(1000, "short", "normal") == 500 == -table.shift(1000, "", "short")
     assert table.shift(1000, "short", "unknown") == 0
     assert table_of(PriorityFlags="NO_NORMAL_QOS").shift(1000, "short", "normal") == 50_000
+
+
+def test_of_several_accounts_the_default_one_counts() -> None:
+    (partition,) = parse_partitions(PARTITION.format(qos="N/A")).values()
+    settings = parse_settings(CONFIG.format(enforced="qos,limits"))
+    commands = Sacctmgr("gpu|normal|normal|1||\n|short|normal,short|4||\n", "normal|", "short|")
+    commands.first = 1
+    limits, table = read_limits(commands, settings, partition, user="me", account="", qos="")
+    assert (limits, table.own, list(table.by_name)) == (UserLimits(jobs=4), "short", ["short", "normal"])
 
 
 def test_an_odd_usage_factor_is_nonsense() -> None:
