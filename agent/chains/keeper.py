@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass, replace
 
 from agent.chains.links import ChainRules, chain_verdict, next_link, refusals
-from agent.chains.state import GOING, NOT_LAUNCHED, ChainState, LinkAsk, LinkAttempt
+from agent.chains.state import GOING, NOT_LAUNCHED, OVER, ChainState, LinkAsk, LinkAttempt
 from agent.slurm.queue import is_launch_held
 
 MOST_WITHDRAWALS = 2  # attempts of one link that may be withdrawn for starting too early
@@ -83,7 +83,7 @@ def act(
         state = replace(state, status=status, why=why)
         for attempt in [a for a in state.attempts if a.is_alive and not a.withdrawn]:
             if attempt.link > link or attempt.is_pending or attempt.handed_to:
-                state = _withdrawn(state, attempt, f"the chain is over: {why}")
+                state = _withdrawn(state, attempt, f"{OVER}: {why}")
     if state.status == GOING:
         state = _corrected(rules, state, now_s)
         state = _with_next(rules, state, now_s, advice)

@@ -28,6 +28,7 @@ STATE_VERSION = 1
 MOST_STATE_BYTES = 64 << 20
 GOING = "going"
 NOT_LAUNCHED = "no node launched it, and Slurm holds it where its user cannot release it"  # why one is withdrawn
+OVER = "the chain is over"  # begins why one is withdrawn then
 COMPLETING, MISSING = "COMPLETING", "MISSING"  # reasons: about to end; not in the queue, with its end still unknown
 
 MOST_COUNT, MOST_TIME_S, MOST_TEXT = 1 << 31, 1 << 33, 10_000  # 2^33: the year 2242; what Slurm prints is within 2^32
@@ -110,8 +111,9 @@ class LinkAttempt:
 
     @property
     def ran(self) -> bool:
-        """Whether it is a run of the chain: it has started, and counts."""
-        return self.start_s is not None and not self.never_was and self.withdrawn != NOT_LAUNCHED
+        """Whether it is a run of the chain: it has started, and counts or was cancelled at the end of the chain."""
+        counts = not self.never_was or self.withdrawn.startswith(OVER)
+        return self.start_s is not None and counts and self.withdrawn != NOT_LAUNCHED
 
     @property
     def is_queued(self) -> bool:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from agent.chains.journal import handovers, journal_events
 from agent.chains.state import ChainState, LinkAttempt
+from tests.agent.fake_slurm import FakeSlurm
+from tests.agent.fake_slurm import Plan as Ends
+from tests.agent.lab import Lab, plans
 from traces.units import HOUR_S
 
 
@@ -42,3 +46,12 @@ def test_a_handover_is_told_again_if_its_gap_has_changed() -> None:
     told = [event for event in journal_events(before, after) if event["event"] == "handover"]
     assert [event["interruption_h"] for event in told] == [3.0]
     assert not journal_events(after, after)
+
+
+def test_a_run_that_is_cancelled_at_the_end_of_the_chain_keeps_its_handover(tmp_path: Path) -> None:
+    """The first link ends with the work done while the second one has run for half an hour."""
+    lab = Lab(tmp_path, FakeSlurm(plan=plans(link_1=Ends(7000))), {"setting": 0.5})
+    assert lab.run() == 0 and [how for _, how in lab.links()] == ["COMPLETED", "CANCELLED"]
+    told = lab.journal("handover")
+    assert [one["overlap_h"] for one in told] == [one["overlap_h"] for one in handovers(lab.state).values()]
+    assert told[0]["overlap_h"] > 0.4

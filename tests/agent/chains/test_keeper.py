@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from agent.chains import keeper, links
+from agent.chains.journal import handovers
 from agent.chains.state import ChainState, LinkAttempt
 from agent.slurm.commands import SlurmError
 from tests.agent.fake_slurm import START_S, FakeSlurm, Plan
@@ -127,10 +128,13 @@ def check(lab: Lab) -> None:
 
 
 def check_ends(lab: Lab) -> None:
-    """A running link was ended only for another that ran then, or it was withdrawn."""
+    """A running link was ended only for another that ran then, or it was withdrawn; journal and state agree."""
     for one in [a for a in lab.state.attempts if a.how == "CANCELLED" and a.start_s is not None and not a.withdrawn]:
         ran = [a for a in lab.state.attempts if a.name == one.handed_to and a.start_s is not None]
         assert ran and one.end_s is not None and (ran[0].start_s or 0) < one.end_s, f"{one.name} ended for nothing"
+    told = {(one["predecessor_id"], one["successor_id"]): one for one in lab.journal("handover")}
+    kept = {(one["predecessor_id"], one["successor_id"]): one for one in handovers(lab.state).values()}
+    assert {key: told[key]["overlap_h"] for key in told} == {key: kept[key]["overlap_h"] for key in kept}
 
 
 @pytest.mark.slow
