@@ -72,9 +72,7 @@ class Ahead:
 
     numbers: Numbers
     played: int = 0
-    wall_s: float = 0.0
     why: str = ""
-    futures: int = FUTURES  # number of futures to simulate
 
     @property
     def text(self) -> str:
@@ -82,7 +80,7 @@ class Ahead:
         if not self.numbers:
             return f"no futures: {self.why}"
         waits = " / ".join(f"{self.numbers[name]:.2f}" for name in QUANTILES)
-        played = f"{self.played} of " * bool(self.why) + counted(self.futures if self.why else self.played, "future")
+        played = f"{self.played} of " * bool(self.why) + counted(FUTURES, "future")
         return f"wait in {played}: {waits} h (quantiles 10, 25, 50, 75, 90 %){self.why and '; '}{self.why}"
 
 
@@ -108,7 +106,6 @@ def look_ahead(
     scene: FutureInputs,
     end_s: int,
     clock: Callable[[], float] = time.monotonic,
-    futures: int = FUTURES,
     settles: Callable[[Sequence[Numbers]], bool] = lambda _: False,
 ) -> Ahead:
     """Simulate the futures of a scene. end_s: the predecessor's end, epoch s; clock: returns seconds.
@@ -120,21 +117,21 @@ def look_ahead(
 
     def is_enough(found: Sequence[int]) -> bool:
         nonlocal is_settled
-        is_settled = LEAST <= len(found) < futures and settles(between(found, futures, scene, end_s))
+        is_settled = LEAST <= len(found) < FUTURES and settles(between(found, FUTURES, scene, end_s))
         return is_settled
 
-    found = starts_in_futures(scene, futures, lambda: clock() - began < BUDGET_S, is_enough)
+    found = starts_in_futures(scene, FUTURES, lambda: clock() - began < BUDGET_S, is_enough)
     wall_s = clock() - began
-    if len(found) < min(LEAST, futures):
-        return Ahead({}, len(found), wall_s, f"only {len(found)} of {futures} simulated in {wall_s:.1f} s", futures)
-    why = SETTLED if is_settled else "" if len(found) == futures else f"stopped after {wall_s:.1f} s"
-    return Ahead(_numbers_of(found.tolist(), scene.now_s, end_s), len(found), wall_s, why, futures)
+    if len(found) < LEAST:
+        return Ahead({}, len(found), f"only {len(found)} of {FUTURES} simulated in {wall_s:.1f} s")
+    why = SETTLED if is_settled else "" if len(found) == FUTURES else f"stopped after {wall_s:.1f} s"
+    return Ahead(_numbers_of(found.tolist(), scene.now_s, end_s), len(found), why)
 
 
-def starts_within(scene: FutureInputs, budget_s: float, clock: Callable[[], float] = time.monotonic) -> list[int]:
+def starts_within(scene: FutureInputs, budget_s: float) -> list[int]:
     """Return when the watched job of a scene starts in each future, epoch s; none if too few could be simulated."""
-    began = clock()
-    found = starts_in_futures(scene, FUTURES, lambda: clock() - began < budget_s).tolist()
+    began = time.monotonic()
+    found = starts_in_futures(scene, FUTURES, lambda: time.monotonic() - began < budget_s).tolist()
     return found if len(found) >= LEAST else []
 
 

@@ -127,10 +127,9 @@ class PlannedLink:
         }
 
 
-def cautious_s(wait_s: Int64s, estimate_s: float | None) -> Int64s:
-    """The waits W_k of a limit, s: those in futures with caution, then the start estimate's unless it is not known."""
-    waits = CAUTION * wait_s if estimate_s is None else np.append(CAUTION * wait_s, ESTIMATES * estimate_s)
-    found: Int64s = np.rint(waits).astype(np.int64)
+def cautious_s(wait_s: Int64s, estimate_s: float) -> Int64s:
+    """The waits W_k of a limit, s: those in futures with caution, then that of the start estimate."""
+    found: Int64s = np.rint(np.append(CAUTION * wait_s, ESTIMATES * estimate_s)).astype(np.int64)
     return found
 
 

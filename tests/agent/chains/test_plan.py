@@ -101,7 +101,6 @@ def test_a_limit_is_left_out_if_its_restarts_alone_cost_more_than_a_longer_one()
 
 def test_the_start_estimate_is_one_more_future_and_a_queued_link_covers_the_work() -> None:
     assert cautious_s(np.array([100, 200]), 300.0).tolist() == [150, 300, 600]
-    assert cautious_s(np.array([100]), None).tolist() == [150]
     assert covered_until(50).tolist() == [50]
     assert covered_until(50, {30: np.array([10, 60])}).tolist() == [50, 90, 90]
 
