@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from agent.artifact import Artifact
 from agent.chains.decide import trained_capacity, uses_futures
+from agent.chains.planner import OPEN_SITE
 from agent.eyes import CALLS_A_LOOK, CALLS_A_REFRESH, REFRESH_S, Eyes
 from agent.futures import PAST_S, site_of
 from agent.hidden_cost import hidden_costs, words_of
@@ -54,7 +55,9 @@ def check_agent(
     those that a link may ask for (s); raises ValueError if there is none. Raises ValueError for an unknown partition,
     or an artifact with malformed figures.
     """
-    site = site_of(artifact.manifest) if artifact is not None and uses_futures(artifact) else None
+    site = None if limits is None else OPEN_SITE
+    if artifact is not None and uses_futures(artifact):
+        site = site_of(artifact.manifest)
     eyes = Eyes(commands, request, site)
     try:
         queue = eyes.look(int(now_s()))
@@ -75,7 +78,7 @@ def check_agent(
     if qos:
         found.append(_chosen("qos", lambda: qos_choice(commands, context.partitions, request, qos)))
     if site is not None:
-        found.append(_ahead(hides_futures(queue, context)))
+        found.append(_ahead(hides_futures(queue, context), is_planned=limits is not None))
     if trial is not None:
         found.append(_tried(trial))
     calls = f"{CALLS_A_LOOK} per look and at most {CALLS_A_REFRESH} more every {REFRESH_S // 60} min"
@@ -234,11 +237,13 @@ def _hidden(queue: Queue, context: SlurmContext, artifact: Artifact | None) -> l
     return found or [Finding(GOOD, "hidden", "nothing: every feature is observed")]
 
 
-def _ahead(why: str) -> Finding:
-    """Report whether the futures that the artifact needs can be simulated."""
+def _ahead(why: str, *, is_planned: bool) -> Finding:
+    """Report whether the futures that the plan or the artifact needs can be simulated."""
     if why:
-        text = f"{why}: the policy needs simulated futures; the agent falls back to the safe rule"
-        return Finding(WARNING, "futures", text)
+        text = "the policy needs simulated futures; the agent falls back to the safe rule"
+        if is_planned:
+            text = "without futures a link asks for the script's limit by the start estimate, and one is queued"
+        return Finding(WARNING, "futures", f"{why}: {text}")
     return Finding(GOOD, "futures", f"can be simulated: {PAST_S // DAY_S} days of all users' jobs are known")
 
 

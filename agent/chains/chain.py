@@ -286,8 +286,8 @@ def _check_asks(chain: Chain) -> None:
     for what, is_given in (("limits are", bool(chain.limits)), ("time_min is", chain.time_min == ON)):
         if is_given and not chain.is_free:
             raise ValueError(
-                f"{what} given, but each link asks for the script's: give --plan auto, without --ask fixed or --saves "
-                "never"
+                f"{what} given, but each link asks for the script's limit: give --plan auto, without --ask fixed, "
+                "--saves never or --time among the sbatch options"
             )
     if chain.shortens and least_limit(chain.options) is not None:
         raise ValueError("time_min is on, and --time-min is among the sbatch options: set it in the script")

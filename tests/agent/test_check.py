@@ -115,5 +115,15 @@ def test_limits_that_keep_two_links_from_running_together() -> None:
     assert "warning limits" not in found(max_tres="node=4")
 
 
+@pytest.mark.parametrize(("broken", "level"), [((), "good"), (("sacct",), "warning")])
+def test_a_plan_needs_futures(broken: tuple[str, ...], level: str) -> None:
+    slurm = cluster(ME, OTHER, broken=frozenset(broken))
+    asked = SlurmRequest(2, 8 * HOUR, "me")
+    findings = check_agent(slurm, asked, now_s=lambda: NOW, limits=lambda longest_s: (HOUR, longest_s))
+    texts = {one.subject: (one.level, one.text) for one in findings}
+    assert texts["plan"] == ("good", "a link may ask for 1 h, 168 h")
+    assert texts["futures"][0] == level and ("asks for the script's limit" in texts["futures"][1]) == bool(broken)
+
+
 def test_a_slurm_that_does_not_answer() -> None:
     assert found(broken=frozenset({"squeue"})) == {"problem slurm": ["cannot be read: squeue: refuses in this test"]}
