@@ -51,9 +51,9 @@ def check_agent(
 
     now_s: this host's clock, epoch s. trial: runs `sbatch --test-only` and raises SlurmError if Slurm would reject the
     job; None skips it. artifact: the release whose figures give the cost of hidden features. first: the id of the job
-    to use as link 1. qos: those that planned links may have. limits: of a plan, from the partition's longest limit (s)
-    those that a link may ask for (s); raises ValueError if there is none. Raises ValueError for an unknown partition,
-    or an artifact with malformed figures.
+    to use as link 1. qos: those that planned links may have. limits: of a plan, returns those that a link may
+    ask for, s, from the longest that Slurm allows, s, and raises ValueError if there is none. Raises ValueError for an
+    unknown partition, or an artifact with malformed figures.
     """
     site = None if limits is None else OPEN_SITE
     if artifact is not None and uses_futures(artifact):
@@ -74,7 +74,7 @@ def check_agent(
     if not context.partitions_why and (why := wrong_partition(commands, context.partitions, request)):
         found.append(Finding(PROBLEM, "partition", why))
     if limits is not None and not context.partitions_why:
-        found.append(_chosen("plan", lambda: _asked_text(limits, context, request)))
+        found.append(_chosen("plan", lambda: _asked_text(limits(eyes.allowed()[0]))))
     if qos:
         found.append(_chosen("qos", lambda: qos_choice(commands, context.partitions, request, qos)))
     if site is not None:
@@ -251,9 +251,8 @@ def _filled(names: Sequence[str], fills: Mapping[str, float | str]) -> list[str]
     return [f"{name} = {fills[name] if isinstance(fills[name], str) else format(fills[name], 'g')}" for name in names]
 
 
-def _asked_text(limits: Callable[[int], Sequence[int]], context: SlurmContext, request: SlurmRequest) -> str:
-    longest_s = max(one.limit_s for one in asked_partitions(context.partitions, request.partition))
-    return f"a link may ask for {', '.join(f'{limit_s / 3600:g} h' for limit_s in limits(longest_s))}"
+def _asked_text(limits_s: Sequence[int]) -> str:
+    return f"a link may ask for {', '.join(f'{limit_s / 3600:g} h' for limit_s in limits_s)}"
 
 
 def _chosen(subject: str, describe: Callable[[], str]) -> Finding:

@@ -112,6 +112,8 @@ def test_of_several_partitions_those_count_that_allow_the_limit(limit_h: int, no
     assert "at most 168 h" in qos_choice(*chosen)
     config["EnforcePartLimits"] = "ALL"
     assert seen_by(slurm, "gpu,wide").allowed()[0] == DAY and "at most 24 h" in qos_choice(*chosen)
+    shown = check_agent(slurm, eyes.request, now_s=lambda: float(NOW), limits=lambda longest_s: [longest_s])
+    assert "a link may ask for 24 h" in [one.text for one in shown]
 
 
 @pytest.mark.parametrize(
