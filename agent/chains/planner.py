@@ -282,10 +282,11 @@ class Decider:
                 return one.seen, [], f"no second link without futures: {one.why}"
             covered_s = covered_until(int(covered_s[0]), by_limit)
         counts = node_counts(own_n, own_n)
-        own = played.of((own_s, own_n, first), int(covered_s.max()) - now_s + DAY_S)
+        one_s = own_s if own_s in by_qos[first].limits_s else by_qos[first].limits_s[-1]
+        own = played.of((one_s, own_n, first), int(covered_s.max()) - now_s + DAY_S)
         if not own.starts_s:
             by_qos = {first: by_qos[first]}
-            if own_s in by_qos[first].limits_s:
+            if one_s == own_s:
                 by_qos = {first: replace(by_qos[first], limits_s=(own_s,))}
         elif self.is_elastic:
             counts = node_counts(own_n, chain.least_nodes or own_n)

@@ -195,3 +195,16 @@ def test_delays_are_simulated_in_half_of_the_time_alone(tmp_path: Path, monkeypa
     assert lab.run() == 0
     assert {budget_s for delay_s, budget_s in asked if delay_s == 0} == {8.0}
     assert {budget_s for delay_s, budget_s in asked if delay_s > 0} == {PLAN_BUDGET_S / 2 - 9.0, 0.0}
+
+
+def test_the_scripts_limit_is_simulated_only_if_a_link_may_ask_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab, asked, starts = planned(tmp_path, links=2, limits=(14400,)), set[int](), FakeEyes.starts
+
+    def seen(self: FakeEyes, *arguments: Any) -> LinkStarts:
+        asked.add(arguments[2])
+        return starts(self, *arguments)
+
+    monkeypatch.setattr(FakeEyes, "starts", seen)
+    assert lab.run() == 0 and asked == {14400}
