@@ -57,16 +57,15 @@ def fast(version: str) -> Iterator[Slurm]:
     settings = {**SETTINGS, **ages, "AccountingStorageEnforce": "limits", "MinJobAge": "172800"}
     cluster = Cluster(nodes=NODES, settings=settings, partitions=(*Cluster().partitions, CLOSED))
     with Slurm.running(cluster, FastClock(RATE), version) as slurm:
+        place = workplace(slurm, "planned", SCRIPT)
+        artifact(place / "released", trained_on={"capacity": NODES})
         yield slurm
 
 
 def test_planned_chains_survive_kills(fast: Slurm, record_property: Callable[[str, object], None]) -> None:
     """A job holds the free node, another waits for all, so second links are queued; when both go, links are early."""
     assert fast.clock is not None
-    place = workplace(fast, "planned", SCRIPT)
-    artifact(place / "released", trained_on={"capacity": NODES})
-    (place / "closed.sh").write_text(SCRIPT.replace("--nodes=1", "--nodes=1 --partition=closed"))
-    plan = {"plan": "auto", "ask": "fixed", "restart_cost_s": 300.0}
+    place, plan = fast.folder / "planned", {"plan": "auto", "ask": "fixed", "restart_cost_s": 300.0}
     kept = [Kept(fast, place, f"plan{number}", LINKS, CYCLE_S, more=plan) for number in range(CHAINS)]
     kills = 100 if IS_FULL else 6 if fast.version == OWN else 3
     hours = 0.6 * LINKS * LIMIT_H
