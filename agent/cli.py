@@ -27,7 +27,7 @@ from typing import Any
 from agent.chains import chain as chains
 from agent.chains import status, submission
 from agent.chains.bound import BOUND_FILE, read_bound
-from agent.chains.chain import Chain, nodes_of, option
+from agent.chains.chain import Chain, asked_limit, nodes_of, option
 from agent.chains.decide import ReleasedPolicy
 from agent.chains.loop import EXIT, FAILED, STOPPED, UNWRITTEN, Agent, AgentServices
 from agent.chains.options import chain_options
@@ -41,7 +41,7 @@ from agent.slurm.queue import read_queue
 from agent.slurm.settings import Partition, read_partitions
 from agent.slurm_time import SlurmTime
 from agent.streams import reader_gone
-from traces.slurm.text import MOST_NODES, parse_limit_s
+from traces.slurm.text import MOST_NODES
 from traces.visible import visible
 
 USAGE = 2
@@ -314,7 +314,7 @@ def _overlap(chain: Chain) -> str:
 def _request(chain: Chain | None, of_sbatch: list[str]) -> SlurmRequest:
     """Build the request of a link; without a chain, one node for 1 h and the sbatch options. Raises ValueError."""
     asked = of_sbatch if chain is None else chain.submitted_options
-    limit_s = parse_limit_s(option(asked, "--time", "-t") or "") or 3600
+    limit_s = asked_limit(asked) or 3600
     if nodes_of(asked) is None:
         nodes = option(asked, "--nodes", "-N")
         raise ValueError(f"invalid --nodes {nodes!r} in the sbatch options; allowed: 1 to {MOST_NODES}")

@@ -137,9 +137,8 @@ class Chain:
     @property
     def limit_s(self) -> int:
         """The time limit of each link, s. Raises ValueError if none is set."""
-        text = option(self.submitted_options, "--time", "-t")
-        limit = parse_limit_s(text) if text is not None else None
-        if not limit:
+        limit = asked_limit(self.submitted_options)
+        if limit is None:
             raise ValueError(
                 f"{self.script}: no time limit: set #SBATCH --time there, or --time in the sbatch options; the agent "
                 "needs it to know when a successor is due"
@@ -175,7 +174,7 @@ def make(values: Mapping[str, Any]) -> Chain:
     values = {"links": MOST_LINKS, **values} if values.get("work_h") is not None else values
     missing = [key for key in ("script", "links") if values.get(key) is None]
     if missing:
-        raise ValueError(f"{missing[0]} is missing; a chain needs a script and links")
+        raise ValueError(f"{missing[0]} is missing; a chain needs a script, and --links 5 or --work 10d")
     chosen = {key: value for key, value in values.items() if value is not None and key in KINDS}
     chosen |= {key: duration(key, chosen[key]) for key in UNITS_S if isinstance(chosen.get(key), str)}
     script = Path(chosen.pop("script")).absolute()
@@ -277,7 +276,7 @@ def _check(chain: Chain) -> None:
         if not isinstance(text, str) or "\0" in text:
             raise ValueError(f"sbatch option {text!r} must be text without NUL characters")
     _refuse(chain.options, REFUSED, "the sbatch options")
-    _refuse(script_options(chain.script), {key: REFUSED[key] for key in IN_SCRIPT}, str(chain.script))
+    check_script(chain.script)
     chain.limit_s  # noqa: B018  raises ValueError if there is none
 
 
@@ -302,7 +301,7 @@ def _check_asks(chain: Chain) -> None:
         raise ValueError("least_nodes is given, and --nodes is among the sbatch options: set it in the script")
     most = nodes_of(chain.submitted_options) or 1
     if not 1 <= chain.least_nodes <= most:
-        raise ValueError(f"least_nodes is {chain.least_nodes}; allowed: 1 to {most}")
+        raise ValueError(f"least_nodes is {chain.least_nodes}; allowed: 1 to {most}, the script's --nodes")
 
 
 def _check_qos(chain: Chain) -> None:
@@ -322,6 +321,13 @@ def _refuse(options: Sequence[str], refused: Mapping[str, str], where: str) -> N
     parts = [word for word in options if word in PARTS]
     if parts:
         raise ValueError(f"{where}: {parts[0]} is not allowed in a chain: a link cannot be a heterogeneous job")
+
+
+def check_script(script: Path) -> tuple[str, ...]:
+    """Read a script's options, as `script_options`. Raises ValueError also for one that no link of a chain may have."""
+    options = script_options(script)
+    _refuse(options, {key: REFUSED[key] for key in IN_SCRIPT}, str(script))
+    return options
 
 
 def option(options: Sequence[str], long: str, short: str) -> str | None:
@@ -346,10 +352,21 @@ def nodes_of(options: Sequence[str]) -> int | None:
     return int(nodes) if nodes.isascii() and nodes.isdigit() and 0 < int(nodes) <= MOST_NODES else None
 
 
+def asked_limit(options: Sequence[str]) -> int | None:
+    """Return the time limit that sbatch options ask for, s; None if they name none or UNLIMITED. Raises ValueError."""
+    return _limit_s("--time", option(options, "--time", "-t"))
+
+
 def least_limit(options: Sequence[str]) -> int | None:
     """Return the least limit that sbatch options name (--time-min), s; None if they name none. Raises ValueError."""
-    text = option([text for text in options if not _names(text, "--time")], "--time-min", "--time-min")
-    return (parse_limit_s(text) or None) if text is not None else None
+    return _limit_s("--time-min", option([t for t in options if not _names(t, "--time")], "--time-min", "--time-min"))
+
+
+def _limit_s(name: str, text: str | None) -> int | None:
+    try:
+        return None if text is None else parse_limit_s(text) or None
+    except ValueError:
+        raise ValueError(f"sbatch option {name} is {text!r}; write 30 (minutes), 12:00:00 or 1-12:00:00") from None
 
 
 def _names(text: str, name: str) -> bool:
@@ -368,7 +385,7 @@ def script_options(script: Path) -> tuple[str, ...]:
     if len(content) > MOST_SCRIPT_BYTES:
         raise ValueError(f"{script}: larger than {MOST_SCRIPT_BYTES} bytes, which Slurm does not accept")
     if not content.startswith(b"#!"):
-        raise ValueError(f"{script}: does not begin with #! and an interpreter, which sbatch requires")
+        raise ValueError(f"{script}: does not begin with #! and an interpreter; sbatch needs that, as #!/bin/sh")
     return tuple(_sbatch_lines(script, content.decode("utf-8", "surrogateescape").splitlines()))
 
 

@@ -217,15 +217,14 @@ def _like(folder: DataFolder, cluster: str, job_id: str) -> dict[str, Any]:
 
 def _script(path: Path) -> dict[str, Any]:
     """Return the request in a script's #SBATCH lines. Raises InputError if it has none, or one is invalid."""
-    from agent.chains.chain import option, script_options
-    from traces.slurm.text import parse_limit_s
+    from agent.chains.chain import asked_limit, option, script_options
 
     try:
         lines = script_options(path)
         if not lines:
             raise InputError(f"{path} has no #SBATCH lines before its first command: give --nodes and --limit")
         found: dict[str, Any] = {}
-        limit_s = parse_limit_s(option(lines, "--time", "-t") or "")
+        limit_s = asked_limit(lines)
         if limit_s is not None:  # UNLIMITED: --limit must be given
             found["limit_s"] = limit_s
         if (text := option(lines, "--nodes", "-N")) is not None:

@@ -16,7 +16,11 @@ from tests.agent.lab import SCRIPT, artifact, chain_of, run
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("no limit", {"script": "#!/bin/sh\nsleep 1\n"}, "no time limit: set #SBATCH --time there"),
     ("a limit after a command", {"script": "#!/bin/sh\nsleep 1\n#SBATCH -t 5\n"}, "no time limit"),
-    ("no interpreter", {"script": "sleep 1\n"}, "does not begin with #!"),
+    (
+        "no interpreter",
+        {"script": "sleep 1\n"},
+        "does not begin with #! and an interpreter; sbatch needs that, as #!/bin/sh",
+    ),
     (
         "an array",
         {"script": "#!/bin/sh\n#SBATCH -t 5 --array=1-3\n"},
@@ -26,7 +30,8 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("unknown key", {"toml": "linkz = 3"}, "unknown key 'linkz'; known: script, links"),
     ("the wrong type", {"toml": "links = '3'"}, "links is '3', which has the wrong type"),
     ("no TOML", {"toml": "links ="}, "not TOML"),
-    ("no links", {"links": None}, "links is missing"),
+    ("no links", {"links": None}, "links is missing; a chain needs a script, and --links 5 or --work 10d"),
+    ("a limit of Baton", {"script": "#!/bin/sh\n#SBATCH -t 6h\n"}, "sbatch option --time is '6h'; write 30 (minutes)"),
     ("zero links", {"links": "0"}, "links is 0; allowed: 1 to 1000"),
     ("a hostile name", {"more": ["--name", "a;rm -rf ~"]}, "name is 'a;rm -rf ~'; allowed: up to 40"),
     (
