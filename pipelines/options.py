@@ -79,10 +79,10 @@ def check_targets(targets: dict[str, Path | None], *, mkdir: bool | None = None)
             raise InputError(f"{option} {path}: the folder {path.parent} does not exist; {create}")
 
 
-def duration_s(text: str, *, least_s: int = 1) -> int:
-    """Parse '48h', '30m', '2d', Slurm's '2-00:00:00' or a plain number of seconds; returns s. Raises InputError."""
+def duration_s(text: str, plain_s: float = 1.0, *, least_s: int = 1) -> int:
+    """Parse '48h', '30m', '2d', Slurm's '2-00:00:00' or a plain number of `plain_s`; returns s. Raises InputError."""
     try:
-        seconds = parse_span_s(text)
+        seconds = parse_span_s(text, plain_s)
     except ValueError as error:
         raise InputError(str(error)) from None
     if seconds is None:

@@ -40,7 +40,7 @@ from agent.slurm.numbers import UNLIMITED_S
 from agent.slurm.queue import Queue, SqueueJob
 from features.futures.summary import FUTURES
 from traces.arrays import Int64s
-from traces.units import DAY_S, HOUR_S
+from traces.units import DAY_S, HOUR_S, MINUTE_S
 
 QueuedLink = tuple[SqueueJob, int | None]  # with the least limit that it may get, s; None: no less than asked
 PLAN_BUDGET_S = 24.0  # for all futures of one plan
@@ -118,13 +118,16 @@ def useful_limits(
     terms = PlanTerms(tuple(sorted(set(limits_s))), int(restart_cost_s), 0.0, 0)
     found = tuple(limit_s for limit_s in terms.useful_s if least_s <= limit_s <= longest_s)
     if not found:
-        shown = ", ".join(f"{limit_s / HOUR_S:g} h" for limit_s in terms.limits_s)
-        raise ValueError(
-            f"no limit of {shown} can be planned with: it is above the {longest_s / HOUR_S:g} h that are allowed, or "
-            f"below three restart costs of {restart_cost_s:g} s"
-            f"{f' or the --time-min of {least_s / HOUR_S:g} h' if least_s else ''}"
-        )
+        low_s = LEAST_RESTARTS * restart_cost_s
+        reason, low_s = ("three restart costs", low_s) if low_s >= least_s else ("the script's --time-min", least_s)
+        most = f" and at most {_hours(longest_s)} (the longest allowed)" if longest_s < UNLIMITED_S else ""
+        shown = ", ".join(map(_hours, terms.limits_s))
+        raise ValueError(f"no limit of {shown} can be planned with: give at least {_hours(low_s)} ({reason}){most}")
     return found
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / HOUR_S:.4g} h" if seconds >= HOUR_S else f"{seconds / MINUTE_S:.3g} min"
 
 
 def plan_text(chain: Chain) -> str:

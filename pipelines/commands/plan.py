@@ -12,6 +12,7 @@ import typer
 from pipelines import completion, options
 from pipelines.options import Data, Json
 from traces.errors import InputError, WorkError
+from traces.units import HOUR_S
 
 if TYPE_CHECKING:
     from agent.eyes import Eyes
@@ -141,6 +142,7 @@ def plan(
 
     docs/agent.md describes the plans and what they assume.
 
+    \f
     Over 50 lines: the options are the declaration of the command line.
     """
     if at is not None and cluster is None:
@@ -150,9 +152,8 @@ def plan(
     request = _request(script, (nodes, partition, user), limits, ask, restart_cost)
     request = _varied(request, time_min, least_nodes, ask)
     names = () if qos_choice is None else tuple(dict.fromkeys(qos_choice.split(",")))
-    request = request._replace(
-        scaling=scaling, qos_choice=names, work_s=options.duration_s(work), weight=overlap_weight
-    )
+    work_s = options.duration_s(work, HOUR_S)  # as `baton-agent run --work` counts
+    request = request._replace(scaling=scaling, qos_choice=names, work_s=work_s, weight=overlap_weight)
     with options.output(json) as out:
         if cluster is None:
             seen = _live(request)
@@ -171,9 +172,8 @@ def _request(
     script: Path, given: tuple[int | None, str, str], limits: str | None, ask: str, restart_cost: str
 ) -> LinkRequest:
     """Read the script and the options; given: --nodes, --partition, --user. Raises InputError."""
-    from agent.chains.chain import least_limit, limits_of, option, script_options
+    from agent.chains.chain import asked_limit, check_script, least_limit, limits_of, nodes_of, option
     from agent.chains.planner import request_of
-    from traces.slurm.text import parse_limit_s
 
     if ask not in ("any", "fixed"):
         raise InputError(f"--ask is {ask!r}; allowed: any or fixed")
@@ -181,17 +181,20 @@ def _request(
         raise InputError("--limits with --ask fixed, which allows the script's limit alone: give one of them")
     restart_s = options.duration_s(restart_cost)
     try:
-        lines = script_options(script)
-        own_s, least_s = parse_limit_s(option(lines, "--time", "-t") or "") or None, least_limit(lines) or 0
+        lines = check_script(script)
+        own_s, least_s = asked_limit(lines), least_limit(lines) or 0
         asked_s = () if limits is None else limits_of(limits)
     except ValueError as error:
         raise InputError(str(error)) from error
     if own_s is None and not asked_s:
-        raise InputError(f"{script}: no time limit: set #SBATCH --time there, or give --limits, such as 12h,24h,48h")
+        instead = "" if ask == "fixed" else ", or give --limits, such as 12h,24h,48h"
+        raise InputError(f"{script}: no time limit: set #SBATCH --time there{instead}")
+    if nodes_of(lines) is None:
+        raise InputError(f"{script}: --nodes is {option(lines, '--nodes', '-N')!r}; write a number such as 2, or 2-4")
     if own_s is not None and least_s > own_s:
         raise InputError(f"{script}: --time-min is {least_s / 3600:g} h, above --time, {own_s / 3600:g} h")
-    if ask == "fixed":
-        asked_s = tuple(filter(None, (own_s,)))
+    if ask == "fixed" and own_s is not None:
+        asked_s = (own_s,)
     nodes, partition, user = given
     asked = request_of(lines, user, own_s or asked_s[-1])
     count, partition = nodes or asked.nodes, partition or asked.partition
@@ -211,7 +214,7 @@ def _varied(request: LinkRequest, time_min: str | None, least_nodes: int | None,
         raise InputError("--time-min on with --ask fixed, which allows the script's limit alone: give one of them")
     (most,) = request.nodes
     if least_nodes is not None and least_nodes > most:
-        raise InputError(f"--least-nodes is {least_nodes}; allowed: 1 to {most}")
+        raise InputError(f"--least-nodes is {least_nodes}; allowed: 1 to {most}, the nodes of a link")
     implied = ON if request.least and ask != "fixed" else OFF
     return request._replace(shortens=(time_min or implied) == ON, nodes=node_counts(most, least_nodes or most))
 
@@ -259,11 +262,12 @@ def _recorded(folder: DataFolder, cluster: str, at: str | None, request: LinkReq
     if not longest_s:
         raise InputError(f"--at {at}: cluster {cluster!r} has no earlier job with a time limit; give a later instant")
     known = [name for name in longest_s if name]  # some logs name no partition
-    if request.partition and known and request.partition not in known:
-        raise InputError(f"unknown partition {request.partition!r} of cluster {cluster!r}; known: {', '.join(known)}")
+    asked = [name for name in request.partition.split(",") if name and known]
+    if unknown := set(asked).difference(known):
+        raise InputError(f"unknown partition {min(unknown)!r} of cluster {cluster!r}; known: {', '.join(known)}")
     if not request.given:
         request = request._replace(given=(*USUAL_S, *request.own, *(request.least if request.shortens else ())))
-    limits_s = _limits(request, int(longest_s.get(request.partition, max(longest_s.values()))))
+    limits_s = _limits(request, int(max(longest_s[name] for name in asked or longest_s)))
     asked_s = sorted({*limits_s, *request.own, *request.least})
     waits_of = cache(lambda nodes: waits_at(folder, cluster, now_s, nodes, asked_s, request.user))
     notes = ["all partitions of the log share one pool of nodes here"] if len(longest_s) > 1 else []
@@ -303,7 +307,7 @@ def _live(request: LinkRequest) -> Seen:
         futures = waits_of(asked.nodes).futures
         others = [_other_qos(request, eyes, qos) for qos in request.qos_choice if futures and qos != eyes.qos.own]
     except SlurmError as error:
-        raise WorkError(f"this machine's Slurm cannot be asked: {error}; or give --cluster") from error
+        raise WorkError(f"this machine's Slurm cannot be asked: {error}; or plan from a log: --cluster NAME") from error
     except ValueError as error:
         raise InputError(str(error)) from error
     if not futures:  # as an agent plans then
@@ -341,7 +345,6 @@ def _result(request: LinkRequest, seen: Seen, cluster: str | None) -> dict[str, 
     """The answer, as --json prints it."""
     from models.provisioning.service.outlook import outlooks
     from traces import instants
-    from traces.units import HOUR_S
 
     found, by_qos = outlooks(seen.wishes), {wish.qos: wish for wish in seen.wishes}
     own = by_qos[""].waits_of(request.nodes[0])
@@ -373,7 +376,6 @@ def _notes(request: LinkRequest, seen: Seen, shown: list[LinkWaits]) -> list[str
     """What the answer assumes and what it lacks. shown: the waits of the plans, first those of the script's nodes."""
     from agent.chains.chain import option
     from traces.counted import counted
-    from traces.units import HOUR_S
 
     notes = [ASSUMED, *seen.notes]
     if option(request.lines, "--signal", "--signal") is None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+from reports.format import duration
 from reports.text.columns import aligned
 from traces.counted import counted
 from traces.units import HOUR_S
@@ -23,7 +24,7 @@ def plan_lines(result: Mapping[str, Any]) -> str:
     """Format the answer. Times are hours from now."""
     where = "now, on this machine's Slurm" if result["live"] else f"{result['cluster']} at {result['at_utc']} UTC"
     asked = f"{visible(Path(result['script']).name)}, {counted(result['nodes'], 'node')}"
-    work = f"{result['work_h'] / 24:g} days of work, a restart costs {result['restart_cost_s'] / 60:g} min"
+    work = f"{duration(result['work_h'] * HOUR_S)} of work, a restart costs {duration(result['restart_cost_s'])}"
     futures = counted(result["futures"], "simulated future") if result["futures"] else "the start estimate alone"
     lines = [
         f"{asked}, {where}: {work}; {futures}",

@@ -185,14 +185,10 @@ def advice(best: dict[str, Any], own: dict[str, Any] | None, nodes: int) -> str:
     other = f" under QOS {best['qos']}" if best["qos"] else ""
     queued = ("submit each when the one before ends", "keep one queued", "keep two queued")[best["ahead"]]
     lost_h, own_h = best["lost_h_per_day"], None if own is None else own["lost_h_per_day"]
-    lost = "it would do no work" if lost_h is None else f"{_figure(lost_h)} h lost a day"
+    lost = "it would do no work" if lost_h is None else f"{lost_h:.2f} h lost a day"
     if lost_h is not None and best["ci95"] is not None:
-        lost += f" [{', '.join(_figure(end) for end in best['ci95'])}]"
+        lost += f" [{best['ci95'][0]:.2f}, {best['ci95'][1]:.2f}]"
     instead = ""
     if own is not None:
-        instead = f" in place of {'all' if own_h is None else _figure(own_h)} with {own['limit_s'] / HOUR_S:g} h"
+        instead = f" in place of {'all' if own_h is None else f'{own_h:.2f}'} with {own['limit_s'] / HOUR_S:g} h"
     return f"ask for {best['limit_s'] / HOUR_S:g} h links{least}{fewer}{other}, {queued}: {lost}{instead}"
-
-
-def _figure(hours: float) -> str:
-    return f"{hours:.1f}" if hours >= 0.1 else f"{hours:.2f}"

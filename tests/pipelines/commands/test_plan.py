@@ -53,6 +53,8 @@ def test_three_plans_at_an_instant_of_a_log(lab: Baton, script: Path) -> None:
         assert row["node_hours"] >= 4 * 240
     assert found["recommendation"].startswith(f"ask for {best['limit_s'] // HOUR_S} h links, ")
     assert found["timeline"][0]["submit_s"] == found["at_s"] and len(found["timeline"]) == 5
+    text = lab("plan", script, *AT, "--restart-cost", "90").out
+    assert "UTC: 10 d of work, a restart costs 1.5 min; 16 simulated futures" in text
     text = lab("plan", script, *AT).out
     assert all(name in text for name in (*PLANS, found["recommendation"], "SIGTERM", "95 %"))
     assert text.count("|") == 2 * 5 and max(map(len, text.splitlines())) <= 140
@@ -66,13 +68,16 @@ def test_what_is_asked_for_counts(lab: Baton, script: Path) -> None:
     assert wide["nodes"] == 3 and wide["plans"][0]["node_hours"] < plain["plans"][0]["node_hours"]
     fixed = lab("plan", script, *AT, "--ask", "fixed", "--json").json
     assert fixed["limits_s"] == [6 * HOUR_S] and "only one limit is compared: 6 h" in fixed["notes"]
-    costly = lab("plan", script, *AT, "--restart-cost", "2h", "--work", "5d", "--json").json
+    costly = lab("plan", script, *AT, "--restart-cost", "2h", "--work", "120", "--json").json
     assert costly["limits_s"] == [HOUR_S * hours for hours in (6, 8, 12, 24)], "none below three restart costs"
     assert costly["work_h"] == 120 and costly["plans"][0]["lost_h_per_day"] > plain["plans"][0]["lost_h_per_day"]
     script.write_text(SCRIPT.replace("#SBATCH --time=6:00:00", "#SBATCH --signal=USR1@300"))
     given = lab("plan", script, *AT, "--limits", "3h,12h", "--json").json
     assert given["limits_s"] == [3 * HOUR_S, 12 * HOUR_S] and [row["plan"] for row in given["plans"]] == PLANS[1:]
     assert not any("SIGTERM" in note for note in given["notes"])
+    script.write_text(SCRIPT.replace("#SBATCH --nodes=4", "#SBATCH --nodes=4 --partition=p0,p1"))
+    both = lab("plan", script, *AT, "--json").json
+    assert both["partition"] == "p0,p1" and both["limits_s"] == plain["limits_s"]
 
 
 def waits_of(by_nodes: dict[int, tuple[tuple[float, ...], tuple[float, ...]]]) -> Any:
@@ -141,16 +146,24 @@ def test_links_of_fewer_nodes_are_compared(lab: Baton, script: Path, monkeypatch
 def test_bad_input_is_refused_in_one_line(lab: Baton, script: Path) -> None:
     unlimited = script.with_name("unlimited.sh")
     unlimited.write_text(SCRIPT.replace("#SBATCH --time=6:00:00", ""))
+    wrong = {"array.sh": "--array=1-3", "nodes.sh": "--nodes=all", "time.sh": "--time=6h", "least.sh": "--time-min=1h"}
+    for name, line in wrong.items():
+        script.with_name(name).write_text(f"{SCRIPT.replace('srun train', f'#SBATCH {line}')}\n")
     for path, arguments, said in (
         (unlimited, AT, "no time limit: set #SBATCH --time there, or give --limits"),
+        (unlimited, (*AT, "--ask", "fixed"), "no time limit: set #SBATCH --time there\n"),
+        (script.with_name("array.sh"), AT, "array.sh: --array is not allowed in a chain: a link is exactly one job"),
+        (script.with_name("nodes.sh"), AT, "nodes.sh: --nodes is 'all'; write a number such as 2, or 2-4"),
+        (script.with_name("time.sh"), AT, "sbatch option --time is '6h'; write 30 (minutes), 12:00:00 or 1-12:00:00"),
+        (script.with_name("least.sh"), AT, "sbatch option --time-min is '1h'; write 30 (minutes)"),
         (script.with_name("none.sh"), AT, "No such file"),
-        (script, (*AT, "--restart-cost", "9h"), "below three restart costs of 32400 s"),
-        (script, (*AT, "--limits", "100h"), "it is above the 24"),
+        (script, (*AT, "--restart-cost", "9h"), "give at least 27 h (three restart costs) and at most 24"),
+        (script, (*AT, "--limits", "100h"), "give at least 30 min (three restart costs) and at most 24"),
         (script, (*AT, "--limits", "2h", "--ask", "fixed"), "--limits with --ask fixed"),
         (script, (*AT, "--ask", "never"), "allowed: any or fixed"),
         (script, (*AT, "--time-min", "maybe"), "--time-min is 'maybe'; allowed: on or off"),
         (script, (*AT, "--time-min", "on", "--ask", "fixed"), "--time-min on with --ask fixed"),
-        (script, (*AT, "--least-nodes", "5"), "--least-nodes is 5; allowed: 1 to 4"),
+        (script, (*AT, "--least-nodes", "5"), "--least-nodes is 5; allowed: 1 to 4, the nodes of a link"),
         (script, (*AT, "--least-nodes", "3", "--nodes", "2"), "--least-nodes is 3; allowed: 1 to 2"),
         (script, (*AT, "--qos-choice", "short"), "--qos-choice with --cluster: a log does not show what a QOS"),
         (script, (*AT, "--partition", "cpu"), "unknown partition 'cpu' of cluster 'lab'; known: p0, p1"),

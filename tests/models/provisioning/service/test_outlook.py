@@ -103,7 +103,7 @@ def test_a_chain_that_never_waits_is_reactive_and_asks_for_the_longest() -> None
     assert [row["ahead"] for row in found["plans"]] == [0, 0, 0]
     queued, lost = found["recommendation"].split(": ")
     assert queued == "ask for 24 h links, submit each when the one before ends"
-    assert lost == "0.5 h lost a day [0.5, 0.5] in place of 1.3 with 10 h"
+    assert lost == "0.51 h lost a day [0.51, 0.51] in place of 1.26 with 10 h"
 
 
 def test_three_plans_and_the_recommendation_in_words() -> None:
@@ -116,7 +116,7 @@ def test_three_plans_and_the_recommendation_in_words() -> None:
     assert own["lost_h_per_day"] == pytest.approx(24 * 45.5 / 23.5)
     assert recommended["lost_h_per_day"] <= one["lost_h_per_day"] < own["lost_h_per_day"]
     assert found["recommendation"].startswith("ask for 10 h links, keep one queued: ")
-    assert found["recommendation"].endswith("] in place of 46.5 with 24 h")
+    assert found["recommendation"].endswith("] in place of 46.47 with 24 h")
     only = plans(wish(terms(10, 24), seen, None))
     assert [row["plan"] for row in only["plans"]] == [ONE_AHEAD, RECOMMENDED] and "place" not in only["recommendation"]
 
