@@ -31,7 +31,10 @@ def format_services(rows: Sequence[Mapping[str, Any]]) -> str:
     ordered = sorted(rows, key=lambda row: (row["cost_h_per_day"], row["policy"]))
     padded = aligned([_HEADINGS, *(_service_cells(row) for row in ordered)])
     best = first["difference_to_best_timing"]["policy"]
-    last = [f"best policy that chooses only the moment: {best}, at {first['overlap_weight']:g} x overlap"]
+    last = [
+        f"least lost + {first['overlap_weight']:g} x overlap first; to best: lost h/day less that of {best}, the best "
+        "policy that chooses only the moment; quiet days: no interruption of over 10 min"
+    ]
     beyond = max(row["beyond_log"] for row in rows)
     if beyond:
         last.append(f"{beyond} of {first['n']} chains continued after the last submission of the log")

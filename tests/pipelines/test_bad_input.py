@@ -193,6 +193,8 @@ CHAINS = ("evaluate", "--world", "calibrated", "--from", "2026-03-02", "--to", "
             "--agents 30% with --world plain; agents are simulated in --world calibrated",
         ),
         ((*CHAINS, "90d", "--policies", "reactive"), "--chains 90d: give 1 to 60 days"),
+        ((*CHAINS, "10", "--policies", "reactive"), "--chains 0.000116d: give 1 to 60 days, such as 10d"),
+        ((*CHAINS[:-1], "--policies", "plan"), "policy 'plan' plans chains, which pairs cannot judge: give --chains"),
         (
             (*CHAINS, "2d", "--policies", "reactive", "--world", "plain"),
             "--chains 2d: the first link does all of the work, because it asks for at least 48 h",

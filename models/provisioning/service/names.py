@@ -40,7 +40,7 @@ def check_service_policies(names: Sequence[str]) -> None:
 def check_service(wanted_s: int, restart_s: int, limits_s: Sequence[int], least_limit_s: int) -> None:
     """Raise InputError for a service that no chain can deliver. least_limit_s: the least limit of a first link."""
     if not DAY_S <= wanted_s <= 60 * DAY_S:
-        raise InputError(f"--chains {wanted_s / DAY_S:g}d: give 1 to 60 days")
+        raise InputError(f"--chains {wanted_s / DAY_S:.3g}d: give 1 to 60 days, such as 10d")
     if wanted_s <= least_limit_s:
         raise InputError(
             f"--chains {wanted_s / DAY_S:g}d: the first link does all of the work, because it asks for at least "

@@ -217,7 +217,7 @@ def evaluate(
         bounds, unseen = _bounds(from_, to), _unseen(hidden)
         others = {"--hidden": hidden, "--fitted-in": fitted_in, "--fitted-on": fitted_on}
         asked = service_of(chains, (restart_cost, limits, weight, limit), (agents, cap), plots, policies, world, others)
-        names, fitted_names = (of_pairs(_chosen(policies)), []) if asked is None else service_policies(policies)
+        names, fitted_names = (_chosen(of_pairs(policies)), []) if asked is None else service_policies(policies)
         trained_on = fitted_on or cluster
         options.check_tracking(folder, trained_on if CHAMPION in names else None)
         _check_trained(folder, trained_on, names if asked is None else fitted_names)

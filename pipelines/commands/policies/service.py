@@ -148,14 +148,15 @@ def service_policies(text: str) -> tuple[list[str], list[str]]:
     return names, [name for name in names if is_known(name) and make_policy(name).is_learned]
 
 
-def of_pairs(names: list[str]) -> list[str]:
-    """Return the names. Raises InputError for a policy that plans chains, which pairs cannot judge."""
+def of_pairs(policies: str) -> str:
+    """Return --policies. Raises InputError for a policy that plans chains, which pairs cannot judge."""
     from models.provisioning.registry import plans_chains
+    from models.provisioning.service.names import PLANS
 
-    for name in names:
-        if plans_chains(name):
+    for name in options.names(policies):
+        if name in PLANS or plans_chains(name):
             raise InputError(f"policy {name!r} plans chains, which pairs cannot judge: give --chains 10d")
-    return names
+    return policies
 
 
 def evaluate_service(
