@@ -104,12 +104,15 @@ def plan(
     ] = None,
     partition: Annotated[str, typer.Option("--partition", help="Partition; default: the script's.")] = "",
     user: Annotated[str, typer.Option("--user", help="User; default: you, and with --cluster a new one.")] = "",
-    work: Annotated[str, typer.Option("--work", help="Work of the chain.")] = "10d",
+    work: Annotated[str, typer.Option("--work", help="Work of the chain: 10d, or hours.")] = "10d",
     restart_cost: Annotated[
         str, typer.Option("--restart-cost", help="Work lost in each link after the first: saving, reloading.")
     ] = "10m",
     limits: Annotated[
-        str | None, typer.Option("--limits", help="Limits that a link may ask for: 2h,12h or 2h..24h.")
+        str | None,
+        typer.Option(
+            "--limits", help="Limits that a link may ask for: 2h,12h or 2h..24h; default: 2h to 48h and the script's."
+        ),
     ] = None,
     ask: Annotated[str, typer.Option("--ask", help="fixed: links ask for the script's limit alone.")] = "any",
     time_min: Annotated[
@@ -121,19 +124,17 @@ def plan(
         ),
     ] = None,
     least_nodes: Annotated[
-        int | None, typer.Option("--least-nodes", min=1, help="Nodes on which a link can run; default: all.")
+        int | None, typer.Option("--least-nodes", min=1, help="Fewest nodes on which a link can run; default: all.")
     ] = None,
     scaling: Annotated[
         float, typer.Option("--scaling", min=0.01, max=1.0, help="On n of N nodes a link works (n/N)^SCALING as fast.")
     ] = 1.0,
     qos_choice: Annotated[
         str | None,
-        typer.Option(
-            "--qos-choice", help="QOS that links may have in place of the script's: A,B (a live Slurm alone)."
-        ),
+        typer.Option("--qos-choice", help="QOS that links may have in place of the script's: A,B; not with --cluster."),
     ] = None,
     overlap_weight: Annotated[
-        float, typer.Option("--overlap-weight", min=0.0, max=100.0, help="Hours lost that an hour of overlap is worth.")
+        float, typer.Option("--overlap-weight", min=0.0, max=100.0, help="Hours lost that an hour of overlap counts.")
     ] = 0.5,
     data: Data = None,
     json: Json = False,

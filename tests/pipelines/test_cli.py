@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
+from pipelines.cli import app
 from tests.pipelines.conftest import SWF, Baton, dump
 
 
@@ -130,6 +132,12 @@ def test_help_is_quick_and_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("[]\n")
+
+
+def test_help_gives_no_reason_for_the_length_of_the_code() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    helps = {name: command.get_help(typer.Context(command)) for name, command in commands.items()}
+    assert len(helps) > 20 and not [name for name, text in helps.items() if "Over 50 lines" in text]
 
 
 def test_a_closed_pipe_and_ctrl_c_are_quiet(tmp_path: Path) -> None:

@@ -204,7 +204,7 @@ def evaluate(
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Compare trained policies on the same chained pairs. Settings are chosen between the fit's end and --from.
+    """Compare policies on the same pairs or chains of jobs. Settings are chosen between the fit's end and --from.
 
     For policies --fitted-on another cluster (with that cluster's nodes and pair sizes), and for --chains without a
     learner, settings are chosen between the start of --cluster's select window and --from.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Chains = Annotated[
     str | None,
-    typer.Option("--chains", help="Evaluate chains that have to deliver this much work (10d)."),
+    typer.Option("--chains", help="Compare policies on chains of jobs that do this much work (10d), not on pairs."),
 ]
 RestartCost = Annotated[
     str, typer.Option("--restart-cost", help="Work lost in each link of --chains after the first: saving, reloading.")
@@ -34,7 +34,9 @@ Agents = Annotated[
 ]
 CapOfLinks = Annotated[
     str | None,
-    typer.Option("--cap", help="Also with at most so many queued links of a user, or share of the queue (1,2,10%)."),
+    typer.Option(
+        "--cap", help="Also cap the queued links of --agents, of a user or as a share of the queue (1,2,10%)."
+    ),
 ]
 
 Plots = Annotated[Path | None, typer.Option("--plots", help="Write one HTML page of plots of --chains.")]
