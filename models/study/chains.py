@@ -70,7 +70,7 @@ def service_rows(
                 f"in the {study.scenario.world} world one begins in place of each recorded job that ended as TIMEOUT "
                 f"at a limit of {least_h:g} h or more; give a wider window, a lower --limit, or --world plain"
             )
-        raise InputError(f"cluster {study.scenario.cluster!r}: no chain begins between {report}; {where}")
+        raise InputError(f"cluster {study.scenario.cluster!r}: no chain begins in {report}; {where}")
     service = service.within(begins.longest_s)
     artifacts = timing_artifacts(policies, trained)
     settings = chosen_settings(study, artifacts, select, weight)

@@ -32,8 +32,8 @@ def format_services(rows: Sequence[Mapping[str, Any]]) -> str:
     padded = aligned([_HEADINGS, *(_service_cells(row) for row in ordered)])
     best = first["difference_to_best_timing"]["policy"]
     last = [
-        f"least lost + {first['overlap_weight']:g} x overlap first; to best: lost h/day less that of {best}, the best "
-        "policy that chooses only the moment; quiet days: no interruption of over 10 min"
+        f"least lost + {first['overlap_weight']:g} x overlap first; quiet days: no interruption of over 10 min",
+        f"to best: lost h/day less that of {best}, the best policy that chooses only the moment",
     ]
     beyond = max(row["beyond_log"] for row in rows)
     if beyond:

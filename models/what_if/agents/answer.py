@@ -87,7 +87,7 @@ def agents_rows(
     if not share_of(groups, min(shares)):
         few = f"{counted(len(groups), 'chain')}, and --agents {100 * min(shares):g}% of them is none"
         raise InputError(
-            f"cluster {study.scenario.cluster!r}: the long jobs between {report} make "
+            f"cluster {study.scenario.cluster!r}: the long jobs of {report} make "
             f"{few if groups else 'no chain'} of {service.wanted_s / HOUR_S:g} h; give a wider window, shorter "
             "--chains or larger shares"
         )

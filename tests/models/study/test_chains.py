@@ -232,7 +232,7 @@ def test_in_the_plain_world_no_chain_begins_where_no_pair_may(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report: Window
 ) -> None:
     """The trace has twelve days; the first two and the last five support no pairs."""
-    with pytest.raises(InputError, match=r"no chain begins between 1970-01-.*; give a wider window$"):
+    with pytest.raises(InputError, match=r"no chain begins in 1970-01-.*; give a wider window$"):
         service_rows(plain_study(tmp_path, monkeypatch), [], [], report, None, SERVICE, 1.0)
 
 
@@ -248,5 +248,5 @@ def test_a_policy_that_looks_ahead_is_refused_under_slurm(tmp_path: Path, monkey
 def test_without_a_predecessor_no_chain_begins(study: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     none = np.zeros(0, np.int64)
     begin_at(monkeypatch, Predecessors(none, none))
-    with pytest.raises(InputError, match=r"no chain begins between 1970-01-01.*as TIMEOUT at a limit .*--world plain"):
+    with pytest.raises(InputError, match=r"no chain begins in 1970-01-01.*as TIMEOUT at a limit .*--world plain"):
         service_rows(study, [], trained("reactive", artifact()), REPORT, None, SERVICE, 1.0)
