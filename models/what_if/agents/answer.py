@@ -63,7 +63,8 @@ def groups_of(record: RecordedTrace, rows: Int64s, wanted_s: int) -> list[Int64s
 
 def share_of(groups: Sequence[Int64s], share: float) -> list[Int64s]:
     """Choose that share of the groups, evenly over the window."""
-    return [group for place, group in enumerate(groups) if int((place + 1) * share) > int(place * share)]
+    chosen = np.floor(np.arange(len(groups) + 1) * share + 1e-9)  # 29 % of 100 are 29, whatever 100 x 0.29 rounds to
+    return [groups[place] for place in np.flatnonzero(np.diff(chosen)).tolist()]
 
 
 def agents_rows(
@@ -189,15 +190,17 @@ def _use(world: _World, near: RecordedTrace, played: AgentsPlayed, absent: Any) 
     start_s = np.where(near.start_s < from_s, near.start_s, played.start_s)
     begun_s, run_s = start_s[present], (near.end_s - near.start_s)[present]
     held = float((near.size[present] * within(begun_s, begun_s + np.minimum(run_s, NEVER))).sum())
-    links = [(one.owner.nodes, link) for one in played.chains for link in one.chain.started]
-    nodes = np.array([nodes for nodes, _ in links], np.int64)
-    submit_s, begin_s, end_s = (
-        np.array([getattr(link, name) for _, link in links], np.int64) for name in ("submit_s", "start_s", "end_s")
-    )
+    runs = [(one.owner.nodes, link.start_s, link.end_s) for one in played.chains for link in one.chain.started]
+    nodes, begin_s, end_s = np.array(runs, np.int64).reshape(-1, 3).T
     held += float((nodes * within(begin_s, end_s)).sum())
+    waits = [(link.submit_s, link.start_s) for one in played.chains for link in one.chain.started]
+    waits += [
+        *played.waiting.cancelled,
+        *((link.submit_s, NEVER) for one in played.chains for link in one.chain.queued),
+    ]
     ticks = near.submit_s[0] + TICK_S * np.arange(len(world.stretch.shown.usable))
     usable = world.stretch.shown.usable[(ticks >= from_s) & (ticks < until_s)]
-    waiting = float(within(submit_s, begin_s).sum()) / span_s
+    waiting = float(within(*np.array(waits, np.int64).reshape(-1, 2).T).sum()) / span_s
     pending = waiting + float(within(near.submit_s[present], begun_s).sum()) / span_s
     return {
         "utilization": held / (float(usable.mean()) * span_s),

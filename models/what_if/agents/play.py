@@ -47,10 +47,14 @@ class AgentChain:
 
 @dataclass
 class WaitingLinks:
-    """Links that wait: now, the most at once, and those of each user now."""
+    """Links that wait: now, the most at once, and those of each user now.
+
+    cancelled: submission and cancellation of those that were cancelled while they waited, epoch s.
+    """
 
     links: int = 0
     most: int = 0
+    cancelled: list[tuple[int, int]] = field(default_factory=list)
     by_user: dict[int, int] = field(default_factory=dict)
 
 
@@ -150,7 +154,7 @@ class _Play:
             self.cluster.end(running[place], now)
             running[place].end_s = now
         for place in move.cancel:
-            self._cancel(one, chain.queued[place])
+            self._cancel(one, chain.queued[place], now)
         chain.queued = [link for place, link in enumerate(chain.queued) if place not in move.cancel]
         for limit_s in move.submit:
             self._submit(one, Link(limit_s, now))
@@ -164,8 +168,9 @@ class _Play:
             one.chain.queued.append(link)
             self._count(one, 1)
 
-    def _cancel(self, one: AgentChain, link: Link) -> None:
+    def _cancel(self, one: AgentChain, link: Link, now: int) -> None:
         self.cluster.cancel(link)
+        self.waiting.cancelled.append((link.submit_s, now))
         self._count(one, -1)
 
     def _count(self, one: AgentChain, change: int) -> None:
@@ -177,7 +182,7 @@ class _Play:
     def _finish(self, one: AgentChain, now: int) -> None:
         """Cancel what still waits or runs."""
         for link in one.chain.queued:
-            self._cancel(one, link)
+            self._cancel(one, link, now)
         for link in one.chain.started:
             if id(link) in self.cluster.row_of:
                 self.cluster.end(link, now)

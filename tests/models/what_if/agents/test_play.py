@@ -215,6 +215,9 @@ def test_the_nodes_in_use_are_those_of_the_simulation() -> None:
     found = _use(world, record, played, np.array([False, False, True]))
     assert found["utilization"] == 1.0 and found["queued_links"] == 1.0 and found["most_queued_links"] == 1
     assert found["share_of_queue"] == pytest.approx(1500 / (1500 + 1000))
+    played.waiting.cancelled.append((500, 2200))
+    waits = _use(world, record, played, np.array([False, False, True]))
+    assert waits["queued_links"] == pytest.approx((1500 + 1200) / 1500), "1000 to 2200 of the cancelled link"
 
 
 def test_a_chain_may_queue_as_many_links_as_its_work_takes() -> None:
@@ -223,6 +226,9 @@ def test_a_chain_may_queue_as_many_links_as_its_work_takes() -> None:
     world = _World(record, stretch(record), Service(80_000, 0, 100, (1000,)), Window(FROM_S, 2500, 100))
     played = world.play([np.array([1])], KeepAhead(None), NO_CAP)
     assert played.waiting.most == 79 and played.chains[0].is_over
+    more = world.play([np.array([1])], KeepAhead(80), NO_CAP)
+    ended_s = more.chains[0].chain.started[-1].end_s
+    assert len(more.waiting.cancelled) >= 1 and {at_s for _, at_s in more.waiting.cancelled} == {ended_s}
 
 
 def test_a_row_of_chains_that_never_start_has_no_losses() -> None:
@@ -232,7 +238,7 @@ def test_a_row_of_chains_that_never_start_has_no_losses() -> None:
     record = recorded(jobs)
     world = _World(record, stretch(record), Service(1000, 0, 100, (1000,)), Window(FROM_S, 2500, 100))
     (row,) = _rows(world, [np.array([1])], 1.0, {"reactive": SubmitAtEnd()}, [])
-    assert row["unfinished"] == row["chains"] == row["others"]["n"] == 1
+    assert row["unfinished"] == row["chains"] == row["others"]["n"] == row["queued_links"] == 1
     assert np.isnan([row[name] for name in MEASURES]).all()
 
 
@@ -245,3 +251,4 @@ def test_groups_have_equal_nodes_and_the_wanted_work() -> None:
     assert [group.tolist() for group in groups_of(mixed, rows, 1001)] == [[0, 2, 4], [1, 3]]
     groups = [np.array([k]) for k in range(10)]
     assert [int(group[0]) for group in share_of(groups, 0.3)] == [3, 6, 9] and len(share_of(groups, 1.0)) == 10
+    assert len(share_of(groups * 10, 0.29)) == 29
