@@ -134,7 +134,7 @@ def _policies(links: pl.DataFrame, decisions: pl.DataFrame, cluster: str) -> pl.
         rows.append({"decided_by": EVERY, "decisions": decisions.height, **_figures(links)})
     decided = {key: rows_of_key.height for key, rows_of_key in decisions.group_by(VERSION)}
     links_by_version = dict(links.group_by(VERSION))
-    for key in sorted({*decided, *links_by_version}, key=str):
+    for key in sorted({*decided, *links_by_version}, key=lambda key: [(value is not None, value) for value in key]):
         figures = _figures(links_by_version.get(key, links.clear()))
         rows.append({**dict(zip(VERSION, key, strict=True)), "decisions": decided.get(key, 0), **figures})
     if not rows:

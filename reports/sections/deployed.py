@@ -107,7 +107,7 @@ def _by_version(
         f"of {BLOCK_DAYS} days, if the log is longer than one block. Decided by none: submitted without a decision (a "
         f"first link, the last moment, a retry).{few} {source.caption(whole['handovers'], 'handovers', window=window)}",
         columns(
-            "decided_by|decided by|name", "policy|policy|name", "version|version|code", "setting|setting|number",
+            *_who(rows),
             "decisions|decisions|count", "submissions|submitted|count", "handovers|handovers|count",
             "interruption_h|interruption, h|number", "interruption_ci|95 %|interval",
             "overlap_h|overlap, h|number", "overlap_ci|95 %|interval",
@@ -149,6 +149,14 @@ def _plans(
     )  # fmt: skip
 
 
+def _who(rows: list[dict[str, Any]]) -> list[str]:
+    """The columns that say what decided; plans differ by the limit that they chose."""
+    limit = ["limit_s|limit|duration"] * any(row["limit_s"] for row in rows)
+    return [
+        "decided_by|decided by|name", "policy|policy|name", "version|version|code", "setting|setting|number", *limit,
+    ]  # fmt: skip
+
+
 def _with_intervals(row: dict[str, Any]) -> dict[str, Any]:
     """The row with its intervals as [low, high]."""
     ends = {name: [row[figure.format(end)] for end in ("_low", "_high")] for name, figure in _INTERVALS.items()}
@@ -184,7 +192,7 @@ def _predictions(
             "long waits appear late. Error: actual minus predicted wait, as mean and mean absolute value. "
             f"{ending}",
             columns(
-                "decided_by|decided by|name", "policy|policy|name", "version|version|code", "setting|setting|number",
+                *_who(rows),
                 "predicted|waits|count", "wait_mean_s|actual, mean|duration",
                 "estimate_mean_s|by limits, mean|duration", "estimate_error_s|error|duration",
                 "estimate_absolute_error_s|absolute|duration", "expected_mean_s|by run times, mean|duration",

@@ -237,3 +237,12 @@ def test_a_plan_is_held_against_what_happened(tmp_path: Path) -> None:
     assert expected[0] == 3 * HOUR_S, "waits of 4.5, 4.5 and 6 h, with caution, and 2 h left"
     (every,) = [row for row in found if row["decided_by"] == "all"]
     assert every["planned"] == 2 and every["limit_s"] is None
+
+
+def test_plans_come_in_order_of_their_limits(tmp_path: Path) -> None:
+    asked = {"by": "plan", "policy": "plan", "version": None, "setting": 0.5, "link": 1, "job_id": "1"}
+    limits_s = (12 * HOUR_S, 2 * HOUR_S, None, 8 * HOUR_S)
+    lines = [agent_line(time_s=AT_S + k, limit_s=limit_s, **asked) for k, limit_s in enumerate(limits_s)]
+    tables(tmp_path, lines)
+    found = deployed.compute(DataFolder(tmp_path / "data"), LAB)["deployed_policies"]
+    assert found["limit_s"].to_list() == [None, None, 2 * HOUR_S, 8 * HOUR_S, 12 * HOUR_S]
