@@ -327,11 +327,12 @@ def _other_qos(request: LinkRequest, eyes: Eyes, qos: str) -> ChainWish | str:
     from agent.chains.bound import BOUND_FILE, links_ahead
     from agent.chains.planner import useful_limits
     from models.provisioning.service.moment import live_waits
+    from traces.counted import counted
 
     longest_s, allowed = eyes.allowed(qos)
     own_s, least_s = request.own_s or request.given[-1], request.least_s if request.shortens else 0
     if request.nodes[0] > min(allowed.nodes, allowed.job_nodes):
-        return f"QOS {qos} is left out: it allows no link of {request.nodes[0]:,} nodes"
+        return f"QOS {qos} is left out: it allows no link of {counted(request.nodes[0], 'node')}"
     try:
         limits_s = useful_limits(request.given, own_s, request.restart_s, longest_s, least_s)
     except ValueError as error:
