@@ -84,6 +84,8 @@ PLANNING: dict[str, PolicyFactory] = {
     "plan-regret": PolicyFactory("models.provisioning.policies.plan_learned:PlanRegret", False, _PLAN),
     "plan-fitted-q": PolicyFactory("models.provisioning.policies.plan_learned:plan_fitted_q", False, _PLAN),
 }
+# Plan chains and learn nothing. Links of the second may get less than they ask for, those of the third fewer nodes.
+PLANS = ("plan", "plan-time-min", "plan-elastic")
 _EVERY = ChainMap(PLANNING, READING_DAYS, LOOKING_AHEAD, POLICIES)  # iterates from the last map to the first
 
 

@@ -9,11 +9,8 @@ from models.provisioning import registry
 from traces.errors import InputError
 from traces.units import DAY_S, HOUR_S
 
-PLAN = "plan"
-TIME_MIN = "plan-time-min"  # the same, whose links may get less than they ask for
-ELASTIC = "plan-elastic"  # the same, whose links may have fewer nodes, down to LEAST_SHARE of the first link's
-PLANS = (PLAN, TIME_MIN, ELASTIC)
-LEAST_SHARE = 0.25
+PLAN, TIME_MIN, ELASTIC = registry.PLANS
+LEAST_SHARE = 0.25  # of the first link's nodes, which the links of ELASTIC have at least
 MOMENT = "start-estimate"  # the policy of pairs at whose moment and setting the next two submit
 SHORTEST, LONGEST = "shortest", "longest"  # always that limit
 HAND_OVER = "longest-hand-over"  # that limit, submitted early; the older link ends when the newer one starts
@@ -31,7 +28,7 @@ ALWAYS = (
 
 def check_service_policies(names: Sequence[str]) -> None:
     """Raise InputError, listing the known names, for a policy that cannot play a chain of a wanted service."""
-    known = dict.fromkeys((*PLANS, *registry.PLANNING, *ALWAYS, *registry.POLICIES, *registry.LOOKING_AHEAD))
+    known = dict.fromkeys((*registry.PLANS, *registry.PLANNING, *ALWAYS, *registry.POLICIES, *registry.LOOKING_AHEAD))
     for name in names:
         if name not in known:
             raise InputError(f"unknown policy {name!r} for --chains; known: {', '.join(known)}")

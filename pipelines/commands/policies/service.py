@@ -152,8 +152,7 @@ def service_policies(text: str) -> tuple[list[str], list[str]]:
 
 def of_pairs(policies: str) -> str:
     """Return --policies. Raises InputError for a policy that plans chains, which pairs cannot judge."""
-    from models.provisioning.registry import plans_chains
-    from models.provisioning.service.names import PLANS
+    from models.provisioning.registry import PLANS, plans_chains
 
     for name in options.names(policies):
         if name in PLANS or plans_chains(name):
