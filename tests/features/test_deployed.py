@@ -240,7 +240,7 @@ def test_a_plan_is_held_against_what_happened(tmp_path: Path) -> None:
 
 
 def test_plans_come_in_order_of_their_limits(tmp_path: Path) -> None:
-    asked = {"by": "plan", "policy": "plan", "version": None, "setting": 0.5, "link": 1, "job_id": "1"}
+    asked: dict[str, Any] = {"by": "plan", "policy": "plan", "version": None, "setting": 0.5, "link": 1, "job_id": "1"}
     limits_s = (12 * HOUR_S, 2 * HOUR_S, None, 8 * HOUR_S)
     lines = [agent_line(time_s=AT_S + k, limit_s=limit_s, **asked) for k, limit_s in enumerate(limits_s)]
     tables(tmp_path, lines)
