@@ -391,8 +391,7 @@ def test_the_deployed_policy_is_told_by_version_and_link(full_data: DataFolder) 
     low, high = every["interruption_ci"]
     assert low < every["interruption_h"] < high
     (plan,) = section["tables"]["plans"]
-    assert (plan["limit_s"], plan["expected_interruption_h"]) == (43200, 0.5)
-    assert 43200 in {row["limit_s"] for row in others}, "a plan's row shows its limit"
+    assert plan["expected_interruption_h"] == 0.5 and plan["limit_s"] == max(row["limit_s"] or 0 for row in others)
     assert any(line.startswith("Plans expected 0.50 h of interruption at") for line in section["sentences"])
     links = section["tables"]["deployed_links"]
     gaps = [row["interruption_s"] for row in links if row["interruption_s"] is not None]
