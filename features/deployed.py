@@ -90,8 +90,8 @@ def _jobs(events: pl.DataFrame) -> pl.DataFrame:
 
 def _handovers(events: pl.DataFrame) -> pl.DataFrame:
     """Build one row per job that took over, from its last handover: a requeued successor takes over again."""
-    told = events.filter(pl.col("event").is_in(["handover", "requeued"]))
-    last = told.unique(["chain", "link", "job_id"], keep="last", maintain_order=True)
+    found = events.filter(pl.col("event").is_in(["handover", "requeued"]))
+    last = found.unique(["chain", "link", "job_id"], keep="last", maintain_order=True)
     return last.filter(pl.col("event") == "handover").select(
         "chain", "link", "job_id", "predecessor_id", "interruption_s", "overlap_s",
         pl.col("time_utc").alias("handover_utc"),

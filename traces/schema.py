@@ -342,7 +342,7 @@ AGENT_EVENTS = Table(
         Column("end_utc", UTC, "", "for ended: end"),
         Column("state", TEXT, "", "for ended: Slurm's base state, REFUSED or ABSENT (never became a job), or LOST (its end is unknown); for chain: done, failed or cancelled"),
         Column("exit_code", INT, "", "for ended: exit status"),
-        Column("predecessor_link", INT, "", "for a handover: number of the link taken over from, which ended last of those before"),
+        Column("predecessor_link", INT, "", "for a handover: number of the link that handed over, the earlier one that ended last"),
         PREDECESSOR_ID,
         Column("interruption_s", INT, "s", "for a handover: time from the end of that link to the start of the next; 0 where they overlap"),
         Column("overlap_s", INT, "s", "for a handover: time from the start of the next link until either ends; 0 where they do not overlap"),

@@ -35,7 +35,8 @@ class QueueBound:
     def room(self, jobs: Iterable[SqueueJob], own: Collection[str]) -> int:
         """Count the links that the user may queue for a chain. jobs: the user's; own: ids of the chain's queued ones.
 
-        A pending job may have a start, which Slurm expects.
+        Whether a job is queued shows in its state. A start time does not tell, because Slurm also predicts one for
+        pending jobs.
         """
         others = [job for job in jobs if job.id not in own and LINK.search(job.name)]
         return self.user - sum(parse_state(job.state) in ("PENDING", "REQUEUED") for job in others)

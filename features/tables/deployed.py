@@ -41,7 +41,7 @@ DEPLOYED_LINKS = Table(
         Column("is_withdrawn", FLAG, "", "whether the agent cancelled it", nullable=False),
         Column("wait_s", INT, "s", "first start minus submission"),
         PREDECESSOR_ID,
-        Column("interruption_s", INT, "s", "time from the predecessor's end to this job's start, 0 where they overlap; null without a predecessor that has ended. The predecessor is the run that ended last of those that started before"),
+        Column("interruption_s", INT, "s", "time from the predecessor's end to this job's start, 0 where they overlap; null without a predecessor that has ended. The predecessor is the earlier run that ended last"),
         Column("overlap_s", INT, "s", "time from this job's start until it or the predecessor ends, 0 where they do not overlap"),
         Column("handover_utc", UTC, "", "when the agent knew both the predecessor's end and this job's start"),
         Column("decided_by", TEXT, "", DECIDED_BY, nullable=False),

@@ -323,7 +323,7 @@ def _live(request: LinkRequest) -> Seen:
 
 
 def _other_qos(request: LinkRequest, eyes: Eyes, qos: str) -> ChainWish | str:
-    """What a chain under another QOS is planned for; one line if it is left out, for the reason that an agent has."""
+    """What a chain under another QOS is planned for; if an agent would leave the QOS out, one line that says why."""
     from agent.chains.bound import BOUND_FILE, links_ahead
     from agent.chains.planner import useful_limits
     from models.provisioning.service.moment import live_waits

@@ -41,7 +41,7 @@ CYCLE_S = 600.0
 def lost_of(one: Kept) -> dict[str, float]:
     """What a chain lost: hours of interruption and of restarts, of overlap, for a day of its work; and its links.
 
-    Links that the agent withdrew do not count as runs, but what they held nodes for is overlap.
+    Links that the agent withdrew are no runs. The hours for which they held nodes count as overlap.
     """
     state = Folder(one.state).load()
     assert state is not None

@@ -206,9 +206,9 @@ def _audited(slurm: Slurm, one: Kept, state: ChainState) -> int:
         both_s += max((min(until, end) - start).total_seconds(), 0)
         until = max(until, end)
     journal = [json.loads(line) for line in (one.state / "decisions.jsonl").read_text().splitlines()]
-    told = {line["successor_id"]: line for line in journal if line["event"] == "handover"}  # the last one of each
-    assert HOUR_S * sum(line["interruption_h"] for line in told.values()) == pytest.approx(gap_s, abs=LINKS), told
-    assert HOUR_S * sum(line["overlap_h"] for line in told.values()) == pytest.approx(both_s, abs=LINKS), told
+    written = {line["successor_id"]: line for line in journal if line["event"] == "handover"}  # the last one of each
+    assert HOUR_S * sum(line["interruption_h"] for line in written.values()) == pytest.approx(gap_s, abs=LINKS), written
+    assert HOUR_S * sum(line["overlap_h"] for line in written.values()) == pytest.approx(both_s, abs=LINKS), written
     return len(handed)
 
 

@@ -63,8 +63,8 @@ def test_a_plan_chooses_the_qos_that_starts_sooner(busy: Slurm) -> None:
     compared = {(one["qos"], one["limit_s"] // HOUR_S) for one in decision["candidates"]}
     assert {("", 4), ("short", 2)} <= compared and ("short", 4) not in compared, decision
     assert "under QOS short (its usage counts 2 times)" in decision["reason"]
-    told = Commands({**busy.env})
-    table = read_limits(told, read_settings(told), read_partitions(told)["day"], user=USER, account="science", qos="")[
+    user = Commands({**busy.env})
+    table = read_limits(user, read_settings(user), read_partitions(user)["day"], user=USER, account="science", qos="")[
         1
     ]
     shown = busy.run("squeue", "-h", "--states=PD", "-O", "QOS:20,PriorityLong:20,UserName:20").splitlines()
@@ -130,10 +130,10 @@ def test_of_several_partitions_the_longer_limit_counts_and_the_free_nodes(busy: 
     ],
 )
 def test_a_qos_that_is_refused(busy: Slurm, choice: str, options: str, why: str) -> None:
-    told = Commands({**busy.env})
+    user = Commands({**busy.env})
     with pytest.raises(ValueError, match=why):
-        qos_choice(told, read_partitions(told), SlurmRequest(1, HOUR_S, USER, options), [choice])
-    text = qos_choice(told, read_partitions(told), SlurmRequest(1, HOUR_S, USER), ["short"])
+        qos_choice(user, read_partitions(user), SlurmRequest(1, HOUR_S, USER, options), [choice])
+    text = qos_choice(user, read_partitions(user), SlurmRequest(1, HOUR_S, USER), ["short"])
     assert text == "a planned link has normal or short (priority +50000, at most 2 h, usage x2)"
 
 

@@ -1,4 +1,4 @@
-"""The handovers of a chain: which run takes over from which, and what is told when that changes."""
+"""The handovers of a chain: which run takes over from which, and what the journal has when that changes."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def test_a_handover_is_from_the_run_that_ended_last() -> None:
     assert gaps(chain(*runs, running=2)) == [(1, 2, 1.0, 0.0)], "the end of the second link is not known yet"
 
 
-def test_a_handover_is_told_again_if_its_gap_has_changed() -> None:
+def test_a_handover_is_written_again_if_its_gap_has_changed() -> None:
     """Slurm requeues the second link and starts it again between two looks."""
     before = chain((0, 12), (13, 24), running=2)
     later = replace(before.attempts[1], start_s=15 * HOUR_S, end_s=26 * HOUR_S)
     after = replace(before, attempts=(before.attempts[0], later))
-    told = [event for event in journal_events(before, after) if event["event"] == "handover"]
-    assert [event["interruption_h"] for event in told] == [3.0]
+    written = [event for event in journal_events(before, after) if event["event"] == "handover"]
+    assert [event["interruption_h"] for event in written] == [3.0]
     assert not journal_events(after, after)
 
 
@@ -52,6 +52,6 @@ def test_a_run_that_is_cancelled_at_the_end_of_the_chain_keeps_its_handover(tmp_
     """The first link ends with the work done while the second one has run for half an hour."""
     lab = Lab(tmp_path, FakeSlurm(plan=plans(link_1=Ends(7000))), {"setting": 0.5})
     assert lab.run() == 0 and [how for _, how in lab.links()] == ["COMPLETED", "CANCELLED"]
-    told = lab.journal("handover")
-    assert [one["overlap_h"] for one in told] == [one["overlap_h"] for one in handovers(lab.state).values()]
-    assert told[0]["overlap_h"] > 0.4
+    written = lab.journal("handover")
+    assert [one["overlap_h"] for one in written] == [one["overlap_h"] for one in handovers(lab.state).values()]
+    assert written[0]["overlap_h"] > 0.4

@@ -132,9 +132,9 @@ def check_ends(lab: Lab) -> None:
     for one in [a for a in lab.state.attempts if a.how == "CANCELLED" and a.start_s is not None and not a.withdrawn]:
         ran = [a for a in lab.state.attempts if a.name == one.handed_to and a.start_s is not None]
         assert ran and one.end_s is not None and (ran[0].start_s or 0) < one.end_s, f"{one.name} ended for nothing"
-    told = {(one["predecessor_id"], one["successor_id"]): one for one in lab.journal("handover")}
+    written = {(one["predecessor_id"], one["successor_id"]): one for one in lab.journal("handover")}
     kept = {(one["predecessor_id"], one["successor_id"]): one for one in handovers(lab.state).values()}
-    assert {key: told[key]["overlap_h"] for key in told} == {key: kept[key]["overlap_h"] for key in kept}
+    assert {key: written[key]["overlap_h"] for key in written} == {key: kept[key]["overlap_h"] for key in kept}
 
 
 @pytest.mark.slow
